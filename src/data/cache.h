@@ -1,10 +1,11 @@
-/* The user's cache folder, and helpers to put files into it completely or not at all. */
+/* Finds the user's cache folder, makes folders and syncs them. */
 #pragma once
 
 #include <limits.h>
 #include <stdbool.h>
 
-/* $XDG_CACHE_HOME/lockstep, or else ~/.cache/lockstep. False if neither variable is set or the path is too long. */
+/* Sets `path` to $XDG_CACHE_HOME/lockstep, or else to ~/.cache/lockstep. False if neither variable is set or the path
+ * is too long. */
 bool lk__cache_folder(char path[PATH_MAX]);
 
 /* Makes a folder and its parents. False on failure: errno is set, and `path` is cut to the folder that failed. */

@@ -68,7 +68,7 @@ lk_status lk__check_data_opts(const lk_dataset_opts *opts)
 
 /* --- conversion --------------------------------------------------------------------------------------------------- */
 
-/* [from_channels, pixels] to [to_channels, pixels] */
+/* Converts [from_channels, pixels] to [to_channels, pixels]. */
 static void convert_channels(const uint8_t *from, int64_t from_channels, int64_t pixels, int64_t to_channels,
                              uint8_t *to)
 {

@@ -1,4 +1,4 @@
-/* Resizing and channel conversion of samples that are in memory as bytes, and the parsers of the options for it. */
+/* Resizes samples that are in memory as bytes, converts their channels, and parses the options for both. */
 #pragma once
 
 #include "data/samples.h"

@@ -49,7 +49,7 @@ lk_status lk__dataset_make(const char *name, const char *source, lk_samples *sam
     return LK_OK;
 }
 
-static lk_status select_split(lk_samples *samples, lk_split split, double share)
+static lk_status dataset_select_split(lk_samples *samples, lk_split split, double share)
 {
     int64_t count, *indices = lk__calloc((size_t)samples->count, sizeof *indices);
     lk_status status = indices ? LK_OK : LK_ERR_MEMORY;
@@ -64,7 +64,7 @@ static lk_status select_split(lk_samples *samples, lk_split split, double share)
 lk_status lk__dataset_finish(const char *name, const char *source, lk_samples *samples, lk_split split,
                              const lk_dataset_opts *opts, lk_dataset **dataset)
 {
-    lk_status status = opts->val_split > 0 ? select_split(samples, split, opts->val_split) : LK_OK;
+    lk_status status = opts->val_split > 0 ? dataset_select_split(samples, split, opts->val_split) : LK_OK;
     if (status == LK_OK && samples->count == 0)
         status = lk__fail(LK_ERR_ARGUMENT, "--val-split %g: no class of %s has two samples", opts->val_split, source);
     if (status == LK_OK)
@@ -85,7 +85,7 @@ lk_status lk__samples_set_classes(lk_samples *samples, int64_t classes, const ch
     return LK_OK;
 }
 
-static lk_status take_labels(const lk_idx *labels, const char *labels_path, const char *images_path,
+static lk_status dataset_fill_from_idx(const lk_idx *labels, const char *labels_path, const char *images_path,
                              lk_samples *samples)
 {
     const lk_idx *images = &samples->image_file;
@@ -103,12 +103,12 @@ static lk_status take_labels(const lk_idx *labels, const char *labels_path, cons
     return lk__samples_check_labels(samples, labels_path);
 }
 
-static lk_status read_idx_files(const char *images_path, const char *labels_path, lk_samples *samples)
+static lk_status dataset_read_idx_files(const char *images_path, const char *labels_path, lk_samples *samples)
 {
     lk_idx labels;
     LK_TRY(lk__idx_open(images_path, 3, 4, &samples->image_file));
     LK_TRY(lk__idx_open(labels_path, 1, 1, &labels));
-    lk_status status = take_labels(&labels, labels_path, images_path, samples);
+    lk_status status = dataset_fill_from_idx(&labels, labels_path, images_path, samples);
     lk__idx_close(&labels);
     return status;
 }
@@ -119,7 +119,7 @@ lk_status lk__samples_from_idx(const lk_dataset_kind *kind, const char *images_p
     *samples = (lk_samples){0};
     lk_status status = lk__samples_set_classes(samples, kind->classes, kind->class_names);
     if (status == LK_OK)
-        status = read_idx_files(images_path, labels_path, samples);
+        status = dataset_read_idx_files(images_path, labels_path, samples);
     if (status != LK_OK)
         lk__samples_free(samples);
     return status;
@@ -155,8 +155,7 @@ lk_status lk_dataset_open_idx(const char *images_path, const char *labels_path, 
     return lk__dataset_make(kind.name, images_path, &samples, limit, dataset);
 }
 
-/* --- properties of a data set --------------------------------------------------------------------------------------
- */
+/* --- properties of a data set ------------------------------------------------------------------------------------- */
 
 lk_dataset *lk_dataset_retain(lk_dataset *dataset)
 {

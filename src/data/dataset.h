@@ -3,7 +3,7 @@
 
 #include "data/samples.h"
 
-/* lk_dataset_source of a data set that was generated, not read from a file. */
+/* lk_dataset_source returns this for a data set that was generated, not read from files. */
 #define LK__GENERATED "generated"
 
 /* Facts about a kind of data set, known before its files are read. All pointers are to static data. */

@@ -7,7 +7,7 @@
 
 enum { LEVELS = 256 };
 
-static void count_levels(const lk_dataset *dataset, int64_t channel, int64_t *counts)
+static void moments_count_levels(const lk_dataset *dataset, int64_t channel, int64_t *counts)
 {
     int64_t pixels = lk_dataset_height(dataset) * lk_dataset_width(dataset);
     int64_t stride = lk_dataset_channels(dataset) * pixels;
@@ -17,9 +17,9 @@ static void count_levels(const lk_dataset *dataset, int64_t channel, int64_t *co
             counts[image[j]]++;
 }
 
-/* Computes both from the number of pixels at each of 256 levels. Integer counts are exact, so the mean is rounded once,
- * and the deviation is summed from distances instead of taken from a difference of large sums. */
-static void level_moments(const int64_t *counts, double *mean, double *deviation)
+/* Computes mean and deviation from the number of pixels at each of 256 levels. Integer counts are exact, so the mean is
+ * rounded once, and the deviation is summed from distances instead of taken from a difference of large sums. */
+static void moments_from_levels(const int64_t *counts, double *mean, double *deviation)
 {
     int64_t count = 0, sum = 0;
     for (int b = 0; b < LEVELS; b++) {
@@ -49,8 +49,8 @@ lk_status lk_dataset_moments(const lk_dataset *dataset, lk_channel_moments *mome
     }
     *moments = (lk_channel_moments){.mean = values, .deviation = values + channels, .channels = channels};
     for (int64_t c = 0; c < channels; c++) {
-        count_levels(dataset, c, counts + c * LEVELS);
-        level_moments(counts + c * LEVELS, &moments->mean[c], &moments->deviation[c]);
+        moments_count_levels(dataset, c, counts + c * LEVELS);
+        moments_from_levels(counts + c * LEVELS, &moments->mean[c], &moments->deviation[c]);
     }
     lk__free(counts);
     return LK_OK;

@@ -18,7 +18,7 @@ lk_status lk__names_add(lk_names *names, const char *name)
     return LK_OK;
 }
 
-static int compare_names(const void *a, const void *b)
+static int names_compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -26,7 +26,7 @@ static int compare_names(const void *a, const void *b)
 void lk__names_sort(lk_names *names)
 {
     if (names->count > 1)
-        qsort(names->at, (size_t)names->count, sizeof *names->at, compare_names);
+        qsort(names->at, (size_t)names->count, sizeof *names->at, names_compare);
 }
 
 void lk__names_free(lk_names *names)

@@ -1,4 +1,4 @@
-/* A list of strings that owns its strings: names of classes, of files. */
+/* Lists of strings, such as the names of classes or of files. A list owns its strings. */
 #pragma once
 
 #include "data/samples.h"

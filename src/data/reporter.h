@@ -9,7 +9,8 @@ typedef struct lk_data_reporter {
     const char *name; /* the file or folder, for lk_data_progress.name */
 } lk_data_reporter;
 
-/* False: the callback asks to stop, and the caller must fail with LK_ERR_INTERRUPTED. `reporter` may be NULL. */
+/* Calls the callback, if there is one. False: it asks to stop, and the caller must fail with LK_ERR_INTERRUPTED.
+ * `reporter` may be NULL. */
 static inline bool lk__report_progress(const lk_data_reporter *reporter, lk_data_work work, int64_t done, int64_t total)
 {
     const lk_data_progress progress = {

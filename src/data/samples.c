@@ -20,7 +20,7 @@ void lk__samples_free(lk_samples *samples)
     *samples = (lk_samples){0};
 }
 
-static int64_t image_values(const lk_samples *samples)
+static int64_t samples_image_values(const lk_samples *samples)
 {
     return samples->channels * samples->height * samples->width;
 }
@@ -36,7 +36,7 @@ lk_status lk__samples_allocate_labels(lk_samples *samples, int64_t count)
 lk_status lk__samples_allocate_images(lk_samples *samples, int64_t count)
 {
     int64_t bytes;
-    if (!lk__mul_i64(count, image_values(samples), &bytes) || bytes > PTRDIFF_MAX)
+    if (!lk__mul_i64(count, samples_image_values(samples), &bytes) || bytes > PTRDIFF_MAX)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: %" PRId64 " samples exceed the address space", count);
     samples->images = samples->memory = lk__alloc_aligned(bytes ? (size_t)bytes : 1);
     return samples->memory ? LK_OK : LK_ERR_MEMORY;
@@ -73,7 +73,7 @@ lk_status lk__samples_reserve(lk_samples *samples, int64_t *capacity)
     int64_t doubled = *capacity ? 2 * *capacity : 1024;
     LK_TRY(lk__samples_allocate(&larger, doubled));
     if (samples->count) {
-        memcpy(larger.memory, samples->memory, (size_t)(samples->count * image_values(samples)));
+        memcpy(larger.memory, samples->memory, (size_t)(samples->count * samples_image_values(samples)));
         memcpy(larger.labels, samples->labels, (size_t)samples->count * sizeof *samples->labels);
     }
     larger.count = samples->count;
@@ -97,7 +97,7 @@ lk_status lk__samples_select(lk_samples *samples, const int64_t *indices, int64_
 {
     lk_samples made = {.channels = samples->channels, .height = samples->height, .width = samples->width};
     LK_TRY(lk__samples_allocate(&made, count));
-    int64_t values = image_values(samples);
+    int64_t values = samples_image_values(samples);
     for (int64_t i = 0; i < count; i++) {
         memcpy(made.memory + i * values, samples->images + indices[i] * values, (size_t)values);
         made.labels[i] = samples->labels[indices[i]];
@@ -108,7 +108,7 @@ lk_status lk__samples_select(lk_samples *samples, const int64_t *indices, int64_
 
 /* Lists the samples class by class: members[0 … end[0]) are those of class 0, ascending, members[end[0] … end[1]) those
  * of class 1, and so on. */
-static void sort_by_class(const int32_t *labels, int64_t count, int64_t classes, int64_t *members, int64_t *end)
+static void samples_sort_by_class(const int32_t *labels, int64_t count, int64_t classes, int64_t *members, int64_t *end)
 {
     for (int64_t i = 0; i < count; i++)
         end[labels[i]]++;
@@ -123,7 +123,7 @@ static void sort_by_class(const int32_t *labels, int64_t count, int64_t classes,
 
 /* Marks the samples of a class that are held out: the first ones in a random order keyed by the class. A class with two
  * samples or more has at least one held out and one kept. */
-static lk_status hold_out_of_class(int64_t label, const int64_t *members, int64_t n, double share, int64_t *order,
+static lk_status samples_hold_out_class(int64_t label, const int64_t *members, int64_t n, double share, int64_t *order,
                                    uint8_t *held)
 {
     int64_t wanted = n < 2 ? 0 : lk__min(lk__max((int64_t)(share * (double)n + 0.5), 1), n - 1);
@@ -142,9 +142,9 @@ lk_status lk__held_out(const int32_t *labels, int64_t count, double share, lk_sp
     uint8_t *held = lk__calloc((size_t)count, 1);
     lk_status status = members && order && end && held ? LK_OK : LK_ERR_MEMORY;
     if (status == LK_OK)
-        sort_by_class(labels, count, LK_MAX_CLASSES, members, end);
+        samples_sort_by_class(labels, count, LK_MAX_CLASSES, members, end);
     for (int64_t label = 0, begin = 0; status == LK_OK && label < LK_MAX_CLASSES; begin = end[label++])
-        status = hold_out_of_class(label, members + begin, end[label] - begin, share, order, held);
+        status = samples_hold_out_class(label, members + begin, end[label] - begin, share, order, held);
     *chosen = 0;
     for (int64_t i = 0; status == LK_OK && i < count; i++)
         if (held[i] == (split == LK_SPLIT_TEST))

@@ -10,7 +10,7 @@ typedef struct lk_names {
     int64_t count, capacity;
 } lk_names;
 
-/* Zeroes are an empty set. Owns everything that it points to, except the images of lk_dataset_from_arrays. */
+/* A zeroed lk_samples is empty. It owns everything that it points to, except the images of lk_dataset_from_arrays. */
 typedef struct lk_samples {
     int64_t count, channels, height, width, classes;
     const uint8_t *images; /* [count,C,H,W], inside `memory`, `image_file` or `mapping`; or borrowed */

@@ -144,7 +144,7 @@ void lk__bytes_free(lk_bytes *bytes)
 }
 
 /* UTF-8 excludes overlong forms, surrogates and code points beyond U+10FFFF (RFC 3629). */
-static bool is_scalar(uint32_t c, int length)
+static bool bytes_utf8_is_scalar(uint32_t c, int length)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     return c >= least[length] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
@@ -160,7 +160,7 @@ uint32_t lk__utf8_next(const char **text)
     int taken = 1;
     while (taken < length && s[taken] >> 6 == 2)
         c = c << 6 | (s[taken++] & 0x3F);
-    if (length == 0 || taken < length || (length > 1 && !is_scalar(c, length))) {
+    if (length == 0 || taken < length || (length > 1 && !bytes_utf8_is_scalar(c, length))) {
         *text += 1;
         return REPLACEMENT;
     }

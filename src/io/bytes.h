@@ -21,12 +21,13 @@ void lk__bytes_text(lk_bytes *bytes, const char *text);
 /* Appends at most 255 bytes a call. Not for floating-point numbers: printf's decimal point depends on the locale. */
 void lk__bytes_format(lk_bytes *bytes, const char *format, ...) LK_PRINTF(2, 3);
 
-/* "12.5": exactly `decimals` digits after the point, 0 … 9, in any locale. |value| < 9e18 / 10^decimals. */
+/* Write "12.5": exactly `decimals` digits after the point, 0 … 9, in any locale. |value| < 9e18 / 10^decimals. */
 enum { LK__FIXED_TEXT = 24 };
 void lk__fixed_text(double value, int decimals, char text[LK__FIXED_TEXT]);
 void lk__bytes_fixed(lk_bytes *bytes, double value, int decimals);
 
-/* "0.1", "2.0", "1e-05": the fewest digits that read back as the same double, in any locale. `value` must be finite. */
+/* Appends "0.1", "2.0" or "1e-05": the fewest digits that read back as the same double, in any locale. `value` must be
+ * finite. */
 void lk__bytes_real(lk_bytes *bytes, double value);
 
 void lk__bytes_utf8(lk_bytes *bytes, uint32_t code_point);
@@ -48,5 +49,5 @@ void lk__bytes_free(lk_bytes *bytes);
 /* Returns the code point at *text and advances *text past it; 0 at the end. A byte that is not UTF-8 gives U+FFFD. */
 uint32_t lk__utf8_next(const char **text);
 
-/* The number of code points. */
+/* Returns the number of code points. */
 int lk__utf8_length(const char *text);

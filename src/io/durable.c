@@ -19,7 +19,7 @@
 
 enum { SLOW_PIECE = 1 << 16, PIECE = 1 << 22, EARLY = 1 << 20 };
 
-/* The milliseconds of $LOCKSTEP_CHECKPOINT_SLOW; 0: none. */
+/* Returns the milliseconds in $LOCKSTEP_CHECKPOINT_SLOW, or 0. */
 static long durable_slowness(void)
 {
     const char *text = getenv("LOCKSTEP_CHECKPOINT_SLOW");
@@ -131,7 +131,7 @@ lk_status lk__durable_create(const char *path, const void *data, size_t bytes, u
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
 /* Returns 0 or an errno; 0 if the file system cannot flush a folder. */
-static int sync_folder(const char *folder)
+static int durable_sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
@@ -143,20 +143,20 @@ static int sync_folder(const char *folder)
 
 lk_status lk__sync_folder(const char *folder)
 {
-    int error = sync_folder(folder);
+    int error = durable_sync_folder(folder);
     return error ? durable_fail(folder, "brought to disk", error) : LK_OK;
 }
 
-static void parent_of(const char *path, char parent[PATH_MAX])
+static void durable_parent(const char *path, char parent[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
     snprintf(parent, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
 }
 
-static lk_status sync_parent(const char *path)
+static lk_status durable_sync_parent(const char *path)
 {
     char parent[PATH_MAX];
-    parent_of(path, parent);
+    durable_parent(path, parent);
     return lk__sync_folder(parent);
 }
 
@@ -180,8 +180,8 @@ lk_status lk_make_directory(const char *path)
                 LK_FAIL(LK_ERR_IO, "the directory %s cannot be made: there is a file of that name", part);
         } else {
             char parent[PATH_MAX];
-            parent_of(part, parent);
-            sync_folder(parent); /* a failure is ignored */
+            durable_parent(part, parent);
+            durable_sync_folder(parent); /* a failure is ignored */
         }
         if (!slash)
             return LK_OK;
@@ -205,7 +205,7 @@ lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
         return status;
     }
     durable_delay();
-    return sync_parent(to);
+    return durable_sync_parent(to);
 }
 
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes)
@@ -217,7 +217,7 @@ lk_status lk__durable_write(const char *path, const void *data, size_t bytes)
 }
 
 /* "DIR/NAME" becomes "DIR/.replaced-NAME". */
-static lk_status replaced_path(const char *path, char replaced[PATH_MAX])
+static lk_status durable_replaced_path(const char *path, char replaced[PATH_MAX])
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     if (snprintf(replaced, PATH_MAX, "%.*s" LK_REPLACED "%s", (int)(name - path), path, name) >= PATH_MAX)
@@ -227,11 +227,11 @@ static lk_status replaced_path(const char *path, char replaced[PATH_MAX])
 
 /* For file systems without an atomic exchange, such as NFS. Whenever this is interrupted, the old folder still exists
  * under `to` or under its LK_REPLACED name. */
-static lk_status exchange_by_renaming(const char *from, const char *to)
+static lk_status durable_exchange_by_renaming(const char *from, const char *to)
 {
     enum { TRIES = 100 };
     char replaced[PATH_MAX];
-    LK_TRY(replaced_path(to, replaced));
+    LK_TRY(durable_replaced_path(to, replaced));
     for (int tries = 1;; tries++) {
         if (rename(to, replaced) != 0)
             return durable_fail(to, "replaced", errno);
@@ -249,12 +249,12 @@ static lk_status exchange_by_renaming(const char *from, const char *to)
     return rename(replaced, from) == 0 ? LK_OK : durable_fail(replaced, "renamed", errno);
 }
 
-static lk_status exchange_folders(const char *from, const char *to)
+static lk_status durable_exchange_folders(const char *from, const char *to)
 {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
         return LK_OK;
     bool cannot = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
-    return cannot ? exchange_by_renaming(from, to) : durable_fail(to, "replaced", errno);
+    return cannot ? durable_exchange_by_renaming(from, to) : durable_fail(to, "replaced", errno);
 }
 
 lk_status lk__durable_rename_folder(const char *from, const char *to, bool *swapped)
@@ -265,11 +265,11 @@ lk_status lk__durable_rename_folder(const char *from, const char *to, bool *swap
     if (rename(from, to) != 0) {
         if (errno != ENOTEMPTY && errno != EEXIST)
             return durable_fail(to, "written", errno);
-        LK_TRY(exchange_folders(from, to));
+        LK_TRY(durable_exchange_folders(from, to));
         *swapped = true;
     }
     durable_delay();
-    return sync_parent(to);
+    return durable_sync_parent(to);
 }
 
 void lk__durable_restore(const char *path)
@@ -277,13 +277,13 @@ void lk__durable_restore(const char *path)
     char replaced[PATH_MAX];
     if (access(path, F_OK) == 0)
         return;
-    if (replaced_path(path, replaced) == LK_OK)
+    if (durable_replaced_path(path, replaced) == LK_OK)
         rename(replaced, path);
     else
         lk_error_clear();
 }
 
-static bool is_dot_entry(const char *name)
+static bool durable_is_dot_entry(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
@@ -297,7 +297,7 @@ lk_status lk__check_removable(const char *folder)
     if (!entries)
         return errno == ENOENT ? LK_OK : durable_fail(folder, "removed", errno);
     for (struct dirent *entry; !found && (entry = readdir(entries));)
-        found = !is_dot_entry(entry->d_name) &&
+        found = !durable_is_dot_entry(entry->d_name) &&
                 snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path &&
                 lstat(path, &about) == 0 && S_ISDIR(about.st_mode);
     closedir(entries);
@@ -318,7 +318,7 @@ lk_status lk__remove_folder(const char *folder)
         return errno == ENOENT ? LK_OK : durable_fail(folder, "removed", errno);
     int error = 0;
     for (struct dirent *entry; (entry = readdir(entries));) {
-        if (is_dot_entry(entry->d_name))
+        if (durable_is_dot_entry(entry->d_name))
             continue;
         if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path || unlink(path) != 0)
             error = errno;

@@ -2,8 +2,8 @@
  * temporary name, flushed with fsync and renamed, and then its folder is flushed too, because a rename lasts only once
  * the folder is on disk.
  *
- * Tests that kill a program while it writes set $LOCKSTEP_CHECKPOINT_SLOW: every 64 KiB, and each of these steps, then
- * takes this number of milliseconds longer. */
+ * Tests that kill a program while it writes set $LOCKSTEP_CHECKPOINT_SLOW. Then every 64 KiB and each of these steps
+ * take that many milliseconds longer. */
 #pragma once
 
 #include "lockstep/status.h"
@@ -37,7 +37,8 @@ void lk__durable_abandon(lk_durable_file *file);
 /* Flushes a folder's list of names to disk, unless the file system cannot do that. Errors: LK_ERR_IO. */
 lk_status lk__sync_folder(const char *folder);
 
-/* The temporary name, "PATH.tmp", of a file until it is complete. Errors: LK_ERR_ARGUMENT (the path is too long). */
+/* Makes the temporary name, "PATH.tmp", that a file has until it is complete. Errors: LK_ERR_ARGUMENT (the path is too
+ * long). */
 lk_status lk__durable_temporary(const char *path, char temporary[PATH_MAX]);
 
 /* Ends the writing of the file `from`, which is closed and on disk. With status LK_OK it is renamed to `to`, and the

@@ -11,10 +11,10 @@ void lk__json_open(lk_bytes *out, const char *name, char bracket);
 /* Writes a member, or an element if the field's name is NULL. Values are written as LK_ROWS_JSON documents. */
 void lk__json_field(lk_bytes *out, lk_field field);
 
-/* Writes a member: a hash as a text of 16 hexadecimal digits. */
+/* Writes a member: the hash as 16 hexadecimal digits, in quotes. */
 void lk__json_hash(lk_bytes *out, const char *name, uint64_t hash);
 
-/* A field with the value, or with null if the value is not finite. */
+/* Returns a field with the value, or with null if the value is not finite. */
 lk_field lk__real_or_null(const char *name, double value);
 
 /* Closes what was opened last. bracket: '}' or ']'. */

@@ -34,7 +34,7 @@ static const struct {
 
 /* Shortens text from a file, and makes it printable, for a message. */
 enum { QUOTED = 64 };
-static const char *quote_text(const char *text, char quoted[QUOTED])
+static const char *safetensors_quote(const char *text, char quoted[QUOTED])
 {
     size_t length = strlen(text), shown = length < QUOTED - 4 ? length : QUOTED - 4;
     for (size_t i = 0; i < shown; i++)
@@ -45,7 +45,7 @@ static const char *quote_text(const char *text, char quoted[QUOTED])
 
 /* --- a tensor ----------------------------------------------------------------------------------------------------- */
 
-static lk_status read_dtype(const char *path, const char *name, const json_t *value, lk_safetensor *t, int *bytes)
+static lk_status safetensors_parse_dtype(const char *path, const char *name, const json_t *value, lk_safetensor *t, int *bytes)
 {
     const char *text = json_string_value(value);
     char quoted[QUOTED];
@@ -57,10 +57,10 @@ static lk_status read_dtype(const char *path, const char *name, const json_t *va
         }
     }
     LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: dtype '%s'; expected one like F32", path, name,
-            text ? quote_text(text, quoted) : "");
+            text ? safetensors_quote(text, quoted) : "");
 }
 
-static lk_status read_shape(const char *path, const char *name, const json_t *value, lk_safetensor *t)
+static lk_status safetensors_parse_shape(const char *path, const char *name, const json_t *value, lk_safetensor *t)
 {
     size_t n = json_array_size(value);
     if (!json_is_array(value) || n > LK_MAX_DIMS)
@@ -81,7 +81,7 @@ static lk_status read_shape(const char *path, const char *name, const json_t *va
 }
 
 /* data_offsets count from the end of the header, which `data` bytes follow. */
-static lk_status read_offsets(const char *path, const char *name, const json_t *value, int64_t data, lk_safetensor *t)
+static lk_status safetensors_parse_offsets(const char *path, const char *name, const json_t *value, int64_t data, lk_safetensor *t)
 {
     const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
     int64_t from = json_integer_value(begin), to = json_integer_value(end);
@@ -97,24 +97,24 @@ static lk_status read_offsets(const char *path, const char *name, const json_t *
     return LK_OK;
 }
 
-static lk_status read_tensor(const char *path, const char *key, const json_t *value, int64_t data, lk_safetensor *t)
+static lk_status safetensors_parse_tensor(const char *path, const char *key, const json_t *value, int64_t data, lk_safetensor *t)
 {
     char name[QUOTED];
     int bytes = 0;
-    quote_text(key, name);
+    safetensors_quote(key, name);
     t->name = key;
     if (!json_is_object(value) || json_object_size(value) != 3)
         LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: expected an object with dtype, shape and data_offsets", path, name);
-    LK_TRY(read_dtype(path, name, json_object_get(value, "dtype"), t, &bytes));
-    LK_TRY(read_shape(path, name, json_object_get(value, "shape"), t));
+    LK_TRY(safetensors_parse_dtype(path, name, json_object_get(value, "dtype"), t, &bytes));
+    LK_TRY(safetensors_parse_shape(path, name, json_object_get(value, "shape"), t));
     if (!lk__mul_i64(t->count, bytes, &t->bytes))
         LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: its shape has more bytes than there can be", path, name);
-    return read_offsets(path, name, json_object_get(value, "data_offsets"), data, t);
+    return safetensors_parse_offsets(path, name, json_object_get(value, "data_offsets"), data, t);
 }
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
 
-static lk_status check_metadata(const char *path, json_t *metadata)
+static lk_status safetensors_check_metadata(const char *path, json_t *metadata)
 {
     const char *key;
     json_t *value;
@@ -125,7 +125,7 @@ static lk_status check_metadata(const char *path, json_t *metadata)
     return LK_OK;
 }
 
-static int compare_offsets(const void *a, const void *b)
+static int safetensors_compare_offsets(const void *a, const void *b)
 {
     const lk_safetensor *x = a, *y = b;
     return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
@@ -133,7 +133,7 @@ static int compare_offsets(const void *a, const void *b)
 }
 
 /* The tensors must fill the file without gaps or overlaps, so that no byte belongs to two tensors or to none. */
-static lk_status check_layout(const lk_safetensors *file, int64_t data)
+static lk_status safetensors_check_layout(const lk_safetensors *file, int64_t data)
 {
     char name[QUOTED];
     int64_t end = 0;
@@ -141,7 +141,7 @@ static lk_status check_layout(const lk_safetensors *file, int64_t data)
         const lk_safetensor *t = &file->tensors[i];
         if (t->begin != end)
             LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: begins at byte %lld, and the one before it ends at %lld", file->path,
-                    quote_text(t->name, name), (long long)t->begin, (long long)end);
+                    safetensors_quote(t->name, name), (long long)t->begin, (long long)end);
         end = t->begin + t->bytes;
     }
     if (end != data)
@@ -150,7 +150,7 @@ static lk_status check_layout(const lk_safetensors *file, int64_t data)
     return LK_OK;
 }
 
-static lk_status read_tensors(lk_safetensors *file, int64_t header, int64_t data)
+static lk_status safetensors_parse_tensors(lk_safetensors *file, int64_t header, int64_t data)
 {
     const char *key;
     json_t *value;
@@ -160,13 +160,13 @@ static lk_status read_tensors(lk_safetensors *file, int64_t header, int64_t data
     json_object_foreach(file->header, key, value)
     {
         if (strcmp(key, "__metadata__") == 0)
-            LK_TRY(check_metadata(file->path, value));
+            LK_TRY(safetensors_check_metadata(file->path, value));
         else
-            LK_TRY(read_tensor(file->path, key, value, data, &file->tensors[file->n++]));
+            LK_TRY(safetensors_parse_tensor(file->path, key, value, data, &file->tensors[file->n++]));
     }
     if (file->n > 0)
-        qsort(file->tensors, (size_t)file->n, sizeof *file->tensors, compare_offsets);
-    LK_TRY(check_layout(file, data));
+        qsort(file->tensors, (size_t)file->n, sizeof *file->tensors, safetensors_compare_offsets);
+    LK_TRY(safetensors_check_layout(file, data));
     for (int i = 0; i < file->n; i++)
         file->tensors[i].begin += (int64_t)sizeof(uint64_t) + header;
     return LK_OK;
@@ -179,10 +179,10 @@ static lk_status safetensors_parse_header(lk_safetensors *file, const void *head
     file->header = json_loadb(header, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!file->header)
         LK_FAIL(LK_ERR_FORMAT, "%s: the header is not JSON: byte %d: %s", file->path, error.position + 8,
-                quote_text(error.text, quoted));
+                safetensors_quote(error.text, quoted));
     if (!json_is_object(file->header))
         LK_FAIL(LK_ERR_FORMAT, "%s: the header is no JSON object", file->path);
-    return read_tensors(file, (int64_t)bytes, size - (int64_t)sizeof(uint64_t) - (int64_t)bytes);
+    return safetensors_parse_tensors(file, (int64_t)bytes, size - (int64_t)sizeof(uint64_t) - (int64_t)bytes);
 }
 
 static lk_safetensors *safetensors_new(const char *path)
@@ -222,7 +222,7 @@ lk_status lk__safetensors_parse(const char *path, const void *header, size_t byt
 
 /* --- a file ------------------------------------------------------------------------------------------------------- */
 
-static lk_status read_at(const lk_safetensors *file, int64_t at, void *data, size_t bytes)
+static lk_status safetensors_read_at(const lk_safetensors *file, int64_t at, void *data, size_t bytes)
 {
     unsigned char *next = data;
     if (file->data && (at > file->size || (int64_t)bytes > file->size - at))
@@ -253,7 +253,7 @@ static lk_status safetensors_read_header(lk_safetensors *file, int64_t size)
     uint64_t bytes = 0;
     if (size < (int64_t)sizeof prefix)
         LK_FAIL(LK_ERR_FORMAT, "%s: %lld bytes; a safetensors file has at least 8", file->path, (long long)size);
-    LK_TRY(read_at(file, 0, prefix, sizeof prefix));
+    LK_TRY(safetensors_read_at(file, 0, prefix, sizeof prefix));
     if (memcmp(prefix, "PK\3\4", 4) == 0)
         LK_FAIL(LK_ERR_FORMAT,
                 "%s: is a zip archive, as torch.save writes; expected safetensors, as safetensors.torch.save_file does",
@@ -267,7 +267,7 @@ static lk_status safetensors_read_header(lk_safetensors *file, int64_t size)
     char *header = lk__calloc((size_t)bytes + 1, 1);
     if (!header)
         return LK_ERR_MEMORY;
-    lk_status status = read_at(file, sizeof prefix, header, (size_t)bytes);
+    lk_status status = safetensors_read_at(file, sizeof prefix, header, (size_t)bytes);
     if (status == LK_OK)
         status = safetensors_parse_header(file, header, (size_t)bytes, size);
     lk__free(header);
@@ -350,7 +350,7 @@ const char *lk__safetensors_metadata(const lk_safetensors *file, const char *key
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-static float half_to_float(uint16_t half)
+static float safetensors_half_to_float(uint16_t half)
 {
     int exponent = half >> 10 & 31, mantissa = half & 1023;
     double value = exponent == 31  ? (mantissa ? NAN : INFINITY)
@@ -360,13 +360,13 @@ static float half_to_float(uint16_t half)
 }
 
 /* Converts elements other than F32. False: the dtype is not supported. */
-static bool convert_elements(const char *dtype, const void *raw, int64_t count, float *values)
+static bool safetensors_convert(const char *dtype, const void *raw, int64_t count, float *values)
 {
     if (strcmp(dtype, "BF16") == 0) {
         lk__bf16_widen(raw, values, count);
     } else if (strcmp(dtype, "F16") == 0) {
         for (int64_t i = 0; i < count; i++)
-            values[i] = half_to_float(((const uint16_t *)raw)[i]);
+            values[i] = safetensors_half_to_float(((const uint16_t *)raw)[i]);
     } else if (strcmp(dtype, "F64") == 0) {
         for (int64_t i = 0; i < count; i++)
             values[i] = (float)((const double *)raw)[i];
@@ -384,14 +384,14 @@ lk_status lk__safetensors_read(const lk_safetensors *file, const lk_safetensor *
     if (file->fd < 0 && !file->data)
         LK_FAIL(LK_ERR_STATE, "%s: its header alone is there", file->path);
     if (strcmp(tensor->dtype, "F32") == 0)
-        return read_at(file, tensor->begin, values, (size_t)tensor->bytes);
+        return safetensors_read_at(file, tensor->begin, values, (size_t)tensor->bytes);
     void *raw = lk__alloc_aligned((size_t)tensor->bytes + 1);
     if (!raw)
         return LK_ERR_MEMORY;
-    lk_status status = read_at(file, tensor->begin, raw, (size_t)tensor->bytes);
-    if (status == LK_OK && !convert_elements(tensor->dtype, raw, tensor->count, values))
+    lk_status status = safetensors_read_at(file, tensor->begin, raw, (size_t)tensor->bytes);
+    if (status == LK_OK && !safetensors_convert(tensor->dtype, raw, tensor->count, values))
         status = lk__fail(LK_ERR_FORMAT, "%s: tensor %s: is %s; expected F32, F64, F16 or BF16", file->path,
-                          quote_text(tensor->name, name), tensor->dtype);
+                          safetensors_quote(tensor->name, name), tensor->dtype);
     lk__free_aligned(raw);
     return status;
 }

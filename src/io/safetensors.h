@@ -45,6 +45,6 @@ const char *lk__safetensors_metadata(const lk_safetensors *file, const char *key
  * the header was given), LK_ERR_FORMAT (another dtype, or the file has become shorter). */
 lk_status lk__safetensors_read(const lk_safetensors *file, const lk_safetensor *tensor, float *values);
 
-/* The elements inside a file from lk__safetensors_take. NULL if they are not F32 or not aligned for float; then use
- * lk__safetensors_read. */
+/* Returns the elements inside a file from lk__safetensors_take. NULL if they are not F32 or not aligned for float; then
+ * use lk__safetensors_read. */
 const float *lk__safetensors_values(const lk_safetensors *file, const lk_safetensor *tensor);

@@ -6,7 +6,7 @@
 
 enum { ALIGNMENT = 64 }; /* the first element's, so that a mapped file can be used as it is */
 
-static void put_tensor_entry(lk_bytes *header, const lk_safetensors_entry *entry, int64_t *end)
+static void safetensors_put_entry(lk_bytes *header, const lk_safetensors_entry *entry, int64_t *end)
 {
     lk__json_open(header, entry->name, '{');
     lk__json_field(header, LK_TEXT("dtype", "F32"));
@@ -22,8 +22,8 @@ static void put_tensor_entry(lk_bytes *header, const lk_safetensors_entry *entry
     lk__json_close(header, '}');
 }
 
-/* The header, preceded by its length. */
-static lk_status make_header(const lk_safetensors_entry *entries, int n, const char *const *metadata, lk_bytes *header)
+/* Makes the header, preceded by its length. */
+static lk_status safetensors_make_header(const lk_safetensors_entry *entries, int n, const char *const *metadata, lk_bytes *header)
 {
     unsigned char prefix[8] = {0};
     int64_t end = 0;
@@ -37,7 +37,7 @@ static lk_status make_header(const lk_safetensors_entry *entries, int n, const c
         lk__json_close(header, '}');
     }
     for (int i = 0; i < n; i++)
-        put_tensor_entry(header, &entries[i], &end);
+        safetensors_put_entry(header, &entries[i], &end);
     lk__json_close(header, '}');
     while (header->size % ALIGNMENT != 0 && !header->failed)
         lk__bytes_char(header, ' ');
@@ -48,7 +48,7 @@ static lk_status make_header(const lk_safetensors_entry *entries, int n, const c
     return LK_OK;
 }
 
-static lk_status write_tensors(lk_durable_file *file, const lk_bytes *header, const lk_safetensors_entry *entries,
+static lk_status safetensors_write_tensors(lk_durable_file *file, const lk_bytes *header, const lk_safetensors_entry *entries,
                                int n)
 {
     LK_TRY(lk__durable_put(file, header->data, header->size));
@@ -63,11 +63,11 @@ lk_status lk__safetensors_write(const char *path, const lk_safetensors_entry *en
 {
     lk_bytes header = {0};
     lk_durable_file file = {0};
-    lk_status status = make_header(entries, n, metadata, &header);
+    lk_status status = safetensors_make_header(entries, n, metadata, &header);
     if (status == LK_OK)
         status = lk__durable_open(&file, path);
     if (status == LK_OK)
-        status = write_tensors(&file, &header, entries, n);
+        status = safetensors_write_tensors(&file, &header, entries, n);
     *bytes = file.bytes;
     if (status == LK_OK)
         status = lk__durable_finish(&file, hash);

@@ -8,7 +8,7 @@
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static void put_choice(void *user, const char *op, const char *problem, const char *implementation)
+static void tuning_file_put_choice(void *user, const char *op, const char *problem, const char *implementation)
 {
     lk_bytes *text = user;
     const char *const words[] = {op, " ", problem, " = ", implementation, "\n"};
@@ -20,7 +20,7 @@ void lk__tuning_put(const lk_tuning *tuning, lk_bytes *text)
 {
     lk__bytes_text(text, lk_tuning_machine(tuning));
     lk__bytes_char(text, '\n');
-    lk_tuning_visit(tuning, put_choice, text);
+    lk_tuning_visit(tuning, tuning_file_put_choice, text);
 }
 
 lk_status lk_tuning_write(const lk_tuning *tuning, const char *path)
@@ -39,7 +39,7 @@ lk_status lk_tuning_write(const lk_tuning *tuning, const char *path)
 enum { MOST_TEXT = 256 };
 
 /* Copies the next item of the list "a, b, c" at *rest and advances *rest past it. */
-static bool next_item(const char **rest, char *item)
+static bool tuning_file_next_item(const char **rest, char *item)
 {
     size_t length = strcspn(*rest, ",");
     if (length == 0 || length >= MOST_TEXT)
@@ -51,18 +51,18 @@ static bool next_item(const char **rest, char *item)
     return true;
 }
 
-/* The length of an item without its last word: of "device" in "device cpu". */
-static size_t name_length(const char *item)
+/* Returns the length of an item without its last word: that of "device" for "device cpu". */
+static size_t tuning_file_name_length(const char *item)
 {
     const char *space = strrchr(item, ' ');
     return space ? (size_t)(space - item) : 0;
 }
 
-static lk_status parse_kind(const char *path, const char *line, char *kind)
+static lk_status tuning_file_parse_kind(const char *path, const char *line, char *kind)
 {
     char item[MOST_TEXT];
     const char *rest = line;
-    while (next_item(&rest, item)) {
+    while (tuning_file_next_item(&rest, item)) {
         if (sscanf(item, "device %31s", kind) == 1)
             return LK_OK;
     }
@@ -73,15 +73,15 @@ static lk_status parse_kind(const char *path, const char *line, char *kind)
 }
 
 /* The file's first line must equal that of this machine. The message names the first difference. */
-static lk_status check_machine(const char *path, const char *line, const lk_tuning *tuning)
+static lk_status tuning_file_check_machine(const char *path, const char *line, const lk_tuning *tuning)
 {
     char have[MOST_TEXT], want[MOST_TEXT];
     const char *line_rest = line, *machine_rest = lk_tuning_machine(tuning);
     if (strcmp(line, machine_rest) == 0)
         return LK_OK;
-    while (next_item(&machine_rest, want)) {
-        bool same_name = next_item(&line_rest, have) && name_length(have) == name_length(want) &&
-                         strncmp(have, want, name_length(want)) == 0;
+    while (tuning_file_next_item(&machine_rest, want)) {
+        bool same_name = tuning_file_next_item(&line_rest, have) && tuning_file_name_length(have) == tuning_file_name_length(want) &&
+                         strncmp(have, want, tuning_file_name_length(want)) == 0;
         if (!same_name)
             LK_FAIL(LK_ERR_FORMAT, "tuning %s, line 1: '%s' is missing in '%.160s': a tuning is for one machine", path,
                     want, line);
@@ -92,22 +92,22 @@ static lk_status check_machine(const char *path, const char *line, const lk_tuni
     LK_FAIL(LK_ERR_FORMAT, "tuning %s, line 1: '%.160s' must be '%s'", path, line, lk_tuning_machine(tuning));
 }
 
-static lk_status read_first_line(const char *path, const char *line, lk_tuning **tuning)
+static lk_status tuning_file_parse_first_line(const char *path, const char *line, lk_tuning **tuning)
 {
     char kind[32];
-    LK_TRY(parse_kind(path, line, kind));
+    LK_TRY(tuning_file_parse_kind(path, line, kind));
     *tuning = lk_tuning_new(kind);
     if (!*tuning && lk_error_status() == LK_ERR_ARGUMENT) {
         lk_error_clear();
         LK_FAIL(LK_ERR_FORMAT, "tuning %s, line 1: there are no devices of kind '%s'", path, kind);
     }
-    return *tuning ? check_machine(path, line, *tuning) : lk_error_status();
+    return *tuning ? tuning_file_check_machine(path, line, *tuning) : lk_error_status();
 }
 
 /* --- reading: choices --------------------------------------------------------------------------------------------- */
 
 /* Adds the file and the line number to an error of lk_tuning_set. */
-static lk_status add_location(const char *path, int number, lk_status status)
+static lk_status tuning_file_add_location(const char *path, int number, lk_status status)
 {
     char message[512];
     if (status != LK_ERR_ARGUMENT)
@@ -118,18 +118,18 @@ static lk_status add_location(const char *path, int number, lk_status status)
 }
 
 /* Parses a line such as "conv2d f32 x… = direct:avx2", which is modified. */
-static lk_status read_choice(const char *path, int number, char *line, lk_tuning *tuning)
+static lk_status tuning_file_parse_choice(const char *path, int number, char *line, lk_tuning *tuning)
 {
     char *problem = strchr(line, ' '), *equals = strstr(line, " = ");
     if (!problem || !equals || problem >= equals)
         LK_FAIL(LK_ERR_FORMAT, "tuning %s, line %d: must be 'OPERATOR PROBLEM = IMPLEMENTATION', not '%.80s'", path,
                 number, line);
     *problem = *equals = '\0';
-    return add_location(path, number, lk_tuning_set(tuning, line, problem + 1, equals + 3));
+    return tuning_file_add_location(path, number, lk_tuning_set(tuning, line, problem + 1, equals + 3));
 }
 
 /* Returns the line at *rest without trailing space and advances *rest past it; NULL at the end. */
-static char *next_text_line(char **rest)
+static char *tuning_file_next_line(char **rest)
 {
     char *line = *rest;
     if (!*line)
@@ -142,13 +142,13 @@ static char *next_text_line(char **rest)
     return line;
 }
 
-static lk_status parse_tuning(const char *path, char *text, lk_tuning **tuning)
+static lk_status tuning_file_parse(const char *path, char *text, lk_tuning **tuning)
 {
-    char *line = next_text_line(&text);
-    LK_TRY(read_first_line(path, line ? line : "", tuning));
-    for (int number = 2; (line = next_text_line(&text)); number++)
+    char *line = tuning_file_next_line(&text);
+    LK_TRY(tuning_file_parse_first_line(path, line ? line : "", tuning));
+    for (int number = 2; (line = tuning_file_next_line(&text)); number++)
         if (*line && *line != '#')
-            LK_TRY(read_choice(path, number, line, *tuning));
+            LK_TRY(tuning_file_parse_choice(path, number, line, *tuning));
     return LK_OK;
 }
 
@@ -161,7 +161,7 @@ lk_tuning *lk_tuning_read(const char *path)
     lk_status status =
         error ? lk__fail(LK_ERR_IO, "tuning %s: cannot be read: %s", path, strerror(error)) : lk__bytes_status(&text);
     if (status == LK_OK)
-        status = parse_tuning(path, (char *)text.data, &tuning);
+        status = tuning_file_parse(path, (char *)text.data, &tuning);
     lk__bytes_free(&text);
     if (status == LK_OK)
         return tuning;

@@ -1,4 +1,4 @@
-/* Tunings as text: see lockstep/tuning.h. */
+/* Writes tunings as text. lockstep/tuning.h declares the functions for files. */
 #pragma once
 
 #include "io/bytes.h"

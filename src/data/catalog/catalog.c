@@ -70,7 +70,7 @@ const char *lk_dataset_names(void)
 }
 
 /* With opts->val_split both splits are cut from the training set, so the training set is opened whole. */
-static lk_status open_entry_samples(const lk_catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
+static lk_status catalog_open_samples(const lk_catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
                                     char source[PATH_MAX], lk_samples *samples)
 {
     if (opts->val_split > 0)
@@ -90,7 +90,7 @@ lk_status lk__catalog_open(const lk_catalog_entry *entry, lk_split split, const 
 {
     char source[PATH_MAX];
     lk_samples samples = {0};
-    LK_TRY(open_entry_samples(entry, split, opts, source, &samples));
+    LK_TRY(catalog_open_samples(entry, split, opts, source, &samples));
     return lk__dataset_finish(entry->kind.name, source, &samples, split, opts, dataset);
 }
 

@@ -45,7 +45,7 @@ static lk_status LK_PRINTF(3, 4) fetch_problem(lk_fetch_reason *reason, lk_statu
 
 #define REFUSE_LOCAL(reason, ...) ((reason)->is_local = true, fetch_problem(reason, LK_ERR_IO, __VA_ARGS__))
 
-static lk_status name_paths(const lk_fetch_job *job, paths *p, lk_fetch_reason *reason)
+static lk_status fetch_name_paths(const lk_fetch_job *job, paths *p, lk_fetch_reason *reason)
 {
     /* This is the longest of the paths: if it fits the others fit too. */
     int length = snprintf(p->part, sizeof p->part, "%s/%s.gz.part", job->dir, job->file->name);
@@ -57,7 +57,7 @@ static lk_status name_paths(const lk_fetch_job *job, paths *p, lk_fetch_reason *
     return LK_OK;
 }
 
-static lk_status make_job_folder(const char *dir, lk_fetch_reason *reason)
+static lk_status fetch_make_folder(const char *dir, lk_fetch_reason *reason)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", dir);
@@ -66,31 +66,31 @@ static lk_status make_job_folder(const char *dir, lk_fetch_reason *reason)
     return LK_OK;
 }
 
-static int64_t file_size(const char *path)
+static int64_t fetch_file_size(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0 ? (int64_t)status.st_size : 0;
 }
 
-static lk_data_reporter reporter_of(const lk_fetch_job *job)
+static lk_data_reporter fetch_reporter(const lk_fetch_job *job)
 {
     return (lk_data_reporter){job->progress, job->progress_user, job->file->name};
 }
 
 /* Takes the folder's lock, and waits while another process downloads. The system releases a flock when its process
- * ends, so no lock is ever left behind; a process that only stands still is given up on after a while. */
-static lk_status lock_job_folder(const lk_fetch_job *job, const paths *p, int *fd, lk_fetch_reason *reason)
+ * ends, so no lock is ever left behind. A process whose download stands still is given up on after a while. */
+static lk_status fetch_lock_folder(const lk_fetch_job *job, const paths *p, int *fd, lk_fetch_reason *reason)
 {
     *fd = open(p->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
         return fetch_problem(reason, LK_ERR_IO, "%s cannot be opened: %s", p->lock, strerror(errno));
     int64_t size = -1;
     lk_status status = LK_OK;
-    const lk_data_reporter reporter = reporter_of(job);
+    const lk_data_reporter reporter = fetch_reporter(job);
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for another's download");
     for (int stalled = 0; flock(*fd, LOCK_EX | LOCK_NB) != 0; stalled++) {
         int error = errno;
-        int64_t now = file_size(p->part);
+        int64_t now = fetch_file_size(p->part);
         if (now != size) {
             stalled = 0;
             lk__heartbeat_beat();
@@ -113,7 +113,7 @@ static lk_status lock_job_folder(const lk_fetch_job *job, const paths *p, int *f
     return status;
 }
 
-static bool write_bytes(int fd, const uint8_t *bytes, size_t count)
+static bool fetch_write_bytes(int fd, const uint8_t *bytes, size_t count)
 {
     while (count) {
         ssize_t written = write(fd, bytes, count);
@@ -128,7 +128,7 @@ static bool write_bytes(int fd, const uint8_t *bytes, size_t count)
 }
 
 /* Quotes the beginning of an answer that is not gzip data: it shows the page of a proxy or a login portal. */
-static lk_status check_gzip(const lk_byte_source *source, const char *url, lk_fetch_reason *reason)
+static lk_status fetch_check_gzip(const lk_byte_source *source, const char *url, lk_fetch_reason *reason)
 {
     if (source->gzip)
         return LK_OK;
@@ -139,7 +139,7 @@ static lk_status check_gzip(const lk_byte_source *source, const char *url, lk_fe
 }
 
 /* Stops as soon as there is more than the expected length, however much a hostile answer would decode to. */
-static lk_status decode_download(const lk_fetch_job *job, lk_byte_source *source, const char *url, int fd,
+static lk_status fetch_decode(const lk_fetch_job *job, lk_byte_source *source, const char *url, int fd,
                                  lk_fetch_reason *reason)
 {
     uint8_t chunk[CHUNK];
@@ -157,12 +157,12 @@ static lk_status decode_download(const lk_fetch_job *job, lk_byte_source *source
                                  (long long)job->file->bytes);
         if (got == 0)
             return LK_OK;
-        if (!write_bytes(fd, chunk, got))
+        if (!fetch_write_bytes(fd, chunk, got))
             return REFUSE_LOCAL(reason, "%s/%s cannot be written: %s", job->dir, job->file->name, strerror(errno));
     }
 }
 
-static lk_status compare_sum(const lk_remote_file *file, XXH128_hash_t sum, const char *name, lk_fetch_reason *reason)
+static lk_status fetch_compare_sum(const lk_remote_file *file, XXH128_hash_t sum, const char *name, lk_fetch_reason *reason)
 {
     if (sum.high64 == file->xxh3_high && sum.low64 == file->xxh3_low)
         return LK_OK;
@@ -172,17 +172,17 @@ static lk_status compare_sum(const lk_remote_file *file, XXH128_hash_t sum, cons
                          (unsigned long long)file->xxh3_high, (unsigned long long)file->xxh3_low);
 }
 
-static lk_status check_checksum(const lk_remote_file *file, int fd, const char *url, lk_fetch_reason *reason)
+static lk_status fetch_check_sum(const lk_remote_file *file, int fd, const char *url, lk_fetch_reason *reason)
 {
     void *bytes = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes == MAP_FAILED)
         return REFUSE_LOCAL(reason, "%s cannot be mapped into memory: %s", file->name, strerror(errno));
     XXH128_hash_t sum = XXH3_128bits(bytes, (size_t)file->bytes);
     munmap(bytes, (size_t)file->bytes);
-    return compare_sum(file, sum, url, reason);
+    return fetch_compare_sum(file, sum, url, reason);
 }
 
-static lk_status hash_content(lk_byte_source *source, XXH3_state_t *state, const char *path, lk_fetch_reason *reason)
+static lk_status fetch_hash_content(lk_byte_source *source, XXH3_state_t *state, const char *path, lk_fetch_reason *reason)
 {
     uint8_t chunk[CHUNK];
     for (size_t got = 1; got;) {
@@ -203,41 +203,41 @@ lk_status lk__fetch_check(const char *path, const lk_remote_file *file, lk_fetch
     XXH3_state_t *state = XXH3_createState();
     if (state) {
         XXH3_128bits_reset(state);
-        status = hash_content(&source, state, path, reason);
+        status = fetch_hash_content(&source, state, path, reason);
     } else {
         status = fetch_problem(reason, LK_ERR_MEMORY, "out of memory");
     }
     if (status == LK_OK)
-        status = compare_sum(file, XXH3_128bits_digest(state), path, reason);
+        status = fetch_compare_sum(file, XXH3_128bits_digest(state), path, reason);
     XXH3_freeState(state);
     lk__byte_source_close(&source);
     return status;
 }
 
-static lk_status decode_verified(const lk_fetch_job *job, const paths *p, const char *url, int fd,
+static lk_status fetch_decode_verified(const lk_fetch_job *job, const paths *p, const char *url, int fd,
                                  lk_fetch_reason *reason)
 {
     lk_byte_source source;
     lk_status status = lk__byte_source_open(p->part, &source);
     if (status != LK_OK)
         return fetch_problem(reason, status, "%s: %s", p->part, source.problem);
-    status = check_gzip(&source, url, reason);
+    status = fetch_check_gzip(&source, url, reason);
     if (status == LK_OK)
-        status = decode_download(job, &source, url, fd, reason);
+        status = fetch_decode(job, &source, url, fd, reason);
     lk__byte_source_close(&source);
     if (status == LK_OK)
-        status = check_checksum(job->file, fd, url, reason);
+        status = fetch_check_sum(job->file, fd, url, reason);
     if (status == LK_OK && fsync(fd) != 0)
         status = REFUSE_LOCAL(reason, "%s cannot be written: %s", p->decoded, strerror(errno));
     return status;
 }
 
-static lk_status install_download(const lk_fetch_job *job, const paths *p, const char *url, lk_fetch_reason *reason)
+static lk_status fetch_install(const lk_fetch_job *job, const paths *p, const char *url, lk_fetch_reason *reason)
 {
     int fd = open(p->decoded, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return REFUSE_LOCAL(reason, "%s cannot be opened: %s", p->decoded, strerror(errno));
-    lk_status status = decode_verified(job, p, url, fd, reason);
+    lk_status status = fetch_decode_verified(job, p, url, fd, reason);
     close(fd);
     if (status == LK_OK && rename(p->decoded, p->final) != 0)
         status = REFUSE_LOCAL(reason, "%s cannot be renamed to %s: %s", p->decoded, p->final, strerror(errno));
@@ -252,20 +252,20 @@ static lk_status install_download(const lk_fetch_job *job, const paths *p, const
 
 /* Sends one request, appends the answer to the part and, if it is complete, installs the file. *retry: another request
  * may succeed. */
-static lk_status request_once(const lk_fetch_job *job, const paths *p, const char *url, bool *retry,
+static lk_status fetch_request_once(const lk_fetch_job *job, const paths *p, const char *url, bool *retry,
                               lk_fetch_reason *reason)
 {
     *retry = reason->is_cut = false;
     int fd = open(p->part, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0)
         return REFUSE_LOCAL(reason, "%s cannot be opened: %s", p->part, strerror(errno));
-    int64_t offset = file_size(p->part);
+    int64_t offset = fetch_file_size(p->part);
     lk_http_request get = {
         .url = url,
         .fd = fd,
         .offset = offset,
         .limit = job->file->bytes + GZIP_OVERHEAD,
-        .reporter = reporter_of(job),
+        .reporter = fetch_reporter(job),
     };
     lk_http_answer answer;
     lk_status status = lk__http_get(&get, &answer);
@@ -275,13 +275,13 @@ static lk_status request_once(const lk_fetch_job *job, const paths *p, const cha
             (void)REFUSE_LOCAL(reason, "%s %s", p->part, answer.reason);
         else
             fetch_problem(reason, status, "%s: %s", url, answer.reason);
-        *retry = status == LK_ERR_IO && !answer.is_local && (answer.discard ? offset > 0 : file_size(p->part) > offset);
-        if (answer.discard || file_size(p->part) == 0)
+        *retry = status == LK_ERR_IO && !answer.is_local && (answer.discard ? offset > 0 : fetch_file_size(p->part) > offset);
+        if (answer.discard || fetch_file_size(p->part) == 0)
             unlink(p->part);
         return status;
     }
-    status = install_download(job, p, url, reason);
-    if (status == LK_ERR_FORMAT && reason->is_cut && file_size(p->part) > offset) {
+    status = fetch_install(job, p, url, reason);
+    if (status == LK_ERR_FORMAT && reason->is_cut && fetch_file_size(p->part) > offset) {
         /* The server did not send the file's length, so a broken connection looked like the end. */
         *retry = true;
     } else if (status == LK_ERR_FORMAT) {
@@ -301,14 +301,14 @@ static lk_status fetch_from(const lk_fetch_job *job, const paths *p, const char 
     lk_status status = LK_ERR_IO;
     bool retry = true;
     for (int i = 0; i < TRIES && retry; i++) {
-        status = request_once(job, p, url, &retry, reason);
+        status = fetch_request_once(job, p, url, &retry, reason);
         if (status == LK_OK)
             return LK_OK;
     }
     return status;
 }
 
-static void append_reason(lk_fetch_reason *reason, const char *text)
+static void fetch_append_reason(lk_fetch_reason *reason, const char *text)
 {
     size_t used = strlen(reason->text);
     snprintf(reason->text + used, sizeof reason->text - used, "; %s", text);
@@ -325,7 +325,7 @@ static lk_status fetch_locked(const lk_fetch_job *job, const paths *p, lk_fetch_
         if (i == 0 || last.is_local || status == LK_ERR_INTERRUPTED)
             *reason = last;
         else
-            append_reason(reason, last.text);
+            fetch_append_reason(reason, last.text);
         if (status == LK_OK || status == LK_ERR_INTERRUPTED || status == LK_ERR_MEMORY || last.is_local)
             return status;
     }
@@ -340,11 +340,11 @@ lk_status lk__fetch_file(const lk_fetch_job *job, lk_fetch_reason *reason)
     if (!lk__http_available)
         return fetch_problem(reason, LK_ERR_IO, "this build has no libcurl and cannot download; put %s.gz into %s",
                              job->file->name, job->dir);
-    lk_status status = name_paths(job, &p, reason);
+    lk_status status = fetch_name_paths(job, &p, reason);
     if (status == LK_OK)
-        status = make_job_folder(job->dir, reason);
+        status = fetch_make_folder(job->dir, reason);
     if (status == LK_OK)
-        status = lock_job_folder(job, &p, &fd, reason);
+        status = fetch_lock_folder(job, &p, &fd, reason);
     if (status != LK_OK)
         return status;
     status = fetch_locked(job, &p, reason);

@@ -15,7 +15,7 @@ typedef struct lk_http_request {
 typedef struct lk_http_answer {
     bool discard;     /* failed, and the bytes received so far are useless: retry from offset 0, or not at all */
     bool is_local;    /* failed, because the bytes could not be written */
-    char reason[256]; /* of a failure */
+    char reason[256]; /* why the download failed */
 } lk_http_answer;
 
 extern const bool lk__http_available;

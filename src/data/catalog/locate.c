@@ -28,8 +28,8 @@ typedef struct search {
     bool refused[LK__FILES]; /* the cache has the file with a wrong content */
 } search;
 
-/* `root` NULL or "": not set. */
-static lk_status set_location(search *s, int i, const char *what, const char *root)
+/* Without a `root`, which is then NULL or "", the location counts as not set. */
+static lk_status locate_set_location(search *s, int i, const char *what, const char *root)
 {
     location *p = &s->locations[i];
     p->what = what;
@@ -42,16 +42,16 @@ static lk_status set_location(search *s, int i, const char *what, const char *ro
     return LK_OK;
 }
 
-static lk_status set_locations(search *s, const lk_dataset_opts *opts)
+static lk_status locate_set_locations(search *s, const lk_dataset_opts *opts)
 {
     char cache[PATH_MAX];
-    LK_TRY(set_location(s, GIVEN, "the given directory", opts->dir));
-    LK_TRY(set_location(s, ENVIRONMENT, "$LOCKSTEP_DATA", getenv("LOCKSTEP_DATA")));
-    return set_location(s, CACHE, "the cache", lk__cache_folder(cache) ? cache : NULL);
+    LK_TRY(locate_set_location(s, GIVEN, "the given directory", opts->dir));
+    LK_TRY(locate_set_location(s, ENVIRONMENT, "$LOCKSTEP_DATA", getenv("LOCKSTEP_DATA")));
+    return locate_set_location(s, CACHE, "the cache", lk__cache_folder(cache) ? cache : NULL);
 }
 
 /* Looks for DIR/FILE, then DIR/FILE.gz. A file that exists but cannot be reached is an error. */
-static lk_status find_file(search *s, const char *dir, int file)
+static lk_status locate_find_file(search *s, const char *dir, int file)
 {
     static const char *const suffixes[] = {"", ".gz"};
     char *path = s->located->path[file];
@@ -71,10 +71,10 @@ static lk_status find_file(search *s, const char *dir, int file)
     return LK_OK;
 }
 
-static lk_status find_in(search *s, const location *p)
+static lk_status locate_find_pair(search *s, const location *p)
 {
     for (int i = 0; i < LK__FILES; i++)
-        LK_TRY(find_file(s, p->dir, i));
+        LK_TRY(locate_find_file(s, p->dir, i));
     if (s->found[LK__IMAGES] == s->found[LK__LABELS] || p == &s->locations[CACHE])
         return LK_OK;
     int there = s->found[LK__IMAGES] ? LK__IMAGES : LK__LABELS;
@@ -82,7 +82,7 @@ static lk_status find_in(search *s, const location *p)
             s->files[!there].name, s->files[!there].name);
 }
 
-static lk_status verify_found(search *s, const location *p, const lk_dataset_opts *opts)
+static lk_status locate_verify_found(search *s, const location *p, const lk_dataset_opts *opts)
 {
     for (int i = 0; i < LK__FILES; i++) {
         lk_fetch_reason reason;
@@ -99,7 +99,7 @@ static lk_status verify_found(search *s, const location *p, const lk_dataset_opt
 }
 
 /* Writes "DIR/fashion-mnist, $LOCKSTEP_DATA (not set), …" */
-static void list_locations(const search *s, char *text, size_t size)
+static void locate_list_locations(const search *s, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -111,10 +111,10 @@ static void list_locations(const search *s, char *text, size_t size)
     }
 }
 
-static lk_status not_found(const search *s, const char *why)
+static lk_status locate_not_found(const search *s, const char *why)
 {
     char list[400];
-    list_locations(s, list, sizeof list);
+    locate_list_locations(s, list, sizeof list);
     LK_FAIL(LK_ERR_NOT_FOUND, "data set %s: no %s[.gz] and %s[.gz] in %s; %s", s->entry->kind.name,
             s->files[LK__IMAGES].name, s->files[LK__LABELS].name, list, why);
 }
@@ -126,7 +126,7 @@ typedef struct announced_progress {
     bool announced;
 } announced_progress;
 
-static bool log_download(void *user, const lk_data_progress *progress)
+static bool locate_log_download(void *user, const lk_data_progress *progress)
 {
     announced_progress *a = user;
     if (!a->announced && progress->work == LK_DATA_DOWNLOADING && progress->done > 0) {
@@ -137,7 +137,7 @@ static bool log_download(void *user, const lk_data_progress *progress)
     return !a->opts->progress || a->opts->progress(a->opts->progress_user, progress);
 }
 
-static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
+static lk_status locate_fetch_missing(search *s, const lk_dataset_opts *opts)
 {
     const location *cache = &s->locations[CACHE];
     char mirror[1024];
@@ -153,7 +153,7 @@ static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
             .file = &s->files[i],
             .dir = cache->dir,
             .replace = s->refused[i],
-            .progress = log_download,
+            .progress = locate_log_download,
             .progress_user = &progress,
         };
         if (opts->mirror && *opts->mirror)
@@ -165,8 +165,8 @@ static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
         if (status == LK_ERR_MEMORY || status == LK_ERR_INTERRUPTED)
             LK_FAIL(status, "data set %s: %s", s->entry->kind.name, reason.text);
         if (status != LK_OK)
-            return not_found(s, reason.text);
-        LK_TRY(find_file(s, cache->dir, i));
+            return locate_not_found(s, reason.text);
+        LK_TRY(locate_find_file(s, cache->dir, i));
     }
     return LK_OK;
 }
@@ -175,19 +175,19 @@ lk_status lk__dataset_find_files(const lk_catalog_entry *entry, lk_split split, 
                                  lk_dataset_files *files)
 {
     search s = {.entry = entry, .files = entry->files[split], .located = files};
-    LK_TRY(set_locations(&s, opts));
+    LK_TRY(locate_set_locations(&s, opts));
     for (int i = 0; i < LOCATIONS; i++) {
         if (!s.locations[i].set)
             continue;
-        LK_TRY(find_in(&s, &s.locations[i]));
+        LK_TRY(locate_find_pair(&s, &s.locations[i]));
         if (opts->verify)
-            LK_TRY(verify_found(&s, &s.locations[i], opts));
+            LK_TRY(locate_verify_found(&s, &s.locations[i], opts));
         if (s.found[LK__IMAGES] && s.found[LK__LABELS])
             return LK_OK;
     }
     if (opts->offline)
-        return not_found(&s, "downloading is switched off");
+        return locate_not_found(&s, "downloading is switched off");
     if (!s.locations[CACHE].set)
-        return not_found(&s, "without HOME or XDG_CACHE_HOME there is nowhere to download it to");
-    return fetch_missing(&s, opts);
+        return locate_not_found(&s, "without HOME or XDG_CACHE_HOME there is nowhere to download it to");
+    return locate_fetch_missing(&s, opts);
 }

@@ -23,7 +23,7 @@ bool lk__is_own_data(const char *path)
     return path && *path && stat(path, &status) == 0;
 }
 
-static bool has_folder(const char *folder, const char *name)
+static bool own_data_has_folder(const char *folder, const char *name)
 {
     char path[PATH_MAX];
     return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX && lk__is_folder(path);
@@ -39,7 +39,7 @@ typedef struct pictures {
     lk_picture_folder folder;
 } pictures;
 
-static lk_status select_held_out(pictures *p)
+static lk_status own_data_select_held_out(pictures *p)
 {
     int64_t n = p->folder.count, count;
     int32_t *labels = lk__calloc((size_t)n, sizeof *labels);
@@ -58,15 +58,15 @@ static lk_status select_held_out(pictures *p)
     return status;
 }
 
-static lk_status scan_pictures(pictures *p)
+static lk_status own_data_scan_pictures(pictures *p)
 {
-    bool split_by_folders = has_folder(p->root, "train"), held_out = p->opts->val_split > 0;
-    const char *test = has_folder(p->root, "val") ? "val" : "test";
+    bool split_by_folders = own_data_has_folder(p->root, "train"), held_out = p->opts->val_split > 0;
+    const char *test = own_data_has_folder(p->root, "val") ? "val" : "test";
     char train[PATH_MAX];
     snprintf(train, PATH_MAX, "%s%s", p->root, split_by_folders ? "/train" : "");
     snprintf(p->source, PATH_MAX, "%s", train);
     if (p->split == LK_SPLIT_TEST && !held_out) {
-        if (!split_by_folders || !has_folder(p->root, test))
+        if (!split_by_folders || !own_data_has_folder(p->root, test))
             return lk__no_test_set(p->root, split_by_folders ? "val/ or test/ beside train/"
                                                              : "val/ or test/ beside a train/ with the classes");
         snprintf(p->source, PATH_MAX, "%s/%s", p->root, test);
@@ -79,12 +79,12 @@ static lk_status scan_pictures(pictures *p)
     if (p->folder.others)
         lk__log(LK_LOG_WARNING, "%" PRId64 " files of %s are no pictures by their names, as %s: left out",
                 p->folder.others, p->source, p->folder.other);
-    return held_out ? select_held_out(p) : LK_OK;
+    return held_out ? own_data_select_held_out(p) : LK_OK;
 }
 
-static lk_status read_pictures(pictures *p, lk_samples *samples)
+static lk_status own_data_read_pictures(pictures *p, lk_samples *samples)
 {
-    lk_status status = scan_pictures(p);
+    lk_status status = own_data_scan_pictures(p);
     if (status == LK_OK)
         status = lk__picture_set_open(p->root, p->split, p->opts, &p->folder, samples);
     lk__picture_folder_free(&p->folder);
@@ -95,7 +95,7 @@ static lk_status read_pictures(pictures *p, lk_samples *samples)
 
 /* --- CSV ---------------------------------------------------------------------------------------------------------- */
 
-static lk_status read_csv_folder(const char *folder, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
+static lk_status own_data_read_csv_folder(const char *folder, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
                                  lk_samples *samples)
 {
     char train[PATH_MAX];
@@ -109,7 +109,7 @@ static lk_status read_csv_folder(const char *folder, lk_split split, const lk_da
     return lk__csv_read(source, train, opts, samples);
 }
 
-static lk_status read_csv_path(const char *path, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
+static lk_status own_data_read_csv_file(const char *path, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
                                lk_samples *samples)
 {
     size_t length = strlen(path), less = length > 3 && strcasecmp(path + length - 3, ".gz") == 0 ? 3 : 0;
@@ -123,7 +123,7 @@ static lk_status read_csv_path(const char *path, lk_split split, const lk_datase
 
 /* --- the format --------------------------------------------------------------------------------------------------- */
 
-static lk_status read_samples_folder(const char *path, lk_split split, const lk_dataset_opts *opts,
+static lk_status own_data_read_folder(const char *path, lk_split split, const lk_dataset_opts *opts,
                                      char source[PATH_MAX], lk_samples *samples)
 {
     char file[PATH_MAX];
@@ -132,7 +132,7 @@ static lk_status read_samples_folder(const char *path, lk_split split, const lk_
     if (lk__is_idx_folder(path))
         return lk__idx_folder_read(path, split, source, samples);
     if (lk__find_file(path, "train.csv", file))
-        return read_csv_folder(path, split, opts, source, samples);
+        return own_data_read_csv_folder(path, split, opts, source, samples);
     LK_FAIL(
         LK_ERR_ARGUMENT,
         "%s: nothing to train with: expected folders of pictures (train/CLASS/… or CLASS/…), CIFAR's data_batch_1.bin "
@@ -140,7 +140,7 @@ static lk_status read_samples_folder(const char *path, lk_split split, const lk_
         path);
 }
 
-static lk_status has_folders(const char *path, bool *holds)
+static lk_status own_data_holds_folders(const char *path, bool *holds)
 {
     lk_names names = {0};
     lk_status status = lk__list_folders(path, &names);
@@ -149,28 +149,28 @@ static lk_status has_folders(const char *path, bool *holds)
     return status;
 }
 
-static bool holds_other_samples(const char *path)
+static bool own_data_has_sample_files(const char *path)
 {
     char file[PATH_MAX];
     return lk__is_cifar(path) || lk__is_idx_folder(path) || lk__find_file(path, "train.csv", file);
 }
 
-static lk_status open_path(const char *path, const char *name, lk_split split, const lk_dataset_opts *opts,
+static lk_status own_data_open_path(const char *path, const char *name, lk_split split, const lk_dataset_opts *opts,
                            lk_dataset **dataset)
 {
     char source[PATH_MAX];
     lk_samples samples = {0};
-    bool holds_pictures = has_folder(path, "train");
-    if (!holds_pictures && lk__is_folder(path) && !holds_other_samples(path))
-        LK_TRY(has_folders(path, &holds_pictures));
+    bool holds_pictures = own_data_has_folder(path, "train");
+    if (!holds_pictures && lk__is_folder(path) && !own_data_has_sample_files(path))
+        LK_TRY(own_data_holds_folders(path, &holds_pictures));
     if (holds_pictures) {
         pictures p = {.root = path, .split = split, .opts = opts};
-        LK_TRY(read_pictures(&p, &samples));
+        LK_TRY(own_data_read_pictures(&p, &samples));
         return lk__dataset_make(name, p.source, &samples, opts->limit, dataset);
     }
     lk_split wanted = opts->val_split > 0 ? LK_SPLIT_TRAIN : split;
-    LK_TRY(lk__is_folder(path) ? read_samples_folder(path, wanted, opts, source, &samples)
-                               : read_csv_path(path, wanted, opts, source, &samples));
+    LK_TRY(lk__is_folder(path) ? own_data_read_folder(path, wanted, opts, source, &samples)
+                               : own_data_read_csv_file(path, wanted, opts, source, &samples));
     return lk__dataset_finish(name, source, &samples, split, opts, dataset);
 }
 
@@ -183,5 +183,5 @@ lk_status lk__own_data_open(const char *path, lk_split split, const lk_dataset_o
     while (length > 1 && clean[length - 1] == '/')
         clean[--length] = '\0';
     const char *slash = strrchr(clean, '/');
-    return open_path(clean, slash && slash[1] ? slash + 1 : clean, split, opts, dataset);
+    return own_data_open_path(clean, slash && slash[1] ? slash + 1 : clean, split, opts, dataset);
 }

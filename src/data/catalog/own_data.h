@@ -1,4 +1,4 @@
-/* Data sets of the user's own, named by the path of a folder or file. */
+/* Opens the user's own data sets, which are named by the path of a folder or file. */
 #pragma once
 
 #include "data/samples.h"

@@ -35,13 +35,13 @@ const char *const lk__synthetic_class_names[CLASSES] = {
 
 typedef uint8_t stencil[STENCIL][STENCIL];
 
-static bool in_stroke(int along, int across, int radius, int width)
+static bool synthetic_in_stroke(int along, int across, int radius, int width)
 {
     return abs(along) <= radius && 2 * abs(across) <= width;
 }
 
 /* Returns whether the point, x right of and y below the center, is inside. `radius` and `width` have the same unit. */
-static bool shape_contains(enum shape shape, int x, int y, int radius, int width)
+static bool synthetic_shape_contains(enum shape shape, int x, int y, int radius, int width)
 {
     int square = x * x + y * y;
     int inner = radius - width;
@@ -60,23 +60,23 @@ static bool shape_contains(enum shape shape, int x, int y, int radius, int width
     case FRAME:
         return distance <= side && distance >= side - width;
     case MINUS:
-        return in_stroke(x, y, radius, width);
+        return synthetic_in_stroke(x, y, radius, width);
     case BAR:
-        return in_stroke(y, x, radius, width);
+        return synthetic_in_stroke(y, x, radius, width);
     case SLASH:
-        return in_stroke(rising, falling, radius, width);
+        return synthetic_in_stroke(rising, falling, radius, width);
     case BACKSLASH:
-        return in_stroke(falling, rising, radius, width);
+        return synthetic_in_stroke(falling, rising, radius, width);
     case PLUS:
-        return in_stroke(x, y, radius, width) || in_stroke(y, x, radius, width);
+        return synthetic_in_stroke(x, y, radius, width) || synthetic_in_stroke(y, x, radius, width);
     case CROSS:
-        return in_stroke(rising, falling, radius, width) || in_stroke(falling, rising, radius, width);
+        return synthetic_in_stroke(rising, falling, radius, width) || synthetic_in_stroke(falling, rising, radius, width);
     }
     return false;
 }
 
-/* Each pixel is the fraction of it that the shape covers, 0 … 255. */
-static void draw_stencil(enum shape shape, int radius, int width, stencil out)
+/* Sets each pixel to the fraction of it that the shape covers, scaled to 0 … 255. */
+static void synthetic_draw_stencil(enum shape shape, int radius, int width, stencil out)
 {
     for (int row = 0; row < STENCIL; row++)
         for (int column = 0; column < STENCIL; column++) {
@@ -84,14 +84,14 @@ static void draw_stencil(enum shape shape, int radius, int width, stencil out)
             for (int point = 0; point < SUPERSAMPLE * SUPERSAMPLE; point++) {
                 int x = UNIT * column - UNIT * STENCIL / 2 + 1 + 2 * (point % SUPERSAMPLE);
                 int y = UNIT * row - UNIT * STENCIL / 2 + 1 + 2 * (point / SUPERSAMPLE);
-                covered += shape_contains(shape, x, y, radius, width);
+                covered += synthetic_shape_contains(shape, x, y, radius, width);
             }
             out[row][column] = (uint8_t)(covered * 255 / (SUPERSAMPLE * SUPERSAMPLE));
         }
 }
 
-/* stencils[shape][radius][width], flattened */
-static stencil *draw_stencils(void)
+/* Returns stencils[shape][radius][width], flattened, or NULL if memory does not suffice. */
+static stencil *synthetic_draw_stencils(void)
 {
     stencil *stencils = lk__calloc(CLASSES * VARIANTS, sizeof *stencils);
     if (!stencils)
@@ -100,25 +100,26 @@ static stencil *draw_stencils(void)
         for (int variant = 0; variant < VARIANTS; variant++) {
             int radius = UNIT * 8 + UNIT * (variant % RADII);
             int width = UNIT * 2 + UNIT / 2 * (variant / RADII);
-            draw_stencil((enum shape)shape, radius, width, stencils[shape * VARIANTS + variant]);
+            synthetic_draw_stencil((enum shape)shape, radius, width, stencils[shape * VARIANTS + variant]);
         }
     return stencils;
 }
 
-/* A number in [0, bound) from 16 random bits. It is slightly biased, which does not matter for so small a `bound`. */
-static int random_below(uint32_t bits, int bound)
+/* Returns a number in [0, bound) from 16 random bits. It is slightly biased, which does not matter for so small a
+ * `bound`. */
+static int synthetic_random_below(uint32_t bits, int bound)
 {
     return (int)(((bits & 0xffff) * (uint32_t)bound) >> 16);
 }
 
-static void render_sample(stencil *stencils, int label, lk_random_key key, uint8_t image[SIZE * SIZE])
+static void synthetic_render_sample(stencil *stencils, int label, lk_random_key key, uint8_t image[SIZE * SIZE])
 {
     uint32_t word[4];
     lk_random_block(&key, 0, word);
-    int variant = random_below(word[0], VARIANTS);
-    int top = random_below(word[1], 2 * SHIFT + 1);
-    int left = random_below(word[1] >> 16, 2 * SHIFT + 1);
-    int gain = 200 + random_below(word[2], 56);
+    int variant = synthetic_random_below(word[0], VARIANTS);
+    int top = synthetic_random_below(word[1], 2 * SHIFT + 1);
+    int left = synthetic_random_below(word[1] >> 16, 2 * SHIFT + 1);
+    int gain = 200 + synthetic_random_below(word[2], 56);
     const uint8_t *shape = &stencils[label * VARIANTS + variant][top][left];
 
     for (int pixel = 0; pixel < SIZE * SIZE; pixel++) {
@@ -131,7 +132,7 @@ static void render_sample(stencil *stencils, int label, lk_random_key key, uint8
 }
 
 /* Each block of ten samples has every class once, in random order, so the first N samples are balanced too. */
-static void shuffle_classes(lk_random_key key, uint8_t labels[CLASSES])
+static void synthetic_shuffle_classes(lk_random_key key, uint8_t labels[CLASSES])
 {
     uint32_t word[4];
     for (int i = 0; i < CLASSES; i++)
@@ -139,7 +140,7 @@ static void shuffle_classes(lk_random_key key, uint8_t labels[CLASSES])
     for (int i = CLASSES - 1; i > 0; i--) {
         if (i % 4 == 3 || i == CLASSES - 1)
             lk_random_block(&key, (uint64_t)i / 4, word);
-        int j = random_below(word[i % 4], i + 1);
+        int j = synthetic_random_below(word[i % 4], i + 1);
         uint8_t swapped = labels[i];
         labels[i] = labels[j];
         labels[j] = swapped;
@@ -153,7 +154,7 @@ int64_t lk__synthetic_count(lk_split split)
 
 lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images, int32_t *labels)
 {
-    stencil *stencils = draw_stencils();
+    stencil *stencils = synthetic_draw_stencils();
     if (!stencils)
         return LK_ERR_MEMORY;
     bool train = split == LK_SPLIT_TRAIN;
@@ -163,11 +164,11 @@ lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images,
     for (int64_t i = 0; i < count; i++) {
         if (i % CLASSES == 0) {
             classes.sample = (uint64_t)(i / CLASSES);
-            shuffle_classes(classes, order);
+            synthetic_shuffle_classes(classes, order);
         }
         labels[i] = order[i % CLASSES];
         pixels.sample = (uint64_t)i;
-        render_sample(stencils, labels[i], pixels, images + i * SIZE * SIZE);
+        synthetic_render_sample(stencils, labels[i], pixels, images + i * SIZE * SIZE);
     }
     lk__free(stencils);
     return LK_OK;

@@ -1,4 +1,4 @@
-/* The data set `synthetic`, which the library generates: needs neither files nor a network. */
+/* Generates the data set `synthetic`, which needs neither files nor a network. */
 #pragma once
 
 #include "lockstep/data.h"
@@ -9,7 +9,7 @@
 
 extern const char *const lk__synthetic_class_names[LK__SYNTHETIC_CLASSES];
 
-/* 60,000 for training, 10,000 for testing. */
+/* Returns 60,000 for training and 10,000 for testing. */
 int64_t lk__synthetic_count(lk_split split);
 
 /* Generates the first `count` samples of a split: images [count, 1, 28, 28], labels [count]. Sample i depends on

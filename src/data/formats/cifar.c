@@ -33,7 +33,7 @@ static const version versions[] = {
      .classes = 100},
 };
 
-static const version *find_version(const char *folder)
+static const version *cifar_find_version(const char *folder)
 {
     char path[PATH_MAX];
     for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++)
@@ -44,7 +44,7 @@ static const version *find_version(const char *folder)
 
 bool lk__is_cifar(const char *folder)
 {
-    return find_version(folder) != NULL;
+    return cifar_find_version(folder) != NULL;
 }
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ typedef struct reading {
     int64_t capacity; /* of `samples` */
 } reading;
 
-static lk_status read_record(reading *r, lk_byte_source *source, const char *path, bool *ended)
+static lk_status cifar_read_record(reading *r, lk_byte_source *source, const char *path, bool *ended)
 {
     uint8_t record[VALUES + 2];
     size_t got, bytes = VALUES + (size_t)r->version->labels, offset = source->position;
@@ -78,23 +78,23 @@ static lk_status read_record(reading *r, lk_byte_source *source, const char *pat
     return LK_OK;
 }
 
-static lk_status read_records(reading *r, lk_byte_source *source, const char *path)
+static lk_status cifar_read_records(reading *r, lk_byte_source *source, const char *path)
 {
     int64_t before = r->samples->count;
     for (bool ended = false; !ended;)
-        LK_TRY(read_record(r, source, path, &ended));
+        LK_TRY(cifar_read_record(r, source, path, &ended));
     if (r->samples->count == before)
         LK_FAIL(LK_ERR_FORMAT, "%s: is empty, expected records of %d bytes", path, VALUES + r->version->labels);
     return LK_OK;
 }
 
-static lk_status read_cifar_file(reading *r, const char *path)
+static lk_status cifar_read_file(reading *r, const char *path)
 {
     lk_byte_source source;
     lk_status status = lk__byte_source_open(path, &source);
     if (status != LK_OK)
         LK_FAIL(status, "%s: %s", path, source.problem);
-    status = read_records(r, &source, path);
+    status = cifar_read_records(r, &source, path);
     lk__byte_source_close(&source);
     return status;
 }
@@ -102,7 +102,7 @@ static lk_status read_cifar_file(reading *r, const char *path)
 /* --- names of classes --------------------------------------------------------------------------------------------- */
 
 /* Reads the file of names if there is one. One with a wrong number of names is ignored. */
-static lk_status read_names(const version *v, const char *folder, lk_names *names)
+static lk_status cifar_read_names(const version *v, const char *folder, lk_names *names)
 {
     char path[PATH_MAX], line[256];
     if (!lk__find_file(folder, v->names, path))
@@ -123,7 +123,7 @@ static lk_status read_names(const version *v, const char *folder, lk_names *name
 
 /* --- the split ---------------------------------------------------------------------------------------------------- */
 
-static lk_status read_split(reading *r, const char *folder, lk_split split, char source[PATH_MAX])
+static lk_status cifar_read_split(reading *r, const char *folder, lk_split split, char source[PATH_MAX])
 {
     if (!r->version)
         LK_FAIL(LK_ERR_IO, "%s: CIFAR's files are gone", folder);
@@ -138,19 +138,19 @@ static lk_status read_split(reading *r, const char *folder, lk_split split, char
                     r->version->classes);
         if (i == 0)
             memcpy(source, path, PATH_MAX);
-        LK_TRY(read_cifar_file(r, path));
+        LK_TRY(cifar_read_file(r, path));
     }
     r->samples->classes = r->version->classes;
-    return read_names(r->version, folder, &r->samples->class_names);
+    return cifar_read_names(r->version, folder, &r->samples->class_names);
 }
 
 lk_status lk__cifar_read(const char *folder, lk_split split, char source[PATH_MAX], lk_samples *samples)
 {
     *samples = (lk_samples){0};
-    reading r = {.version = find_version(folder), .samples = samples};
+    reading r = {.version = cifar_find_version(folder), .samples = samples};
     samples->channels = 3;
     samples->height = samples->width = SIDE;
-    lk_status status = read_split(&r, folder, split, source);
+    lk_status status = cifar_read_split(&r, folder, split, source);
     if (status != LK_OK)
         lk__samples_free(samples);
     return status;

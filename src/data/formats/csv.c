@@ -35,7 +35,7 @@ typedef struct csv {
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
-static lk_status append_to_line(csv *c, const uint8_t *bytes, size_t count)
+static lk_status csv_append_to_line(csv *c, const uint8_t *bytes, size_t count)
 {
     if (c->length + count > MAX_LINE)
         LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": a line of more than %d bytes", c->path, c->number, MAX_LINE);
@@ -49,7 +49,7 @@ static lk_status append_to_line(csv *c, const uint8_t *bytes, size_t count)
     return LK_OK;
 }
 
-static lk_status refill_chunk(csv *c)
+static lk_status csv_refill_chunk(csv *c)
 {
     lk_status status = lk__byte_source_read(&c->source, c->chunk, CHUNK, &c->chunk_size);
     c->chunk_position = 0;
@@ -59,15 +59,15 @@ static lk_status refill_chunk(csv *c)
 }
 
 /* Reads the next line. *ended: the file has no more lines. The last line need not end in a newline. */
-static lk_status read_csv_line(csv *c, bool *ended)
+static lk_status csv_read_line(csv *c, bool *ended)
 {
     bool any = false;
     c->length = 0;
     c->number++;
-    LK_TRY(append_to_line(c, (const uint8_t *)"", 0));
+    LK_TRY(csv_append_to_line(c, (const uint8_t *)"", 0));
     for (;;) {
         if (c->chunk_position == c->chunk_size)
-            LK_TRY(refill_chunk(c));
+            LK_TRY(csv_refill_chunk(c));
         size_t left = c->chunk_size - c->chunk_position;
         if (left == 0)
             break;
@@ -75,7 +75,7 @@ static lk_status read_csv_line(csv *c, bool *ended)
         const uint8_t *begin = c->chunk + c->chunk_position, *end = memchr(begin, '\n', left);
         size_t count = end ? (size_t)(end - begin) : left;
         c->chunk_position += end ? count + 1 : count;
-        LK_TRY(append_to_line(c, begin, count));
+        LK_TRY(csv_append_to_line(c, begin, count));
         if (end)
             break;
     }
@@ -87,7 +87,7 @@ static lk_status read_csv_line(csv *c, bool *ended)
 
 /* --- fields ------------------------------------------------------------------------------------------------------- */
 
-static const char *skip_blanks(const char *p)
+static const char *csv_skip_blanks(const char *p)
 {
     while (*p == ' ' || *p == '\t')
         p++;
@@ -96,10 +96,10 @@ static const char *skip_blanks(const char *p)
 
 /* Reads a number from 0 to `largest`, quoted or not, up to the comma or the end of the line, and returns where it
  * stops. NULL: there is no such number. */
-static const char *parse_value(const char *p, int32_t largest, int32_t *value)
+static const char *csv_parse_value(const char *p, int32_t largest, int32_t *value)
 {
     int32_t number = 0;
-    p = skip_blanks(p);
+    p = csv_skip_blanks(p);
     bool quoted = *p == '"';
     p += quoted;
     if (*p < '0' || *p > '9')
@@ -109,12 +109,12 @@ static const char *parse_value(const char *p, int32_t largest, int32_t *value)
             return NULL;
     if (quoted && *p++ != '"')
         return NULL;
-    p = skip_blanks(p);
+    p = csv_skip_blanks(p);
     *value = number;
     return *p == ',' || *p == '\0' ? p : NULL;
 }
 
-static int64_t count_columns(const char *line)
+static int64_t csv_count_columns(const char *line)
 {
     int64_t columns = 1;
     for (; (line = strchr(line, ',')); line++)
@@ -123,11 +123,11 @@ static int64_t count_columns(const char *line)
 }
 
 /* Copies field `wanted` of a line, without the blanks and quotes around it; cuts it to `size`. */
-static void copy_field(const char *line, int64_t wanted, char *text, size_t size)
+static void csv_copy_field(const char *line, int64_t wanted, char *text, size_t size)
 {
     for (int64_t i = 0; i < wanted; i++)
         line = strchr(line, ',') + 1;
-    line = skip_blanks(line);
+    line = csv_skip_blanks(line);
     size_t length = strcspn(line, ",");
     while (length && (line[length - 1] == ' ' || line[length - 1] == '\t'))
         length--;
@@ -143,12 +143,12 @@ static const char zero_byte_problem[] = "a byte of 0, expected text in UTF-8";
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
 
-static lk_status find_label(csv *c)
+static lk_status csv_find_label(csv *c)
 {
     const char *wanted = c->opts->label_column;
     char name[64];
     for (int64_t i = 0; i < c->columns; i++) {
-        copy_field(c->line, i, name, sizeof name);
+        csv_copy_field(c->line, i, name, sizeof name);
         if (wanted ? strcmp(name, wanted) == 0 : strcasecmp(name, "label") == 0 || strcasecmp(name, "class") == 0) {
             c->label = i;
             return LK_OK;
@@ -156,7 +156,7 @@ static lk_status find_label(csv *c)
     }
     if (wanted)
         LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: no column of that name in %s", wanted, c->path);
-    copy_field(c->line, 0, name, sizeof name);
+    csv_copy_field(c->line, 0, name, sizeof name);
     lk__log(LK_LOG_WARNING,
             "%s: no column is called label or class: the first, '%s', is taken for it; --label-column NAME says which",
             c->path, name);
@@ -165,11 +165,11 @@ static lk_status find_label(csv *c)
 
 /* Takes the shape from the name of the last pixel's column, "28x28" or "3x32x32", if columns are named by the position
  * of their pixel. */
-static void find_shape(csv *c)
+static void csv_find_shape(csv *c)
 {
     char name[64];
     int64_t size[3];
-    copy_field(c->line, c->label == c->columns - 1 ? c->columns - 2 : c->columns - 1, name, sizeof name);
+    csv_copy_field(c->line, c->label == c->columns - 1 ? c->columns - 2 : c->columns - 1, name, sizeof name);
     int n = lk__read_sizes(name, size);
     int64_t channels = n == 3 ? size[0] : 1;
     if (n < 2 || channels * size[n - 2] * size[n - 1] != c->columns - 1)
@@ -179,7 +179,7 @@ static void find_shape(csv *c)
     c->samples->width = size[n - 1];
 }
 
-static lk_status check_csv_shape(const csv *c)
+static lk_status csv_check_shape(const csv *c)
 {
     const lk_samples *s = c->samples;
     int64_t pixels = c->columns - 1, side = 1, given = s->channels * s->height * s->width;
@@ -205,12 +205,12 @@ static lk_status check_csv_shape(const csv *c)
 
 /* Returns whether the line is 0, 1, 2 …, the header of a table whose columns have no names. A shorter line than
  * MIN_NUMBERED_COLUMNS may be a row of data by chance, and counts as one. */
-static bool is_numbered_header(const csv *c)
+static bool csv_is_numbered_header(const csv *c)
 {
     const char *p = c->line;
     for (int64_t i = 0; i < c->columns; i++) {
         int32_t value;
-        p = parse_value(p, MAX_LINE, &value);
+        p = csv_parse_value(p, MAX_LINE, &value);
         if (!p || value != i)
             return false;
         p += *p == ',';
@@ -219,7 +219,7 @@ static bool is_numbered_header(const csv *c)
 }
 
 /* The first line is a header if its first field is not a number, or if it numbers the columns. */
-static lk_status read_first_line(csv *c, bool *is_row)
+static lk_status csv_read_first_line(csv *c, bool *is_row)
 {
     lk_samples *s = c->samples;
     char first[64];
@@ -230,24 +230,24 @@ static lk_status read_first_line(csv *c, bool *is_row)
         c->length -= sizeof mark - 1;
         memmove(c->line, c->line + sizeof mark - 1, c->length + 1);
     }
-    c->columns = count_columns(c->line);
-    copy_field(c->line, 0, first, sizeof first);
-    *is_row = (first[0] == '\0' || first[strspn(first, "+-.0123456789eE")] == '\0') && !is_numbered_header(c);
+    c->columns = csv_count_columns(c->line);
+    csv_copy_field(c->line, 0, first, sizeof first);
+    *is_row = (first[0] == '\0' || first[strspn(first, "+-.0123456789eE")] == '\0') && !csv_is_numbered_header(c);
     if (!*is_row && c->columns > 1) {
-        LK_TRY(find_label(c));
-        find_shape(c);
+        LK_TRY(csv_find_label(c));
+        csv_find_shape(c);
     } else if (c->opts->label_column) {
         LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: %s has no header", c->opts->label_column, c->path);
     }
     if (c->opts->shape)
         LK_TRY(lk__parse_shape(c->opts->shape, &s->channels, &s->height, &s->width));
-    return check_csv_shape(c);
+    return csv_check_shape(c);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* Writes c->problem. Returns false, so that parse_row can return the call. */
-static bool LK_PRINTF(2, 3) bad_row(csv *c, const char *format, ...)
+/* Writes c->problem. Returns false, so that csv_parse_row can return the call. */
+static bool LK_PRINTF(2, 3) csv_bad_row(csv *c, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -256,16 +256,16 @@ static bool LK_PRINTF(2, 3) bad_row(csv *c, const char *format, ...)
     return false;
 }
 
-static bool parse_row(csv *c, uint8_t *pixels, int32_t *label)
+static bool csv_parse_row(csv *c, uint8_t *pixels, int32_t *label)
 {
     const char *p = c->line;
     if (strlen(c->line) != c->length)
-        return bad_row(c, "%s", zero_byte_problem);
+        return csv_bad_row(c, "%s", zero_byte_problem);
     for (int64_t i = 0; i < c->columns; i++) {
         int32_t value, largest = i == c->label ? LK_MAX_CLASSES - 1 : UINT8_MAX;
-        const char *end = parse_value(p, largest, &value);
+        const char *end = csv_parse_value(p, largest, &value);
         if (!end)
-            return bad_row(c, "column %" PRId64 " is '%.*s', expected %san integer from 0 to %d", i + 1,
+            return csv_bad_row(c, "column %" PRId64 " is '%.*s', expected %san integer from 0 to %d", i + 1,
                            (int)(strcspn(p, ",") < 24 ? strcspn(p, ",") : 24), p, i == c->label ? "a label, " : "",
                            largest);
         if (i == c->label)
@@ -274,19 +274,19 @@ static bool parse_row(csv *c, uint8_t *pixels, int32_t *label)
             *pixels++ = (uint8_t)value;
         bool last = i == c->columns - 1;
         if (last != (*end == '\0'))
-            return bad_row(c, "%" PRId64 " columns, expected %" PRId64, count_columns(c->line), c->columns);
+            return csv_bad_row(c, "%" PRId64 " columns, expected %" PRId64, csv_count_columns(c->line), c->columns);
         p = end + 1;
     }
     return true;
 }
 
-static lk_status add_csv_row(csv *c)
+static lk_status csv_add_row(csv *c)
 {
     lk_samples *s = c->samples;
     if (c->length == 0)
         return LK_OK; /* empty lines are skipped */
     LK_TRY(lk__samples_reserve(s, &c->samples_capacity));
-    if (parse_row(c, s->memory + s->count * (c->columns - 1), &s->labels[s->count])) {
+    if (csv_parse_row(c, s->memory + s->count * (c->columns - 1), &s->labels[s->count])) {
         if (s->labels[s->count] >= s->classes)
             s->classes = s->labels[s->count] + 1;
         s->count++;
@@ -299,20 +299,20 @@ static lk_status add_csv_row(csv *c)
     return LK_OK;
 }
 
-static lk_status read_rows(csv *c)
+static lk_status csv_read_rows(csv *c)
 {
     bool ended, is_row;
-    LK_TRY(read_csv_line(c, &ended));
+    LK_TRY(csv_read_line(c, &ended));
     if (ended)
         LK_FAIL(LK_ERR_FORMAT, "%s: is empty, expected rows of a label and pixels", c->path);
-    LK_TRY(read_first_line(c, &is_row));
+    LK_TRY(csv_read_first_line(c, &is_row));
     if (is_row)
-        LK_TRY(add_csv_row(c));
+        LK_TRY(csv_add_row(c));
     for (;;) {
-        LK_TRY(read_csv_line(c, &ended));
+        LK_TRY(csv_read_line(c, &ended));
         if (ended)
             break;
-        LK_TRY(add_csv_row(c));
+        LK_TRY(csv_add_row(c));
     }
     if (c->bad)
         lk__log(LK_LOG_WARNING, "%" PRId64 " rows of %s cannot be used and are left out", c->bad, c->path);
@@ -321,14 +321,14 @@ static lk_status read_rows(csv *c)
     return LK_OK;
 }
 
-static lk_status read_csv_file(const char *path, const lk_dataset_opts *opts, lk_samples *samples)
+static lk_status csv_read_file(const char *path, const lk_dataset_opts *opts, lk_samples *samples)
 {
     csv c = {.path = path, .opts = opts, .samples = samples};
     lk_status status = lk__byte_source_open(path, &c.source);
     if (status != LK_OK)
         LK_FAIL(status, "%s: %s", path, c.source.problem);
     c.chunk = lk__calloc(CHUNK, 1);
-    status = c.chunk ? read_rows(&c) : LK_ERR_MEMORY;
+    status = c.chunk ? csv_read_rows(&c) : LK_ERR_MEMORY;
     lk__byte_source_close(&c.source);
     lk__free(c.chunk);
     lk__free(c.line);
@@ -337,10 +337,10 @@ static lk_status read_csv_file(const char *path, const lk_dataset_opts *opts, lk
 
 /* --- the split ---------------------------------------------------------------------------------------------------- */
 
-static lk_status count_training_classes(const char *training, const lk_dataset_opts *opts, int64_t *classes)
+static lk_status csv_count_training_classes(const char *training, const lk_dataset_opts *opts, int64_t *classes)
 {
     lk_samples samples = {0};
-    lk_status status = read_csv_file(training, opts, &samples);
+    lk_status status = csv_read_file(training, opts, &samples);
     *classes = samples.classes;
     lk__samples_free(&samples);
     return status;
@@ -350,9 +350,9 @@ lk_status lk__csv_read(const char *path, const char *training, const lk_dataset_
 {
     int64_t classes = 0;
     *samples = (lk_samples){0};
-    lk_status status = training ? count_training_classes(training, opts, &classes) : LK_OK;
+    lk_status status = training ? csv_count_training_classes(training, opts, &classes) : LK_OK;
     if (status == LK_OK)
-        status = read_csv_file(path, opts, samples);
+        status = csv_read_file(path, opts, samples);
     if (status == LK_OK && training) {
         samples->classes = classes;
         status = lk__samples_check_labels(samples, path);

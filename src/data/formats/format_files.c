@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static bool is_regular_file(const char *path)
+static bool format_file_is_regular(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
@@ -17,10 +17,10 @@ bool lk__find_file(const char *folder, const char *name, char path[PATH_MAX])
     if (snprintf(path, PATH_MAX, "%s/%s.gz", folder, name) >= PATH_MAX)
         return false;
     path[strlen(path) - 3] = '\0';
-    if (is_regular_file(path))
+    if (format_file_is_regular(path))
         return true;
     strcat(path, ".gz");
-    return is_regular_file(path);
+    return format_file_is_regular(path);
 }
 
 lk_status lk__no_test_set(const char *path, const char *expected)

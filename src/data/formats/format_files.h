@@ -1,4 +1,4 @@
-/* Finds the files of formats that consist of several. */
+/* Finds the files of formats that consist of several files. */
 #pragma once
 
 #include "data/samples.h"

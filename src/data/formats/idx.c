@@ -8,7 +8,7 @@
 
 enum { MAGIC_BYTES = 4, TYPE_U8 = 0x08, FIRST_CAPACITY = 64 * 1024, LIKELY_RATIO = 8 };
 
-static uint32_t big_endian(const uint8_t byte[4])
+static uint32_t idx_big_endian_u32(const uint8_t byte[4])
 {
     return (uint32_t)byte[0] << 24 | (uint32_t)byte[1] << 16 | (uint32_t)byte[2] << 8 | byte[3];
 }
@@ -55,7 +55,7 @@ static lk_status idx_read_dims(const char *path, lk_byte_source *source, lk_idx 
     for (int i = 0; i < idx->dims; i++) {
         uint8_t field[4];
         LK_TRY(idx_read_header(path, source, field, sizeof field));
-        idx->dim[i] = big_endian(field);
+        idx->dim[i] = idx_big_endian_u32(field);
         if (idx->dim[i] == 0)
             LK_FAIL(LK_ERR_FORMAT, "%s: dimension %d at offset %d is zero, expected at least 1", path, i,
                     MAGIC_BYTES + 4 * i);

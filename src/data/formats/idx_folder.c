@@ -1,5 +1,4 @@
-/* The files are found by the beginnings of their names: train-images*, train-labels*, and the same with t10k or test.
- */
+/* Finds files by how their names begin: train-images*, train-labels*, and the same with t10k or test. */
 #include "data/formats/idx_folder.h"
 
 #include "base/log.h"
@@ -13,7 +12,7 @@
 #include <string.h>
 
 /* Escapes a folder's path, so that glob takes it literally. False: it is too long. */
-static bool escape_pattern(const char *folder, char pattern[PATH_MAX])
+static bool idx_folder_escape_pattern(const char *folder, char pattern[PATH_MAX])
 {
     size_t length = 0;
     for (; *folder && length + 2 < PATH_MAX; folder++) {
@@ -25,11 +24,11 @@ static bool escape_pattern(const char *folder, char pattern[PATH_MAX])
     return !*folder;
 }
 
-static bool find_idx_file(const char *folder, const char *split, const char *what, char path[PATH_MAX])
+static bool idx_folder_find_file(const char *folder, const char *split, const char *what, char path[PATH_MAX])
 {
     char literal[PATH_MAX], pattern[PATH_MAX];
     glob_t found;
-    if (!escape_pattern(folder, literal) || snprintf(pattern, PATH_MAX, "%s/%s-%s*", literal, split, what) >= PATH_MAX)
+    if (!idx_folder_escape_pattern(folder, literal) || snprintf(pattern, PATH_MAX, "%s/%s-%s*", literal, split, what) >= PATH_MAX)
         return false;
     bool is_there = glob(pattern, 0, NULL, &found) == 0; /* glob sorts: a plain file comes before its .gz */
     if (is_there)
@@ -41,15 +40,15 @@ static bool find_idx_file(const char *folder, const char *split, const char *wha
 bool lk__is_idx_folder(const char *folder)
 {
     char path[PATH_MAX];
-    return find_idx_file(folder, "train", "images", path) && find_idx_file(folder, "train", "labels", path);
+    return idx_folder_find_file(folder, "train", "images", path) && idx_folder_find_file(folder, "train", "labels", path);
 }
 
-/* The largest label of the training set plus one. */
-static lk_status count_idx_classes(const char *folder, int64_t *classes)
+/* Sets *classes to the largest label of the training set plus one. */
+static lk_status idx_folder_count_classes(const char *folder, int64_t *classes)
 {
     char path[PATH_MAX];
     lk_idx labels;
-    if (!find_idx_file(folder, "train", "labels", path))
+    if (!idx_folder_find_file(folder, "train", "labels", path))
         LK_FAIL(LK_ERR_IO, "%s: no file train-labels*", folder);
     LK_TRY(lk__idx_open(path, 1, 1, &labels));
     *classes = 1;
@@ -62,7 +61,7 @@ static lk_status count_idx_classes(const char *folder, int64_t *classes)
 
 /* TensorFlow stores images as [N,H,W,C]. Read as [N,C,H,W] they give a network of far too many channels, which learns
  * next to nothing. */
-static void warn_of_channels_last(const lk_samples *samples, const char *source)
+static void idx_folder_warn_channels_last(const lk_samples *samples, const char *source)
 {
     if ((samples->width == 1 || samples->width == 3) && samples->channels > 4)
         lk__log(LK_LOG_WARNING,
@@ -77,13 +76,13 @@ lk_status lk__idx_folder_read(const char *folder, lk_split split, char source[PA
     char labels[PATH_MAX];
     lk_dataset_kind kind = {.name = "idx"};
     *samples = (lk_samples){0};
-    LK_TRY(count_idx_classes(folder, &kind.classes));
+    LK_TRY(idx_folder_count_classes(folder, &kind.classes));
     const char *name = names[split];
-    if (split == LK_SPLIT_TEST && !find_idx_file(folder, name, "images", source))
+    if (split == LK_SPLIT_TEST && !idx_folder_find_file(folder, name, "images", source))
         name = "test";
-    if (!find_idx_file(folder, name, "images", source) || !find_idx_file(folder, name, "labels", labels))
+    if (!idx_folder_find_file(folder, name, "images", source) || !idx_folder_find_file(folder, name, "labels", labels))
         return lk__no_test_set(folder, "t10k-images* and t10k-labels*, or test-*");
     LK_TRY(lk__samples_from_idx(&kind, source, labels, samples));
-    warn_of_channels_last(samples, source);
+    idx_folder_warn_channels_last(samples, source);
     return LK_OK;
 }

@@ -41,8 +41,8 @@ static lk_status LK_PRINTF(2, 3) packed_problem(char *problem, const char *forma
     return LK_ERR_IO;
 }
 
-/* Bytes of `count` images and of the marks of `files` files; 0 if they exceed the address space. */
-static size_t body_size(const lk_samples *sizes, int64_t files, int64_t count)
+/* Returns the bytes of `count` images and of the marks of `files` files; 0 if they exceed the address space. */
+static size_t packed_body_size(const lk_samples *sizes, int64_t files, int64_t count)
 {
     int64_t plane, image, bytes;
     bool fits = lk__mul_i64(sizes->height, sizes->width, &plane) && lk__mul_i64(plane, sizes->channels, &image) &&
@@ -53,7 +53,7 @@ static size_t body_size(const lk_samples *sizes, int64_t files, int64_t count)
 /* --- locking ------------------------------------------------------------------------------------------------------ */
 
 /* The system releases a flock when its process ends, so no lock is ever left behind. */
-static lk_status wait_for_lock(int fd, const char *path, const lk_data_reporter *reporter, char *problem)
+static lk_status packed_wait_for_lock(int fd, const char *path, const lk_data_reporter *reporter, char *problem)
 {
     lk_status status = LK_OK;
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for another's decoding");
@@ -85,7 +85,7 @@ lk_status lk__packed_lock(lk_packed_file *pack, const char *folder, const char *
     pack->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (pack->lock < 0)
         return packed_problem(problem, "%.400s: cannot be opened: %s", path, strerror(errno));
-    lk_status status = wait_for_lock(pack->lock, path, reporter, problem);
+    lk_status status = packed_wait_for_lock(pack->lock, path, reporter, problem);
     if (status != LK_OK)
         lk__packed_close(pack);
     return status;
@@ -107,7 +107,7 @@ void lk__packed_close(lk_packed_file *pack)
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-static size_t images_size(const lk_samples *samples)
+static size_t packed_images_size(const lk_samples *samples)
 {
     return (size_t)(samples->count * samples->channels * samples->height * samples->width);
 }
@@ -156,7 +156,7 @@ static lk_status packed_check(const lk_packed_file *pack, const uint8_t *bytes, 
     if (h.files != files || h.count < 1 || h.count > files || h.channels < 1 || h.height < 1 || h.width < 1)
         return LK_ERR_FORMAT;
     *samples = (lk_samples){.count = h.count, .channels = h.channels, .height = h.height, .width = h.width};
-    size_t body = body_size(samples, files, h.count);
+    size_t body = packed_body_size(samples, files, h.count);
     if (body == 0 || size != PAGE + body)
         return LK_ERR_FORMAT;
     LK_TRY(packed_hash(pack, LK_DATA_CHECKING, bytes + PAGE, body, &sum));
@@ -173,7 +173,7 @@ static lk_status packed_read_mapped(const lk_packed_file *pack, uint8_t *bytes, 
         munmap(bytes, size);
         return status;
     }
-    memcpy(kept, samples->images + images_size(samples), (size_t)files);
+    memcpy(kept, samples->images + packed_images_size(samples), (size_t)files);
     samples->mapping = bytes;
     samples->mapping_size = size;
     return LK_OK;
@@ -213,7 +213,7 @@ static lk_status packed_map_space(lk_packed_file *pack, char *problem)
 }
 
 /* Removes a half-written file, unless another process still holds its lock. */
-static void remove_leftover(const char *written)
+static void packed_remove_leftover(const char *written)
 {
     char lock[PATH_MAX];
     size_t stem = strlen(written) - strlen(".pack.tmp");
@@ -226,7 +226,7 @@ static void remove_leftover(const char *written)
     close(fd);
 }
 
-static void remove_leftovers(const lk_packed_file *pack)
+static void packed_remove_leftovers(const lk_packed_file *pack)
 {
     char folder[PATH_MAX], path[PATH_MAX];
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(pack->written, '/') - pack->written), pack->written);
@@ -235,7 +235,7 @@ static void remove_leftovers(const lk_packed_file *pack)
         size_t length = strlen(entry->d_name), end = strlen(".pack.tmp");
         if (length > end && strcmp(entry->d_name + length - end, ".pack.tmp") == 0 &&
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < PATH_MAX)
-            remove_leftover(path);
+            packed_remove_leftover(path);
     }
     if (stream)
         closedir(stream);
@@ -244,10 +244,10 @@ static void remove_leftovers(const lk_packed_file *pack)
 lk_status lk__packed_begin(lk_packed_file *pack, const lk_samples *sizes, int64_t files, uint8_t **images,
                            char *problem)
 {
-    size_t body = body_size(sizes, files, files);
+    size_t body = packed_body_size(sizes, files, files);
     if (body == 0)
         return packed_problem(problem, "%.300s: the samples exceed the address space", pack->path);
-    remove_leftovers(pack);
+    packed_remove_leftovers(pack);
     pack->size = PAGE + body;
     pack->fd = open(pack->written, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (pack->fd < 0)
@@ -267,8 +267,8 @@ static lk_status packed_write_rest(lk_packed_file *pack, const lk_packed_key *ke
                                    const lk_samples *samples)
 {
     uint64_t sum;
-    size_t body = body_size(samples, files, samples->count);
-    memcpy(pack->bytes + PAGE + images_size(samples), kept, (size_t)files);
+    size_t body = packed_body_size(samples, files, samples->count);
+    memcpy(pack->bytes + PAGE + packed_images_size(samples), kept, (size_t)files);
     LK_TRY(packed_hash(pack, LK_DATA_STORING, pack->bytes + PAGE, body, &sum));
     header h = {
         .byte_order = BYTE_ORDER_MARK,
@@ -287,7 +287,7 @@ static lk_status packed_write_rest(lk_packed_file *pack, const lk_packed_key *ke
 }
 
 /* Syncs piece by piece, with reports in between: the whole may take minutes. */
-static lk_status sync_pieces(lk_packed_file *pack, size_t size, char *problem)
+static lk_status packed_sync_pieces(lk_packed_file *pack, size_t size, char *problem)
 {
     for (size_t done = 0, piece; done < size; done += piece) {
         piece = size - done < PIECE ? size - done : PIECE;
@@ -302,7 +302,7 @@ static lk_status sync_pieces(lk_packed_file *pack, size_t size, char *problem)
 
 static lk_status packed_install(lk_packed_file *pack, size_t size, char *problem)
 {
-    lk_status status = sync_pieces(pack, size, problem);
+    lk_status status = packed_sync_pieces(pack, size, problem);
     if (status != LK_OK)
         return status;
     if (ftruncate(pack->fd, (off_t)size) != 0 || fsync(pack->fd) != 0)
@@ -321,7 +321,7 @@ lk_status lk__packed_finish(lk_packed_file *pack, const lk_packed_key *key, int6
                             lk_samples *samples, char *problem)
 {
     LK_TRY(packed_write_rest(pack, key, files, kept, samples));
-    lk_status status = packed_install(pack, PAGE + body_size(samples, files, samples->count), problem);
+    lk_status status = packed_install(pack, PAGE + packed_body_size(samples, files, samples->count), problem);
     if (status != LK_OK && status != LK_ERR_IO)
         return status;
     samples->images = pack->bytes + PAGE;

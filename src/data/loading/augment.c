@@ -8,7 +8,7 @@
 /* Added to the deviation, as in Keras' ImageDataGenerator, so that a constant channel is not divided by zero. */
 #define DEVIATION_FLOOR 1e-6
 
-static lk_status copy_moments(const lk_channel_moments *moments, lk_augmentation *a)
+static lk_status augment_copy_moments(const lk_channel_moments *moments, lk_augmentation *a)
 {
     if (!moments)
         LK_FAIL(LK_ERR_ARGUMENT, "centering and standardizing need the moments of the training set: see "
@@ -41,7 +41,7 @@ lk_status lk__augmentation_init(const lk_dataset *dataset, uint64_t seed, bool t
     LK_TRY(lk__augmentation_check(&a->opts, a->size));
     if (!train)
         a->opts = (lk_augment_opts){.center = a->opts.center, .standardize = a->opts.standardize};
-    return a->opts.center || a->opts.standardize ? copy_moments(moments, a) : LK_OK;
+    return a->opts.center || a->opts.standardize ? augment_copy_moments(moments, a) : LK_OK;
 }
 
 void lk__augmentation_free(lk_augmentation *augmentation)

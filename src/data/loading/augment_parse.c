@@ -46,7 +46,7 @@ enum { WORDS = sizeof words / sizeof words[0] };
 
 #define EXPECTED "shift=S, width-shift=S, height-shift=S, flip, crop=N, cutout=N or none"
 
-static const lk_option *find_augment_word(const char *name)
+static const lk_option *augment_find_word(const char *name)
 {
     for (int i = 0; i < WORDS; i++)
         if (strcmp(words[i].name, name) == 0)
@@ -54,7 +54,7 @@ static const lk_option *find_augment_word(const char *name)
     return NULL;
 }
 
-static lk_status unknown_word(const char *word, const char *name)
+static lk_status augment_unknown_word(const char *word, const char *name)
 {
     const char *near = lk_nearest_word(name, words, WORDS, sizeof words[0]);
     if (near)
@@ -63,7 +63,7 @@ static lk_status unknown_word(const char *word, const char *name)
 }
 
 /* False: `text` is not a valid value. Drops the message of lk_options_set, which speaks of a command-line option. */
-static bool set_word(lk_augment_opts *opts, const char *name, const char *text)
+static bool augment_set_word(lk_augment_opts *opts, const char *name, const char *text)
 {
     lk_error_state kept;
     lk__error_save(&kept);
@@ -72,17 +72,17 @@ static bool set_word(lk_augment_opts *opts, const char *name, const char *text)
     return fits;
 }
 
-static lk_status parse_word(const char *word, lk_augment_opts *opts)
+static lk_status augment_parse_word(const char *word, lk_augment_opts *opts)
 {
     char name[MAX_WORD];
     size_t length = strcspn(word, "=");
     snprintf(name, sizeof name, "%.*s", (int)length, word);
-    const lk_option *row = find_augment_word(name);
+    const lk_option *row = augment_find_word(name);
     if (!row)
-        return unknown_word(word, name);
+        return augment_unknown_word(word, name);
     const char *value = word[length] ? word + length + 1 : NULL;
     bool is_flag = row->type == LK_OPTION_FLAG;
-    if (is_flag == (value != NULL) || !set_word(opts, name, is_flag ? "true" : value))
+    if (is_flag == (value != NULL) || !augment_set_word(opts, name, is_flag ? "true" : value))
         LK_FAIL(LK_ERR_ARGUMENT, "augmentation '%s': expected %s", word, row->help);
     if (strcmp(name, "shift") == 0)
         opts->height_shift = opts->width_shift;
@@ -103,7 +103,7 @@ lk_status lk_augment_parse(const char *text, lk_augment_opts *opts)
         snprintf(word, sizeof word, "%.*s", (int)length, start);
         if (strcmp(word, "none") == 0)
             LK_FAIL(LK_ERR_ARGUMENT, "augmentation '%.200s': 'none' stands alone", text);
-        LK_TRY(parse_word(word, &parsed));
+        LK_TRY(augment_parse_word(word, &parsed));
     }
     opts->width_shift = parsed.width_shift;
     opts->height_shift = parsed.height_shift;

@@ -25,7 +25,7 @@ struct lk_batch_pool {
     slot *made;            /* all slots */
 };
 
-static bool aligned_product(int64_t count, size_t size, size_t *bytes)
+static bool batch_aligned_bytes(int64_t count, size_t size, size_t *bytes)
 {
     if (!lk__mul_size((size_t)count, size, bytes) || *bytes > PTRDIFF_MAX / 4)
         return false;
@@ -33,7 +33,7 @@ static bool aligned_product(int64_t count, size_t size, size_t *bytes)
     return true;
 }
 
-static slot *slot_new(lk_batch_pool *pool)
+static slot *batch_slot_new(lk_batch_pool *pool)
 {
     slot *s = lk__calloc(1, sizeof *s);
     if (!s)
@@ -73,14 +73,14 @@ lk_status lk__batch_pool_new(int64_t samples, int64_t pixels, int initial, lk_ba
     lk__refcount_init(&p->references);
     pthread_mutex_init(&p->mutex, NULL);
     int64_t values;
-    if (!lk__mul_i64(samples, pixels, &values) || !aligned_product(values, sizeof(float), &p->image_bytes) ||
-        !aligned_product(samples, sizeof(int32_t), &p->label_bytes) ||
-        !aligned_product(samples, sizeof(int64_t), &p->index_bytes)) {
+    if (!lk__mul_i64(samples, pixels, &values) || !batch_aligned_bytes(values, sizeof(float), &p->image_bytes) ||
+        !batch_aligned_bytes(samples, sizeof(int32_t), &p->label_bytes) ||
+        !batch_aligned_bytes(samples, sizeof(int64_t), &p->index_bytes)) {
         batch_pool_destroy(p);
         LK_FAIL(LK_ERR_MEMORY, "out of memory: a batch exceeds the address space");
     }
     for (int i = 0; i < initial; i++) {
-        slot *s = slot_new(p);
+        slot *s = batch_slot_new(p);
         if (!s) {
             batch_pool_destroy(p);
             return LK_ERR_MEMORY;
@@ -98,8 +98,8 @@ void lk__batch_pool_release(lk_batch_pool *pool)
         batch_pool_destroy(pool);
 }
 
-/* NULL: none is free. */
-static slot *pop_free(lk_batch_pool *pool)
+/* Takes a slot off the list of free ones. NULL: none is free. */
+static slot *batch_pool_pop_free(lk_batch_pool *pool)
 {
     pthread_mutex_lock(&pool->mutex);
     slot *s = pool->free;
@@ -111,9 +111,9 @@ static slot *pop_free(lk_batch_pool *pool)
 
 lk_status lk__batch_pool_take(lk_batch_pool *pool, lk_batch **batch, lk_batch_memory *memory)
 {
-    slot *s = pop_free(pool);
+    slot *s = batch_pool_pop_free(pool);
     if (!s) {
-        s = slot_new(pool);
+        s = batch_slot_new(pool);
         if (!s)
             return LK_ERR_MEMORY;
         pthread_mutex_lock(&pool->mutex);

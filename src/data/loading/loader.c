@@ -64,11 +64,11 @@ struct lk_loader {
     int64_t claimed;   /* the next batch to be claimed */
     int64_t delivered; /* the next batch to be delivered */
     outcome *ready;    /* [depth] */
-    char error[256];   /* of the first worker that failed in this epoch */
+    char error[256];   /* message of the first worker that failed in this epoch */
 };
 
-/* The samples of a batch of `count` whose images this process needs. */
-static lk_range images_wanted(const lk_loader *loader, int64_t count)
+/* Returns the samples of a batch of `count` whose images this process needs. */
+static lk_range loader_wanted_images(const lk_loader *loader, int64_t count)
 {
     const lk_loader_opts *opts = &loader->opts;
     if (opts->no_images)
@@ -79,14 +79,14 @@ static lk_range images_wanted(const lk_loader *loader, int64_t count)
                       lk_part(count, opts->shards, opts->end_shard - 1).end};
 }
 
-static void fill_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
+static void loader_fill_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
                        const lk_batch_memory *memory)
 {
     int64_t first = index * loader->opts.batch_size;
     batch->count = lk__min(lk_dataset_count(loader->dataset) - first, loader->opts.batch_size);
     batch->index = index;
     batch->epoch = loader->epoch;
-    lk_range wanted = images_wanted(loader, batch->count);
+    lk_range wanted = loader_wanted_images(loader, batch->count);
     const uint8_t *images = lk_dataset_images(loader->dataset);
     const int32_t *labels = lk_dataset_labels(loader->dataset);
     for (int64_t i = 0; i < batch->count; i++) {
@@ -99,32 +99,32 @@ static void fill_batch(const lk_loader *loader, int64_t index, float *scratch, l
     }
 }
 
-static lk_status prepare_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch **batch)
+static lk_status loader_prepare_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch **batch)
 {
     lk_batch_memory memory;
     int64_t began = lk__trace_begin();
     LK_TRY(lk__batch_pool_take(loader->pool, batch, &memory));
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WORK, "prepare a batch");
-    fill_batch(loader, index, scratch, *batch, &memory);
+    loader_fill_batch(loader, index, scratch, *batch, &memory);
     lk__activity_end(before);
     lk__trace_end(LK_TRACE_PREPARE, began, index);
     return LK_OK;
 }
 
-static bool may_claim(const lk_loader *loader)
+static bool loader_may_claim(const lk_loader *loader)
 {
     return loader->claimed < loader->batches && loader->claimed < loader->delivered + loader->opts.depth;
 }
 
 /* An error message belongs to the thread that set it, so the worker copies it to loader->error for the caller. */
-static void keep_error(lk_loader *loader)
+static void loader_keep_error(lk_loader *loader)
 {
     if (!loader->error[0])
         snprintf(loader->error, sizeof loader->error, "%s", lk_error_message());
     lk_error_clear();
 }
 
-static void *run_worker(void *argument)
+static void *loader_run_worker(void *argument)
 {
     const worker *self = argument;
     lk_loader *loader = self->loader;
@@ -133,7 +133,7 @@ static void *run_worker(void *argument)
     lk__trace_name_thread(LK_TRACK_LOADER, name);
     pthread_mutex_lock(&loader->mutex);
     while (!loader->stopping) {
-        if (!may_claim(loader)) {
+        if (!loader_may_claim(loader)) {
             pthread_cond_wait(&loader->claimable, &loader->mutex);
             continue;
         }
@@ -141,10 +141,10 @@ static void *run_worker(void *argument)
         loader->busy++;
         pthread_mutex_unlock(&loader->mutex);
         outcome done = {.there = true};
-        done.status = prepare_batch(loader, index, self->scratch, &done.batch);
+        done.status = loader_prepare_batch(loader, index, self->scratch, &done.batch);
         pthread_mutex_lock(&loader->mutex);
         if (done.status != LK_OK)
-            keep_error(loader);
+            loader_keep_error(loader);
         loader->busy--;
         loader->ready[index % loader->opts.depth] = done;
         pthread_cond_signal(&loader->finished);
@@ -154,7 +154,7 @@ static void *run_worker(void *argument)
 }
 
 /* Waits until no worker is busy, and drops the batches that are ready. */
-static void quiesce_workers(lk_loader *loader)
+static void loader_quiesce_workers(lk_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
     loader->claimed = loader->batches;
@@ -168,24 +168,24 @@ static void quiesce_workers(lk_loader *loader)
     pthread_mutex_unlock(&loader->mutex);
 }
 
-/* Rounded up to whole cache lines, so that no two workers write to the same line. */
-static int64_t scratch_size(const lk_loader *loader)
+/* Returns the floats of a worker's scratch: whole cache lines, so that no two workers write to the same line. */
+static int64_t loader_scratch_size(const lk_loader *loader)
 {
     const int64_t line = LK_ALIGNMENT / (int64_t)sizeof(float);
     return (lk__augmentation_scratch(&loader->augmentation) + line - 1) / line * line;
 }
 
-static lk_status make_scratch(lk_loader *loader)
+static lk_status loader_make_scratch(lk_loader *loader)
 {
     int threads = loader->opts.workers ? loader->opts.workers : 1;
     size_t bytes;
-    if (!lk__mul_size((size_t)scratch_size(loader), (size_t)threads * sizeof(float), &bytes))
+    if (!lk__mul_size((size_t)loader_scratch_size(loader), (size_t)threads * sizeof(float), &bytes))
         LK_FAIL(LK_ERR_MEMORY, "out of memory: what augmentation works in exceeds the address space");
     loader->scratch = lk__alloc_aligned(bytes);
     return loader->scratch ? LK_OK : LK_ERR_MEMORY;
 }
 
-static lk_status start_workers(lk_loader *loader)
+static lk_status loader_start_workers(lk_loader *loader)
 {
     loader->workers = lk__calloc((size_t)loader->opts.workers, sizeof *loader->workers);
     if (!loader->workers)
@@ -193,8 +193,8 @@ static lk_status start_workers(lk_loader *loader)
     for (; loader->running < loader->opts.workers; loader->running++) {
         worker *w = &loader->workers[loader->running];
         w->loader = loader;
-        w->scratch = loader->scratch + loader->running * scratch_size(loader);
-        int error = pthread_create(&w->thread, NULL, run_worker, w);
+        w->scratch = loader->scratch + loader->running * loader_scratch_size(loader);
+        int error = pthread_create(&w->thread, NULL, loader_run_worker, w);
         if (error)
             LK_FAIL(LK_ERR_MEMORY, "loader worker %d of %d cannot be started: %s", loader->running,
                     loader->opts.workers, strerror(error));
@@ -202,7 +202,7 @@ static lk_status start_workers(lk_loader *loader)
     return LK_OK;
 }
 
-static lk_status check_loader_opts(const lk_loader_opts *opts)
+static lk_status loader_check_opts(const lk_loader_opts *opts)
 {
     if (opts->batch_size < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "batch size %" PRId64 ": expected at least 1", opts->batch_size);
@@ -235,20 +235,20 @@ static lk_status loader_init(lk_loader *loader)
                                  &loader->augmentation));
     opts->augment = NULL; /* the caller's; copied above */
     opts->moments = NULL;
-    LK_TRY(make_scratch(loader));
+    LK_TRY(loader_make_scratch(loader));
     loader->order = lk__calloc((size_t)count, sizeof *loader->order);
     loader->ready = lk__calloc((size_t)opts->depth, sizeof *loader->ready);
     if (!loader->order || !loader->ready)
         return LK_ERR_MEMORY;
     int stock = FREELY_HELD + 1 + (opts->workers ? opts->depth : 0);
     LK_TRY(lk__batch_pool_new(opts->batch_size, opts->no_images ? 0 : loader->pixels, stock, &loader->pool));
-    return opts->workers ? start_workers(loader) : LK_OK;
+    return opts->workers ? loader_start_workers(loader) : LK_OK;
 }
 
 lk_status lk_loader_new(lk_dataset *dataset, const lk_loader_opts *opts, lk_loader **loader)
 {
     *loader = NULL;
-    LK_TRY(check_loader_opts(opts));
+    LK_TRY(loader_check_opts(opts));
     lk_loader *l = lk__calloc(1, sizeof *l);
     if (!l)
         return LK_ERR_MEMORY;
@@ -277,7 +277,7 @@ void lk_loader_release(lk_loader *loader)
     for (int i = 0; i < loader->running; i++)
         pthread_join(loader->workers[i].thread, NULL);
     if (loader->ready)
-        quiesce_workers(loader);
+        loader_quiesce_workers(loader);
     lk__batch_pool_release(loader->pool);
     pthread_cond_destroy(&loader->finished);
     pthread_cond_destroy(&loader->claimable);
@@ -297,7 +297,7 @@ lk_status lk_loader_start_at(lk_loader *loader, int64_t epoch, int64_t first_bat
         LK_FAIL(LK_ERR_ARGUMENT, "first batch %" PRId64 ": expected 0 to %" PRId64, first_batch, loader->batches);
     if (loader->started && loader->epoch == epoch && loader->delivered == first_batch)
         return LK_OK; /* already started there: keep the batches that are prepared */
-    quiesce_workers(loader);
+    loader_quiesce_workers(loader);
     loader->started = false;
     LK_TRY(lk_sample_order(lk_dataset_count(loader->dataset), loader->opts.seed, epoch, loader->opts.shuffle,
                            loader->order));
@@ -316,7 +316,7 @@ lk_status lk_loader_start(lk_loader *loader, int64_t epoch)
     return lk_loader_start_at(loader, epoch, 0);
 }
 
-static outcome take_next_batch(lk_loader *loader)
+static outcome loader_take_next_batch(lk_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
     outcome *slot = &loader->ready[loader->delivered % loader->opts.depth];
@@ -345,11 +345,11 @@ lk_status lk_loader_next(lk_loader *loader, lk_batch **batch)
         return LK_OK;
     outcome done = {0};
     if (loader->opts.workers) {
-        done = take_next_batch(loader);
+        done = loader_take_next_batch(loader);
         if (done.status != LK_OK)
             lk__fail(done.status, "%s", loader->error);
     } else {
-        done.status = prepare_batch(loader, loader->delivered++, loader->scratch, &done.batch);
+        done.status = loader_prepare_batch(loader, loader->delivered++, loader->scratch, &done.batch);
     }
     if (done.status != LK_OK) {
         loader->started = false;

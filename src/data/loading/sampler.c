@@ -11,7 +11,7 @@ typedef struct word_stream {
     uint32_t block[4];
 } word_stream;
 
-static uint32_t next_word(word_stream *stream)
+static uint32_t sampler_next_word(word_stream *stream)
 {
     if (stream->used % 4 == 0)
         lk_random_block(&stream->key, stream->used / 4, stream->block);
@@ -20,13 +20,13 @@ static uint32_t next_word(word_stream *stream)
 
 /* Uniform in [0, bound) by Lemire's method: the high half of word * bound. A word whose low half is below 2^32 modulo
  * `bound` is drawn again, because these words would favor some results. */
-static uint32_t next_below(word_stream *stream, uint32_t bound)
+static uint32_t sampler_next_below(word_stream *stream, uint32_t bound)
 {
-    uint64_t product = (uint64_t)next_word(stream) * bound;
+    uint64_t product = (uint64_t)sampler_next_word(stream) * bound;
     if ((uint32_t)product < bound) {
         uint32_t rest = (uint32_t)(-bound) % bound;
         while ((uint32_t)product < rest)
-            product = (uint64_t)next_word(stream) * bound;
+            product = (uint64_t)sampler_next_word(stream) * bound;
     }
     return (uint32_t)(product >> 32);
 }
@@ -45,7 +45,7 @@ lk_status lk_sample_order(int64_t count, uint64_t seed, int64_t epoch, bool shuf
         .key = {.seed = seed, .purpose = lk_random_purpose("shuffle"), .epoch = (uint64_t)epoch},
     };
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = next_below(&stream, (uint32_t)(i + 1));
+        int64_t j = sampler_next_below(&stream, (uint32_t)(i + 1));
         int64_t swapped = order[i];
         order[i] = order[j];
         order[j] = swapped;

@@ -12,7 +12,7 @@ typedef struct lk_encoded {
 
 typedef struct lk_codec {
     const char *name;
-    const char *lacks; /* the library that this build lacks to read the format; NULL: it can read it */
+    const char *lacks; /* the library that reads the format, if this build lacks it; NULL: it does not */
     bool (*recognizes)(const uint8_t *bytes, size_t size);
     /* Sets channels, height and width of `header`, and decodes to pixels [H,W,C]. `pixels` NULL: reads the header only,
      * and takes no memory in proportion to the picture. Errors, with the reason in `problem`: LK_ERR_FORMAT,

@@ -22,8 +22,9 @@ typedef struct file_loop {
     _Atomic bool out_of_memory, interrupted, unreadable;
 } file_loop;
 
-/* False: out of memory, which ends the work. Any other failure is noted as the file's problem. */
-static bool do_one_file(file_loop *loop, int64_t i, lk_picture_memory *memory)
+/* Applies loop->work to a file. False: out of memory, which ends the loop. Any other failure is noted as the file's
+ * problem. */
+static bool decode_loop_visit_file(file_loop *loop, int64_t i, lk_picture_memory *memory)
 {
     lk_encoded encoded;
     lk_status status = loop->work(loop->job, i, memory, &encoded);
@@ -36,7 +37,7 @@ static bool do_one_file(file_loop *loop, int64_t i, lk_picture_memory *memory)
     return loop->job->problems[i] != NULL;
 }
 
-static bool may_continue(file_loop *loop)
+static bool decode_loop_may_continue(file_loop *loop)
 {
     if (pthread_equal(pthread_self(), loop->caller) &&
         !lk__report_progress(loop->job->reporter, loop->what, atomic_load(&loop->done), loop->job->count))
@@ -44,16 +45,16 @@ static bool may_continue(file_loop *loop)
     return !atomic_load(&loop->out_of_memory) && !atomic_load(&loop->interrupted);
 }
 
-static void *run_file_loop(void *argument)
+static void *decode_loop_run(void *argument)
 {
     file_loop *loop = argument;
     lk_picture_memory memory = {0};
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WORK, "decode pictures");
-    while (may_continue(loop)) {
+    while (decode_loop_may_continue(loop)) {
         int64_t i = atomic_fetch_add(&loop->next, 1);
         if (i >= loop->job->count)
             break;
-        if (!loop->job->problems[i] && !do_one_file(loop, i, &memory))
+        if (!loop->job->problems[i] && !decode_loop_visit_file(loop, i, &memory))
             atomic_store(&loop->out_of_memory, true);
         atomic_fetch_add(&loop->done, 1);
         lk__heartbeat_beat();
@@ -64,16 +65,16 @@ static void *run_file_loop(void *argument)
 }
 
 /* Runs `work` on every file. If a thread cannot be started the others do its share. */
-static lk_status for_all_files(lk_decode_job *job, work_fn work, lk_data_work what)
+static lk_status decode_visit_all_files(lk_decode_job *job, work_fn work, lk_data_work what)
 {
     file_loop loop = {.job = job, .work = work, .what = what, .caller = pthread_self()};
     int wanted = job->threads > 1 ? job->threads - 1 : 0, started = 0;
     pthread_t *threads = wanted ? lk__calloc((size_t)wanted, sizeof *threads) : NULL;
     if (wanted && !threads)
         return LK_ERR_MEMORY;
-    while (started < wanted && pthread_create(&threads[started], NULL, run_file_loop, &loop) == 0)
+    while (started < wanted && pthread_create(&threads[started], NULL, decode_loop_run, &loop) == 0)
         started++;
-    run_file_loop(&loop);
+    decode_loop_run(&loop);
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     lk__free(threads);
@@ -87,7 +88,7 @@ static lk_status for_all_files(lk_decode_job *job, work_fn work, lk_data_work wh
     return LK_OK;
 }
 
-static lk_status examine_file(lk_decode_job *job, int64_t i, lk_picture_memory *memory, lk_encoded *encoded)
+static lk_status decode_examine_file(lk_decode_job *job, int64_t i, lk_picture_memory *memory, lk_encoded *encoded)
 {
     return lk__picture_read_header(job->files[i].path, memory, encoded, &job->headers[i]);
 }
@@ -104,12 +105,12 @@ static lk_status decode_file(lk_decode_job *job, int64_t i, lk_picture_memory *m
 
 lk_status lk__examine_files(lk_decode_job *job)
 {
-    return for_all_files(job, examine_file, LK_DATA_EXAMINING);
+    return decode_visit_all_files(job, decode_examine_file, LK_DATA_EXAMINING);
 }
 
 lk_status lk__decode_files(lk_decode_job *job)
 {
-    return for_all_files(job, decode_file, LK_DATA_DECODING);
+    return decode_visit_all_files(job, decode_file, LK_DATA_DECODING);
 }
 
 lk_status lk__check_one_size(const lk_decode_job *job)

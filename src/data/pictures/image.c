@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-static lk_status check_image_opts(const lk_image_opts *opts)
+static lk_status image_check_opts(const lk_image_opts *opts)
 {
     if (opts->channels != 0 && opts->channels != 1 && opts->channels != 3)
         LK_FAIL(LK_ERR_ARGUMENT, "%" PRId64 " channels of a picture: expected 1, 3, or 0 for what the file has",
@@ -17,7 +17,7 @@ static lk_status check_image_opts(const lk_image_opts *opts)
     return LK_OK;
 }
 
-static lk_status decode_image(lk_encoded *encoded, const lk_image_opts *opts, lk_picture_memory *memory,
+static lk_status image_decode(lk_encoded *encoded, const lk_image_opts *opts, lk_picture_memory *memory,
                               lk_image *image)
 {
     lk_status status = lk__picture_examine(encoded, image);
@@ -35,11 +35,11 @@ static lk_status decode_image(lk_encoded *encoded, const lk_image_opts *opts, lk
     return lk__picture_decode(encoded, image, memory, image->pixels);
 }
 
-static lk_status decode_named_image(lk_encoded *encoded, const char *name, const lk_image_opts *opts,
+static lk_status image_decode_named(lk_encoded *encoded, const char *name, const lk_image_opts *opts,
                                     lk_picture_memory *memory, lk_image *image)
 {
     static const lk_image_opts as_it_is;
-    lk_status status = decode_image(encoded, opts ? opts : &as_it_is, memory, image);
+    lk_status status = image_decode(encoded, opts ? opts : &as_it_is, memory, image);
     if (status == LK_OK)
         return LK_OK;
     lk_image_free(image);
@@ -50,10 +50,10 @@ lk_status lk_image_decode(const void *bytes, size_t size, const char *name, cons
 {
     *image = (lk_image){0};
     if (opts)
-        LK_TRY(check_image_opts(opts));
+        LK_TRY(image_check_opts(opts));
     lk_encoded encoded = {.bytes = bytes, .size = size};
     lk_picture_memory memory = {0};
-    lk_status status = decode_named_image(&encoded, name, opts, &memory, image);
+    lk_status status = image_decode_named(&encoded, name, opts, &memory, image);
     lk__picture_memory_free(&memory);
     return status;
 }
@@ -62,12 +62,12 @@ lk_status lk_image_read(const char *path, const lk_image_opts *opts, lk_image *i
 {
     *image = (lk_image){0};
     if (opts)
-        LK_TRY(check_image_opts(opts));
+        LK_TRY(image_check_opts(opts));
     lk_encoded encoded;
     lk_picture_memory memory = {0};
     lk_status status = lk__picture_read_file(path, &memory, &encoded);
     if (status == LK_OK)
-        status = decode_named_image(&encoded, path, opts, &memory, image);
+        status = image_decode_named(&encoded, path, opts, &memory, image);
     else
         lk__fail(status, "%s: %s", path, encoded.problem);
     lk__picture_memory_free(&memory);

@@ -14,7 +14,8 @@
 
 enum { MAX_FILE_BYTES = 512 << 20, LARGE_FILE_BYTES = 16 << 20, BEGINNING = 64 << 10, LARGE_PIXELS = 1 << 22 };
 
-/* However many threads decode, their large files and pictures together take no more memory than the largest one may. */
+/* Limits for all decoding threads together: at any time their large files take no more memory than one file of the
+ * largest size, and the same holds for their large pictures. */
 static lk_weighted_semaphore large_files = LK__SEMAPHORE(MAX_FILE_BYTES),
                              large_pictures = LK__SEMAPHORE(LK_IMAGE_MAX_PIXELS);
 
@@ -29,7 +30,7 @@ lk_status lk__encoded_problem(lk_encoded *encoded, lk_status status, const char 
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-static void drop_large_file(lk_picture_memory *memory)
+static void picture_drop_large_file(lk_picture_memory *memory)
 {
     if (!memory->large_file)
         return;
@@ -42,7 +43,7 @@ static void drop_large_file(lk_picture_memory *memory)
 
 void lk__picture_memory_free(lk_picture_memory *memory)
 {
-    drop_large_file(memory);
+    picture_drop_large_file(memory);
     lk__free(memory->file);
     lk__free(memory->decoded);
     lk__free(memory->resized);
@@ -50,7 +51,7 @@ void lk__picture_memory_free(lk_picture_memory *memory)
 }
 
 /* Makes the buffer at least `bytes` large; its content is lost. */
-static lk_status buffer_reserve(lk_encoded *encoded, uint8_t **buffer, size_t *capacity, size_t bytes)
+static lk_status picture_reserve_buffer(lk_encoded *encoded, uint8_t **buffer, size_t *capacity, size_t bytes)
 {
     if (bytes <= *capacity)
         return LK_OK;
@@ -65,7 +66,7 @@ static lk_status buffer_reserve(lk_encoded *encoded, uint8_t **buffer, size_t *c
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status read_bytes(int fd, lk_encoded *encoded, uint8_t *buffer, size_t bytes)
+static lk_status picture_read_bytes(int fd, lk_encoded *encoded, uint8_t *buffer, size_t bytes)
 {
     size_t have = 0;
     while (have < bytes) {
@@ -83,7 +84,7 @@ static lk_status read_bytes(int fd, lk_encoded *encoded, uint8_t *buffer, size_t
     return LK_OK;
 }
 
-static lk_status read_open_picture(int fd, size_t most, lk_picture_memory *memory, lk_encoded *encoded, bool *whole)
+static lk_status picture_read_open_file(int fd, size_t most, lk_picture_memory *memory, lk_encoded *encoded, bool *whole)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
@@ -100,21 +101,21 @@ static lk_status read_open_picture(int fd, size_t most, lk_picture_memory *memor
         lk__semaphore_acquire(&large_files, (int64_t)bytes);
         memory->large_file = (int64_t)bytes;
     }
-    lk_status reserved = buffer_reserve(encoded, &memory->file, &memory->file_bytes, bytes ? bytes : 1);
-    return reserved == LK_OK ? read_bytes(fd, encoded, memory->file, bytes) : reserved;
+    lk_status reserved = picture_reserve_buffer(encoded, &memory->file, &memory->file_bytes, bytes ? bytes : 1);
+    return reserved == LK_OK ? picture_read_bytes(fd, encoded, memory->file, bytes) : reserved;
 }
 
-static lk_status read_picture_file(const char *path, size_t most, lk_picture_memory *memory, lk_encoded *encoded,
+static lk_status picture_read_at_most(const char *path, size_t most, lk_picture_memory *memory, lk_encoded *encoded,
                                    bool *whole)
 {
     *whole = true;
     *encoded = (lk_encoded){0};
-    drop_large_file(memory);
-    /* O_NONBLOCK: opening a FIFO must not hang; read_open_picture refuses it. */
+    picture_drop_large_file(memory);
+    /* O_NONBLOCK: opening a FIFO must not hang; picture_read_open_file refuses it. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return lk__encoded_problem(encoded, LK_ERR_IO, "cannot be opened: %s", strerror(errno));
-    lk_status status = read_open_picture(fd, most, memory, encoded, whole);
+    lk_status status = picture_read_open_file(fd, most, memory, encoded, whole);
     close(fd);
     return status;
 }
@@ -122,7 +123,7 @@ static lk_status read_picture_file(const char *path, size_t most, lk_picture_mem
 lk_status lk__picture_read_file(const char *path, lk_picture_memory *memory, lk_encoded *encoded)
 {
     bool whole;
-    return read_picture_file(path, MAX_FILE_BYTES, memory, encoded, &whole);
+    return picture_read_at_most(path, MAX_FILE_BYTES, memory, encoded, &whole);
 }
 
 /* Reads the beginning of the file; if the header does not end there, the whole file. */
@@ -131,7 +132,7 @@ lk_status lk__picture_read_header(const char *path, lk_picture_memory *memory, l
     bool whole = false;
     lk_status status = LK_ERR_FORMAT;
     for (size_t most = BEGINNING; status == LK_ERR_FORMAT && !whole; most = MAX_FILE_BYTES) {
-        status = read_picture_file(path, most, memory, encoded, &whole);
+        status = picture_read_at_most(path, most, memory, encoded, &whole);
         if (status == LK_OK)
             status = lk__picture_examine(encoded, image);
     }
@@ -174,7 +175,7 @@ const lk_codec *lk__codec_of(lk_encoded *encoded)
 
 /* --- decoding ----------------------------------------------------------------------------------------------------- */
 
-static bool is_too_large(const lk_image *image)
+static bool picture_is_too_large(const lk_image *image)
 {
     int64_t pixels;
     return image->height > LK_IMAGE_MAX_FILE_SIDE || image->width > LK_IMAGE_MAX_FILE_SIDE ||
@@ -193,14 +194,14 @@ lk_status lk__picture_examine(lk_encoded *encoded, lk_image *image)
     if (image->height < 1 || image->width < 1)
         return lk__encoded_problem(encoded, LK_ERR_FORMAT, "%s of %lldx%lld pixels: expected at least one", codec->name,
                                    (long long)image->height, (long long)image->width);
-    if (is_too_large(image))
+    if (picture_is_too_large(image))
         return lk__encoded_problem(
             encoded, LK_ERR_FORMAT, "%s of %lldx%lld pixels: expected at most %lld in all and %d a side", codec->name,
             (long long)image->height, (long long)image->width, (long long)LK_IMAGE_MAX_PIXELS, LK_IMAGE_MAX_FILE_SIDE);
     return LK_OK;
 }
 
-/* [pixels,from] to [pixels,to], in place. */
+/* Converts [pixels,from] to [pixels,to], in place. */
 static void picture_change_channels(uint8_t *values, int64_t pixels, int64_t from, int64_t to)
 {
     if (from == 3 && to == 1)
@@ -211,8 +212,8 @@ static void picture_change_channels(uint8_t *values, int64_t pixels, int64_t fro
             values[3 * i] = values[3 * i + 1] = values[3 * i + 2] = values[i];
 }
 
-/* [H,W,C] to [C,H,W] */
-static void split_channels(const uint8_t *from, int64_t pixels, int64_t channels, uint8_t *to)
+/* Transposes [H,W,C] to [C,H,W]. */
+static void picture_split_channels(const uint8_t *from, int64_t pixels, int64_t channels, uint8_t *to)
 {
     if (channels == 1) {
         memcpy(to, from, (size_t)pixels);
@@ -223,26 +224,26 @@ static void split_channels(const uint8_t *from, int64_t pixels, int64_t channels
             to[c * pixels + i] = from[i * channels + c];
 }
 
-static lk_status resize_picture(lk_encoded *encoded, const lk_image *file, const lk_image *wanted,
+static lk_status picture_resize(lk_encoded *encoded, const lk_image *file, const lk_image *wanted,
                                 lk_picture_memory *memory)
 {
     if (file->height * wanted->width > LK_IMAGE_MAX_PIXELS)
         return lk__encoded_problem(encoded, LK_ERR_FORMAT, "of %lldx%lld pixels is too high to become %lld wide",
                                    (long long)file->height, (long long)file->width, (long long)wanted->width);
     size_t bytes = (size_t)(wanted->height * wanted->width * wanted->channels);
-    lk_status status = buffer_reserve(encoded, &memory->resized, &memory->resized_bytes, bytes);
+    lk_status status = picture_reserve_buffer(encoded, &memory->resized, &memory->resized_bytes, bytes);
     if (status == LK_OK)
         status = lk__resize(memory->decoded, file->height, file->width, wanted->channels, memory->resized,
                             wanted->height, wanted->width);
     return status == LK_OK ? LK_OK : lk__encoded_problem(encoded, status, "out of memory");
 }
 
-static lk_status decode_picture(lk_encoded *encoded, const lk_image *file, const lk_image *wanted,
+static lk_status picture_decode(lk_encoded *encoded, const lk_image *file, const lk_image *wanted,
                                 lk_picture_memory *memory, uint8_t *pixels)
 {
     int64_t count = file->height * file->width;
     int64_t channels = file->channels > wanted->channels ? file->channels : wanted->channels;
-    lk_status status = buffer_reserve(encoded, &memory->decoded, &memory->decoded_bytes, (size_t)(count * channels));
+    lk_status status = picture_reserve_buffer(encoded, &memory->decoded, &memory->decoded_bytes, (size_t)(count * channels));
     if (status == LK_OK)
         status = lk__codec_of(encoded)->read(encoded, &(lk_image){0}, memory->decoded);
     if (status != LK_OK)
@@ -250,9 +251,9 @@ static lk_status decode_picture(lk_encoded *encoded, const lk_image *file, const
     picture_change_channels(memory->decoded, count, file->channels, wanted->channels);
     bool as_it_is = file->height == wanted->height && file->width == wanted->width;
     if (!as_it_is)
-        status = resize_picture(encoded, file, wanted, memory);
+        status = picture_resize(encoded, file, wanted, memory);
     if (status == LK_OK)
-        split_channels(as_it_is ? memory->decoded : memory->resized, wanted->height * wanted->width, wanted->channels,
+        picture_split_channels(as_it_is ? memory->decoded : memory->resized, wanted->height * wanted->width, wanted->channels,
                        pixels);
     return status;
 }
@@ -265,9 +266,9 @@ lk_status lk__picture_decode(lk_encoded *encoded, const lk_image *wanted, lk_pic
         return status;
     int64_t count = file.height * file.width;
     if (count <= LARGE_PIXELS)
-        return decode_picture(encoded, &file, wanted, memory, pixels);
+        return picture_decode(encoded, &file, wanted, memory, pixels);
     lk__semaphore_acquire(&large_pictures, count);
-    status = decode_picture(encoded, &file, wanted, memory, pixels);
+    status = picture_decode(encoded, &file, wanted, memory, pixels);
     lk__free(memory->decoded);
     memory->decoded = NULL;
     memory->decoded_bytes = 0;

@@ -13,8 +13,8 @@ typedef struct lk_picture_memory {
 
 void lk__picture_memory_free(lk_picture_memory *memory);
 
-/* Reads a whole file into memory->file. A large file waits until the large files of other threads leave enough of the
- * limit on them. Errors, with the reason in `problem`: LK_ERR_IO, LK_ERR_FORMAT (larger than any picture that is
+/* Reads a whole file into memory->file. A large file waits until those of other threads leave it enough of their
+ * common limit. Errors, with the reason in `problem`: LK_ERR_IO, LK_ERR_FORMAT (larger than any picture that is
  * decoded), LK_ERR_MEMORY. */
 lk_status lk__picture_read_file(const char *path, lk_picture_memory *memory, lk_encoded *encoded);
 

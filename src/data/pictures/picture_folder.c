@@ -14,7 +14,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-enum { MAX_DEPTH = 16 }; /* of folders inside a class's; links may form cycles */
+enum { MAX_DEPTH = 16 }; /* levels of folders inside a class's folder; links may form cycles */
 
 bool lk__is_folder(const char *path)
 {
@@ -22,7 +22,7 @@ bool lk__is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-static lk_status join_path(char path[PATH_MAX], const char *folder, const char *name)
+static lk_status picture_folder_join_path(char path[PATH_MAX], const char *folder, const char *name)
 {
     int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
     if (length < 0 || length >= PATH_MAX)
@@ -32,7 +32,7 @@ static lk_status join_path(char path[PATH_MAX], const char *folder, const char *
 
 /* --- folders ------------------------------------------------------------------------------------------------------ */
 
-static lk_status read_entries(DIR *stream, const char *path, lk_names *names)
+static lk_status picture_folder_read_entries(DIR *stream, const char *path, lk_names *names)
 {
     for (;;) {
         errno = 0;
@@ -47,12 +47,12 @@ static lk_status read_entries(DIR *stream, const char *path, lk_names *names)
 }
 
 /* Sorts the names, so that the data set is the same on every file system. */
-static lk_status list_entries(const char *path, lk_names *names)
+static lk_status picture_folder_list_entries(const char *path, lk_names *names)
 {
     DIR *stream = opendir(path);
     if (!stream)
         LK_FAIL(LK_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    lk_status status = read_entries(stream, path, names);
+    lk_status status = picture_folder_read_entries(stream, path, names);
     closedir(stream);
     lk__names_sort(names);
     return status;
@@ -62,9 +62,9 @@ lk_status lk__list_folders(const char *path, lk_names *names)
 {
     char inside[PATH_MAX];
     lk_names all = {0};
-    lk_status status = list_entries(path, &all);
+    lk_status status = picture_folder_list_entries(path, &all);
     for (int64_t i = 0; status == LK_OK && i < all.count; i++) {
-        status = join_path(inside, path, all.at[i]);
+        status = picture_folder_join_path(inside, path, all.at[i]);
         if (status == LK_OK && lk__is_folder(inside))
             status = lk__names_add(names, all.at[i]);
     }
@@ -74,7 +74,7 @@ lk_status lk__list_folders(const char *path, lk_names *names)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static bool is_picture(const char *name)
+static bool picture_folder_is_picture(const char *name)
 {
     static const char *const endings[] = {".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".pnm"};
     const char *dot = strrchr(name, '.');
@@ -84,7 +84,7 @@ static bool is_picture(const char *name)
     return false;
 }
 
-static lk_status add_file(lk_picture_folder *folder, const char *path, const struct stat *status, int label)
+static lk_status picture_folder_add_file(lk_picture_folder *folder, const char *path, const struct stat *status, int label)
 {
     lk_picture_file *grown = lk__grow(folder->files, &folder->capacity, folder->count + 1, sizeof *grown);
     if (!grown)
@@ -102,41 +102,41 @@ static lk_status add_file(lk_picture_folder *folder, const char *path, const str
     return LK_OK;
 }
 
-static lk_status scan_class(lk_picture_folder *folder, const char *path, int label, int depth);
+static lk_status picture_folder_scan_class(lk_picture_folder *folder, const char *path, int label, int depth);
 
-static lk_status scan_entry(lk_picture_folder *folder, const char *path, int label, int depth)
+static lk_status picture_folder_scan_entry(lk_picture_folder *folder, const char *path, int label, int depth)
 {
     struct stat status;
     /* A dangling link counts as one broken picture; lstat lets the scan go on. */
     if (stat(path, &status) != 0 && lstat(path, &status) != 0)
         LK_FAIL(LK_ERR_IO, "%s: cannot be examined: %s", path, strerror(errno));
     if (S_ISDIR(status.st_mode))
-        return scan_class(folder, path, label, depth + 1);
-    if (is_picture(path))
-        return add_file(folder, path, &status, label);
+        return picture_folder_scan_class(folder, path, label, depth + 1);
+    if (picture_folder_is_picture(path))
+        return picture_folder_add_file(folder, path, &status, label);
     if (folder->others++ == 0)
         snprintf(folder->other, sizeof folder->other, "%s", path);
     return LK_OK;
 }
 
-static lk_status scan_names(lk_picture_folder *folder, const char *path, const lk_names *names, int label, int depth)
+static lk_status picture_folder_scan_names(lk_picture_folder *folder, const char *path, const lk_names *names, int label, int depth)
 {
     char inside[PATH_MAX];
     for (int64_t i = 0; i < names->count; i++) {
-        LK_TRY(join_path(inside, path, names->at[i]));
-        LK_TRY(scan_entry(folder, inside, label, depth));
+        LK_TRY(picture_folder_join_path(inside, path, names->at[i]));
+        LK_TRY(picture_folder_scan_entry(folder, inside, label, depth));
     }
     return LK_OK;
 }
 
-static lk_status scan_class(lk_picture_folder *folder, const char *path, int label, int depth)
+static lk_status picture_folder_scan_class(lk_picture_folder *folder, const char *path, int label, int depth)
 {
     if (depth > MAX_DEPTH)
         LK_FAIL(LK_ERR_FORMAT, "%s: more than %d folders below that of a class", path, MAX_DEPTH);
     lk_names names = {0};
-    lk_status status = list_entries(path, &names);
+    lk_status status = picture_folder_list_entries(path, &names);
     if (status == LK_OK)
-        status = scan_names(folder, path, &names, label, depth);
+        status = picture_folder_scan_names(folder, path, &names, label, depth);
     lk__names_free(&names);
     return status;
 }
@@ -144,7 +144,7 @@ static lk_status scan_class(lk_picture_folder *folder, const char *path, int lab
 /* --- order -------------------------------------------------------------------------------------------------------- */
 
 /* Reorders the files, which are sorted class by class: one file of each class in turn. */
-static lk_status interleave_classes(lk_picture_folder *folder)
+static lk_status picture_folder_interleave(lk_picture_folder *folder)
 {
     typedef struct turn {
         int64_t next, end;
@@ -178,7 +178,7 @@ static lk_status interleave_classes(lk_picture_folder *folder)
     return LK_OK;
 }
 
-static lk_status check_class_count(const char *path, const lk_names *classes)
+static lk_status picture_folder_check_class_count(const char *path, const lk_names *classes)
 {
     if (classes->count < 1)
         LK_FAIL(LK_ERR_FORMAT, "%s: no folders in it; expected one for each class, with its pictures", path);
@@ -189,7 +189,7 @@ static lk_status check_class_count(const char *path, const lk_names *classes)
 }
 
 /* Fails if `path` has a folder that is not one of `classes`. Both lists are sorted. */
-static lk_status check_class_folders(const char *path, const lk_names *classes)
+static lk_status picture_folder_check_class_names(const char *path, const lk_names *classes)
 {
     lk_names there = {0};
     lk_status status = lk__list_folders(path, &there);
@@ -203,15 +203,15 @@ static lk_status check_class_folders(const char *path, const lk_names *classes)
     return status;
 }
 
-static lk_status count_loose(lk_picture_folder *folder, const char *path)
+static lk_status picture_folder_count_loose(lk_picture_folder *folder, const char *path)
 {
     char inside[PATH_MAX];
     lk_names names = {0};
-    lk_status status = list_entries(path, &names);
+    lk_status status = picture_folder_list_entries(path, &names);
     for (int64_t i = 0; status == LK_OK && i < names.count; i++) {
-        if (!is_picture(names.at[i]))
+        if (!picture_folder_is_picture(names.at[i]))
             continue;
-        status = join_path(inside, path, names.at[i]);
+        status = picture_folder_join_path(inside, path, names.at[i]);
         if (status == LK_OK && !lk__is_folder(inside) && folder->loose++ == 0)
             memcpy(folder->first_loose, inside, sizeof inside);
     }
@@ -222,18 +222,18 @@ static lk_status count_loose(lk_picture_folder *folder, const char *path)
 lk_status lk__picture_folder_scan(const char *path, lk_picture_folder *folder)
 {
     char inside[PATH_MAX];
-    LK_TRY(check_class_count(path, &folder->classes));
-    LK_TRY(check_class_folders(path, &folder->classes));
-    LK_TRY(count_loose(folder, path));
+    LK_TRY(picture_folder_check_class_count(path, &folder->classes));
+    LK_TRY(picture_folder_check_class_names(path, &folder->classes));
+    LK_TRY(picture_folder_count_loose(folder, path));
     for (int label = 0; label < folder->classes.count; label++) {
-        LK_TRY(join_path(inside, path, folder->classes.at[label]));
+        LK_TRY(picture_folder_join_path(inside, path, folder->classes.at[label]));
         if (lk__is_folder(inside))
-            LK_TRY(scan_class(folder, inside, label, 0));
+            LK_TRY(picture_folder_scan_class(folder, inside, label, 0));
     }
     if (folder->count == 0)
         LK_FAIL(LK_ERR_FORMAT, "%s: no pictures (.png, .jpg, .jpeg, .pgm, .ppm, .pnm) in its %" PRId64 " folders", path,
                 folder->classes.count);
-    return interleave_classes(folder);
+    return picture_folder_interleave(folder);
 }
 
 void lk__picture_folder_select(lk_picture_folder *folder, const int64_t *indices, int64_t count)

@@ -35,15 +35,15 @@ typedef struct build {
 
 /* --- the key ------------------------------------------------------------------------------------------------------ */
 
-/* Increased when decoding changes: the key contains it, as it contains the versions of the libraries. */
+/* Increase this when decoding changes. The key contains it, and the versions of the libraries. */
 static const int64_t format_version = 3;
 
-static void hash_string(XXH3_state_t *state, const char *text)
+static void picture_set_hash_string(XXH3_state_t *state, const char *text)
 {
     XXH3_128bits_update(state, text, strlen(text) + 1);
 }
 
-static void hash_settings(XXH3_state_t *state, const build *b)
+static void picture_set_hash_settings(XXH3_state_t *state, const build *b)
 {
     const int64_t numbers[] = {format_version, b->job.wanted.channels, b->job.wanted.height, b->job.wanted.width};
     XXH3_128bits_update(state, numbers, sizeof numbers);
@@ -51,33 +51,33 @@ static void hash_settings(XXH3_state_t *state, const build *b)
     const lk_component *libraries = lk_build_components(&count);
     for (size_t i = 0; i < count; i++)
         if (strcmp(libraries[i].name, "libjpeg") == 0 || strcmp(libraries[i].name, "libpng") == 0)
-            hash_string(state, libraries[i].version);
+            picture_set_hash_string(state, libraries[i].version);
 }
 
-static void hash_key(build *b, XXH3_state_t *state)
+static void picture_set_hash_key(build *b, XXH3_state_t *state)
 {
     XXH3_128bits_reset(state);
-    hash_settings(state, b);
+    picture_set_hash_settings(state, b);
     for (int64_t i = 0; i < b->folder->classes.count; i++)
-        hash_string(state, b->folder->classes.at[i]);
+        picture_set_hash_string(state, b->folder->classes.at[i]);
     for (int64_t i = 0; i < b->folder->count; i++) {
         const lk_picture_file *file = &b->folder->files[i];
         const int64_t numbers[] = {file->bytes, file->modified, file->label};
-        hash_string(state, file->path + strlen(b->root));
+        picture_set_hash_string(state, file->path + strlen(b->root));
         XXH3_128bits_update(state, numbers, sizeof numbers);
     }
     XXH128_hash_t sum = XXH3_128bits_digest(state);
     b->key = (lk_packed_key){sum.high64, sum.low64};
 }
 
-/* A folder, split and settings have one file in the cache. When the pictures change it is overwritten. */
-static void name_pack(const build *b, XXH3_state_t *state, char name[64])
+/* Names the file in the cache: one for each folder, split and settings. When the pictures change it is overwritten. */
+static void picture_set_name_cache(const build *b, XXH3_state_t *state, char name[64])
 {
     char *found = realpath(b->root, NULL);
     const char *whole = found ? found : b->root, *slash = strrchr(whole, '/');
     XXH3_128bits_reset(state);
-    hash_settings(state, b);
-    hash_string(state, whole);
+    picture_set_hash_settings(state, b);
+    picture_set_hash_string(state, whole);
     XXH3_128bits_update(state, &b->split, sizeof b->split);
     XXH3_128bits_update(state, &b->opts->val_split, sizeof b->opts->val_split);
     snprintf(name, 64, "%.32s-%016" PRIx64, slash && slash[1] ? slash + 1 : "pictures",
@@ -85,7 +85,7 @@ static void name_pack(const build *b, XXH3_state_t *state, char name[64])
     free(found);
 }
 
-static lk_status open_packed_cache(build *b)
+static lk_status picture_set_open_cache(build *b)
 {
     char folder[PATH_MAX], name[64];
     const char *given = b->opts->cache_dir;
@@ -93,8 +93,8 @@ static lk_status open_packed_cache(build *b)
     if (!state)
         LK_FAIL(LK_ERR_MEMORY, "out of memory");
     lk_status status = LK_OK;
-    hash_key(b, state);
-    name_pack(b, state, name);
+    picture_set_hash_key(b, state);
+    picture_set_name_cache(b, state, name);
     XXH3_freeState(state);
     if (given && strcmp(given, "none") == 0)
         return LK_OK;
@@ -113,7 +113,7 @@ static lk_status open_packed_cache(build *b)
 
 /* --- pictures that cannot be used --------------------------------------------------------------------------------- */
 
-static int64_t count_bad(const build *b)
+static int64_t picture_set_count_bad(const build *b)
 {
     int64_t bad = 0;
     for (int64_t i = 0; i < b->job.count; i++)
@@ -121,7 +121,7 @@ static int64_t count_bad(const build *b)
     return bad;
 }
 
-static lk_status refuse_bad(const build *b, int64_t bad)
+static lk_status picture_set_refuse_bad(const build *b, int64_t bad)
 {
     char list[800] = "";
     size_t used = 0;
@@ -137,7 +137,7 @@ static lk_status refuse_bad(const build *b, int64_t bad)
             b->job.count, list, bad > named ? "; …" : "");
 }
 
-static void log_bad(const build *b, int64_t bad)
+static void picture_set_log_bad(const build *b, int64_t bad)
 {
     int64_t logged = 0;
     for (int64_t i = 0; i < b->job.count && logged < LOGGED; i++)
@@ -150,9 +150,9 @@ static void log_bad(const build *b, int64_t bad)
 }
 
 /* Marks the pictures without a problem; fails if there are none. */
-static lk_status keep_good(build *b)
+static lk_status picture_set_keep_good(build *b)
 {
-    int64_t bad = count_bad(b);
+    int64_t bad = picture_set_count_bad(b);
     if (bad == b->job.count)
         LK_FAIL(LK_ERR_FORMAT, "%s: none of its %" PRId64 " pictures can be used; the first: %s: %s", b->root, bad,
                 b->job.files[0].path, b->job.problems[0]);
@@ -163,9 +163,9 @@ static lk_status keep_good(build *b)
 
 /* --- decoding ----------------------------------------------------------------------------------------------------- */
 
-/* Decides the channels, color if any picture has color, and the size, unless the options say them. At least one file
- * is kept. */
-static lk_status choose_sizes(build *b)
+/* Decides the channels (color if any picture has color) and the size, unless the options give them. At least one file
+ * must be kept. */
+static lk_status picture_set_choose_sizes(build *b)
 {
     const lk_image *headers = b->job.headers;
     int64_t at = 0, channels = 1;
@@ -188,7 +188,7 @@ static lk_status choose_sizes(build *b)
 }
 
 /* The pictures are decoded into the cache's file, or into memory if the file cannot be written. */
-static lk_status allocate_images(build *b)
+static lk_status picture_set_allocate_images(build *b)
 {
     lk_samples *s = b->samples;
     char problem[512] = "some of them cannot be read now";
@@ -207,7 +207,7 @@ static lk_status allocate_images(build *b)
 }
 
 /* Closes the gaps of pictures that are left out. */
-static void compact_images(build *b)
+static void picture_set_compact_images(build *b)
 {
     lk_samples *s = b->samples;
     int64_t values = s->channels * s->height * s->width;
@@ -221,10 +221,10 @@ static void compact_images(build *b)
     }
 }
 
-static lk_status store_images(build *b)
+static lk_status picture_set_store_images(build *b)
 {
     char problem[512];
-    compact_images(b);
+    picture_set_compact_images(b);
     if (!b->packs)
         return LK_OK;
     lk_status status = lk__packed_finish(&b->pack, &b->key, b->job.count, b->kept, b->samples, problem);
@@ -234,7 +234,7 @@ static lk_status store_images(build *b)
     return LK_OK;
 }
 
-static lk_status decode_pictures(build *b)
+static lk_status picture_set_decode(build *b)
 {
     if (b->problem[0])
         lk__log(LK_LOG_WARNING, "no cache for the pictures of %s, which are decoded anew in every run: %s", b->root,
@@ -242,21 +242,22 @@ static lk_status decode_pictures(build *b)
     if (b->job.count > 1000)
         lk__log(LK_LOG_INFO, "decoding %" PRId64 " pictures of %s, once", b->job.count, b->root);
     LK_TRY(lk__examine_files(&b->job));
-    LK_TRY(keep_good(b));
-    LK_TRY(choose_sizes(b));
-    LK_TRY(allocate_images(b));
+    LK_TRY(picture_set_keep_good(b));
+    LK_TRY(picture_set_choose_sizes(b));
+    LK_TRY(picture_set_allocate_images(b));
     LK_TRY(lk__decode_files(&b->job));
-    int64_t bad = count_bad(b);
+    int64_t bad = picture_set_count_bad(b);
+    /* Refused only after decoding, so that the message names all bad files, whatever is wrong with them. */
     if (bad && !b->opts->skip_bad)
-        return refuse_bad(b, bad); /* after decoding, so that it names all bad files, whatever is wrong with them */
-    LK_TRY(keep_good(b));
+        return picture_set_refuse_bad(b, bad);
+    LK_TRY(picture_set_keep_good(b));
     if (bad)
-        log_bad(b, bad);
-    return store_images(b);
+        picture_set_log_bad(b, bad);
+    return picture_set_store_images(b);
 }
 
 /* Another program may have written anything into the file, with right checksums. */
-static bool marks_are_right(const build *b)
+static bool picture_set_marks_are_right(const build *b)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < b->job.count && b->kept[i] <= 1; i++)
@@ -265,11 +266,11 @@ static bool marks_are_right(const build *b)
 }
 
 /* A cache that leaves out bad pictures is not used without opts->skip_bad. */
-static lk_status use_packed(build *b, bool *used)
+static lk_status picture_set_use_cache(build *b, bool *used)
 {
     lk_status status = lk__packed_read(&b->pack, &b->key, b->job.count, b->samples, b->kept);
     *used = false;
-    if (status == LK_OK && !marks_are_right(b)) {
+    if (status == LK_OK && !picture_set_marks_are_right(b)) {
         lk__samples_free(b->samples);
         status = LK_ERR_FORMAT;
     }
@@ -299,7 +300,7 @@ static lk_status use_packed(build *b, bool *used)
 /* --- the data set ------------------------------------------------------------------------------------------------- */
 
 /* Sets labels and class names, and names each sample by its path inside `root`. */
-static lk_status label_samples(build *b)
+static lk_status picture_set_label_samples(build *b)
 {
     size_t root = strlen(b->root);
     int64_t n = 0;
@@ -316,7 +317,7 @@ static lk_status label_samples(build *b)
     return LK_OK;
 }
 
-static lk_status build_samples(build *b)
+static lk_status picture_set_build_samples(build *b)
 {
     size_t files = (size_t)b->folder->count;
     b->job.problems = lk__calloc(files, sizeof *b->job.problems);
@@ -325,12 +326,12 @@ static lk_status build_samples(build *b)
     bool packed = false;
     if (!b->job.problems || !b->job.headers || !b->kept)
         return LK_ERR_MEMORY;
-    LK_TRY(open_packed_cache(b));
+    LK_TRY(picture_set_open_cache(b));
     if (b->looks)
-        LK_TRY(use_packed(b, &packed));
+        LK_TRY(picture_set_use_cache(b, &packed));
     if (!packed)
-        LK_TRY(decode_pictures(b));
-    return label_samples(b);
+        LK_TRY(picture_set_decode(b));
+    return picture_set_label_samples(b);
 }
 
 lk_status lk__picture_set_open(const char *root, lk_split split, const lk_dataset_opts *opts, lk_picture_folder *folder,
@@ -349,7 +350,7 @@ lk_status lk__picture_set_open(const char *root, lk_split split, const lk_datase
     b.job.wanted.channels = opts->channels;
     lk_status status = lk__parse_resize(opts->resize, &b.job.wanted.height, &b.job.wanted.width);
     if (status == LK_OK)
-        status = build_samples(&b);
+        status = picture_set_build_samples(&b);
     lk__packed_close(&b.pack);
     for (int64_t i = 0; b.job.problems && i < b.job.count; i++)
         lk__free(b.job.problems[i]);

@@ -1,9 +1,9 @@
-/* PNG. The only file that includes libpng. */
+/* Reads PNG. Only this file includes libpng. */
 #include "data/pictures/codec.h"
 
 #include <string.h>
 
-static bool png_recognizes(const uint8_t *bytes, size_t size)
+static bool png_codec_recognizes(const uint8_t *bytes, size_t size)
 {
     return size >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0;
 }
@@ -27,7 +27,7 @@ typedef struct reading {
     bool out_of_memory;
 } reading;
 
-static void png_fail(png_structp png, png_const_charp message)
+static void png_codec_fail(png_structp png, png_const_charp message)
 {
     reading *r = png_get_error_ptr(png);
     if (!r->out_of_memory)
@@ -36,12 +36,12 @@ static void png_fail(png_structp png, png_const_charp message)
     png_longjmp(png, 1);
 }
 
-static void png_ignore_warning(png_structp png, png_const_charp message)
+static void png_codec_ignore_warning(png_structp png, png_const_charp message)
 {
     (void)png, (void)message;
 }
 
-static png_voidp png_allocate(png_structp png, png_alloc_size_t bytes)
+static png_voidp png_codec_allocate(png_structp png, png_alloc_size_t bytes)
 {
     void *memory = lk__calloc(1, bytes);
     reading *r = png_get_mem_ptr(png);
@@ -49,13 +49,13 @@ static png_voidp png_allocate(png_structp png, png_alloc_size_t bytes)
     return memory;
 }
 
-static void png_free_memory(png_structp png, png_voidp memory)
+static void png_codec_free_memory(png_structp png, png_voidp memory)
 {
     (void)png;
     lk__free(memory);
 }
 
-static void png_give_bytes(png_structp png, png_bytep bytes, size_t count)
+static void png_codec_give_bytes(png_structp png, png_bytep bytes, size_t count)
 {
     reading *r = png_get_io_ptr(png);
     if (count > r->encoded->size - r->position) {
@@ -66,9 +66,9 @@ static void png_give_bytes(png_structp png, png_bytep bytes, size_t count)
     r->position += count;
 }
 
-static void png_open(reading *r, lk_image *image)
+static void png_codec_open(reading *r, lk_image *image)
 {
-    png_set_read_fn(r->png, r, png_give_bytes);
+    png_set_read_fn(r->png, r, png_codec_give_bytes);
     png_set_user_limits(r->png, INT32_MAX, INT32_MAX); /* the caller checks the size */
     png_set_chunk_malloc_max(r->png, CHUNK_BYTES);
     png_set_chunk_cache_max(r->png, CHUNKS);
@@ -83,7 +83,7 @@ static void png_open(reading *r, lk_image *image)
     image->width = png_get_image_width(r->png, r->info);
 }
 
-static void png_read_pixels(reading *r, const lk_image *image, uint8_t *pixels)
+static void png_codec_read_pixels(reading *r, const lk_image *image, uint8_t *pixels)
 {
     png_set_expand(r->png); /* palettes, and gray of 1, 2 and 4 bits */
     png_set_scale_16(r->png);
@@ -103,33 +103,33 @@ static void png_read_pixels(reading *r, const lk_image *image, uint8_t *pixels)
 }
 
 /* libpng reports errors by a longjmp into this function. */
-static lk_status png_read_or_jump(reading *r, lk_image *header, uint8_t *pixels)
+static lk_status png_codec_read_or_jump(reading *r, lk_image *header, uint8_t *pixels)
 {
     if (setjmp(png_jmpbuf(r->png)))
         return r->out_of_memory ? lk__encoded_problem(r->encoded, LK_ERR_MEMORY, "out of memory") : LK_ERR_FORMAT;
-    png_open(r, header);
+    png_codec_open(r, header);
     if (pixels)
-        png_read_pixels(r, header, pixels);
+        png_codec_read_pixels(r, header, pixels);
     return LK_OK;
 }
 
-static lk_status png_read(lk_encoded *encoded, lk_image *header, uint8_t *pixels)
+static lk_status png_codec_read(lk_encoded *encoded, lk_image *header, uint8_t *pixels)
 {
     reading r = {.encoded = encoded};
-    r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, png_fail, png_ignore_warning, &r, png_allocate,
-                                     png_free_memory);
+    r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, png_codec_fail, png_codec_ignore_warning, &r, png_codec_allocate,
+                                     png_codec_free_memory);
     r.info = r.png ? png_create_info_struct(r.png) : NULL;
     lk_status status =
-        r.info ? png_read_or_jump(&r, header, pixels) : lk__encoded_problem(encoded, LK_ERR_MEMORY, "out of memory");
+        r.info ? png_codec_read_or_jump(&r, header, pixels) : lk__encoded_problem(encoded, LK_ERR_MEMORY, "out of memory");
     png_destroy_read_struct(&r.png, &r.info, NULL);
     lk__free(r.rows);
     return status;
 }
 
-const lk_codec lk__png_codec = {.name = "PNG", .recognizes = png_recognizes, .read = png_read};
+const lk_codec lk__png_codec = {.name = "PNG", .recognizes = png_codec_recognizes, .read = png_codec_read};
 
 #else
 
-const lk_codec lk__png_codec = {.name = "PNG", .lacks = "libpng", .recognizes = png_recognizes};
+const lk_codec lk__png_codec = {.name = "PNG", .lacks = "libpng", .recognizes = png_codec_recognizes};
 
 #endif

@@ -1,5 +1,6 @@
-/* PGM and PPM. A file is "P2", "P3", "P5" or "P6", then width, height and the largest value as decimal numbers, then
- * the values: decimal numbers in P2 and P3; otherwise bytes, or pairs of bytes if the largest value is above 255. */
+/* Reads PGM and PPM. A file is "P2", "P3", "P5" or "P6", then width, height and the largest value as decimal numbers,
+ * then the values: decimal numbers in P2 and P3; otherwise bytes, or pairs of bytes if the largest value is
+ * above 255. */
 #include "data/pictures/codec.h"
 
 enum { LARGEST = 65535, MAX_DIGITS = 9 };
@@ -11,21 +12,21 @@ typedef struct reading {
     int64_t largest;
 } reading;
 
-static bool pnm_recognizes(const uint8_t *bytes, size_t size)
+static bool pnm_codec_recognizes(const uint8_t *bytes, size_t size)
 {
     return size >= 3 && bytes[0] == 'P' && (bytes[1] == '2' || bytes[1] == '3' || bytes[1] == '5' || bytes[1] == '6') &&
            (bytes[2] == ' ' || bytes[2] == '#' || (bytes[2] >= '\t' && bytes[2] <= '\r'));
 }
 
-static bool is_space(uint8_t byte)
+static bool pnm_codec_is_space(uint8_t byte)
 {
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-static void skip_space(reading *r)
+static void pnm_codec_skip_space(reading *r)
 {
     const lk_encoded *e = r->encoded;
-    while (r->position < e->size && (is_space(e->bytes[r->position]) || e->bytes[r->position] == '#')) {
+    while (r->position < e->size && (pnm_codec_is_space(e->bytes[r->position]) || e->bytes[r->position] == '#')) {
         if (e->bytes[r->position] == '#')
             while (r->position < e->size && e->bytes[r->position] != '\n')
                 r->position++;
@@ -34,10 +35,10 @@ static void skip_space(reading *r)
     }
 }
 
-static lk_status pnm_read_number(reading *r, const char *what, int64_t largest, int64_t *number)
+static lk_status pnm_codec_read_number(reading *r, const char *what, int64_t largest, int64_t *number)
 {
     lk_encoded *e = r->encoded;
-    skip_space(r);
+    pnm_codec_skip_space(r);
     size_t first = r->position;
     int64_t value = 0;
     *number = 0;
@@ -58,18 +59,18 @@ static lk_status pnm_read_number(reading *r, const char *what, int64_t largest, 
     return LK_OK;
 }
 
-static lk_status pnm_read_header(reading *r, lk_image *image)
+static lk_status pnm_codec_read_header(reading *r, lk_image *image)
 {
     lk_encoded *e = r->encoded;
     char kind = (char)e->bytes[1];
     r->text = kind == '2' || kind == '3';
     r->position = 2;
     image->channels = kind == '2' || kind == '5' ? 1 : 3;
-    lk_status status = pnm_read_number(r, "width", INT32_MAX, &image->width);
+    lk_status status = pnm_codec_read_number(r, "width", INT32_MAX, &image->width);
     if (status == LK_OK)
-        status = pnm_read_number(r, "height", INT32_MAX, &image->height);
+        status = pnm_codec_read_number(r, "height", INT32_MAX, &image->height);
     if (status == LK_OK)
-        status = pnm_read_number(r, "largest value", LARGEST, &r->largest);
+        status = pnm_codec_read_number(r, "largest value", LARGEST, &r->largest);
     if (status != LK_OK)
         return status;
     if (image->width < 1 || image->height < 1 || r->largest < 1)
@@ -81,26 +82,26 @@ static lk_status pnm_read_header(reading *r, lk_image *image)
     return LK_OK;
 }
 
-static uint8_t pnm_to_byte(const reading *r, int64_t value)
+static uint8_t pnm_codec_to_byte(const reading *r, int64_t value)
 {
     if (r->largest < 1 || value > r->largest)
         return UINT8_MAX;
     return (uint8_t)(r->largest == UINT8_MAX ? value : (value * UINT8_MAX + r->largest / 2) / r->largest);
 }
 
-static lk_status pnm_read(lk_encoded *encoded, lk_image *header, uint8_t *pixels)
+static lk_status pnm_codec_read(lk_encoded *encoded, lk_image *header, uint8_t *pixels)
 {
     reading r = {.encoded = encoded};
-    lk_status status = pnm_read_header(&r, header);
+    lk_status status = pnm_codec_read_header(&r, header);
     if (status != LK_OK || !pixels)
         return status;
     int64_t values = header->height * header->width * header->channels;
     for (int64_t i = 0; i < values && r.text; i++) {
         int64_t value;
-        status = pnm_read_number(&r, "value", r.largest, &value);
+        status = pnm_codec_read_number(&r, "value", r.largest, &value);
         if (status != LK_OK)
             return status;
-        pixels[i] = pnm_to_byte(&r, value);
+        pixels[i] = pnm_codec_to_byte(&r, value);
     }
     if (r.text)
         return LK_OK;
@@ -113,8 +114,8 @@ static lk_status pnm_read(lk_encoded *encoded, lk_image *header, uint8_t *pixels
             (size_t)values * bytes, there);
     const uint8_t *from = encoded->bytes + r.position;
     for (int64_t i = 0; i < values; i++, from += bytes)
-        pixels[i] = pnm_to_byte(&r, bytes == 2 ? from[0] << 8 | from[1] : from[0]);
+        pixels[i] = pnm_codec_to_byte(&r, bytes == 2 ? from[0] << 8 | from[1] : from[0]);
     return LK_OK;
 }
 
-const lk_codec lk__pnm_codec = {.name = "PGM or PPM", .recognizes = pnm_recognizes, .read = pnm_read};
+const lk_codec lk__pnm_codec = {.name = "PGM or PPM", .recognizes = pnm_codec_recognizes, .read = pnm_codec_read};

@@ -22,19 +22,19 @@ typedef struct filter {
     int64_t widest;
 } filter;
 
-static void filter_free(filter *f)
+static void resize_filter_free(filter *f)
 {
     lk__free(f->taps);
     lk__free(f->weights);
 }
 
-static double triangle_at(double x)
+static double resize_triangle_at(double x)
 {
     x = x < 0 ? -x : x;
     return x < 1 ? 1 - x : 0;
 }
 
-static void tap_init(double center, double reach, tap *t, int64_t inputs, double *weights, int32_t *rounded)
+static void resize_tap_init(double center, double reach, tap *t, int64_t inputs, double *weights, int32_t *rounded)
 {
     double sum = 0;
     t->first = (int64_t)(center - reach + 0.5);
@@ -45,17 +45,17 @@ static void tap_init(double center, double reach, tap *t, int64_t inputs, double
         end = inputs;
     t->count = end - t->first;
     for (int64_t k = 0; k < t->count; k++) {
-        weights[k] = triangle_at(((double)(t->first + k) - center + 0.5) * (1 / reach));
+        weights[k] = resize_triangle_at(((double)(t->first + k) - center + 0.5) * (1 / reach));
         sum += weights[k];
     }
     for (int64_t k = 0; k < t->count; k++)
         rounded[k] = (int32_t)(weights[k] / sum * (1 << BITS) + 0.5);
 }
 
-static lk_status filter_init(int64_t inputs, int64_t outputs, filter *f)
+static lk_status resize_filter_init(int64_t inputs, int64_t outputs, filter *f)
 {
     double scale = (double)inputs / (double)outputs;
-    double reach = scale < 1 ? 1 : scale; /* of the triangle to each side: one output, but at least one input */
+    double reach = scale < 1 ? 1 : scale; /* half the triangle's width, in inputs: one output, but at least one input */
     f->widest = 2 * (int64_t)ceil(reach) + 1;
     size_t total;
     f->taps = lk__calloc((size_t)outputs, sizeof *f->taps);
@@ -64,18 +64,18 @@ static lk_status filter_init(int64_t inputs, int64_t outputs, filter *f)
     double *weights = lk__calloc((size_t)f->widest, sizeof *weights);
     bool made = f->taps && f->weights && weights;
     for (int64_t i = 0; made && i < outputs; i++)
-        tap_init(((double)i + 0.5) * scale, reach, &f->taps[i], inputs, weights, f->weights + i * f->widest);
+        resize_tap_init(((double)i + 0.5) * scale, reach, &f->taps[i], inputs, weights, f->weights + i * f->widest);
     lk__free(weights);
     return made ? LK_OK : LK_ERR_MEMORY;
 }
 
-static uint8_t rounded_off(int32_t sum)
+static uint8_t resize_round_off(int32_t sum)
 {
     sum >>= BITS;
     return (uint8_t)(sum < 0 ? 0 : sum > UINT8_MAX ? UINT8_MAX : sum);
 }
 
-static void filter_row(const filter *f, const uint8_t *from, int64_t channels, uint8_t *to, int64_t outputs)
+static void resize_filter_row(const filter *f, const uint8_t *from, int64_t channels, uint8_t *to, int64_t outputs)
 {
     for (int64_t i = 0; i < outputs; i++) {
         const tap *t = &f->taps[i];
@@ -85,30 +85,30 @@ static void filter_row(const filter *f, const uint8_t *from, int64_t channels, u
             int32_t sum = 1 << (BITS - 1);
             for (int64_t k = 0; k < t->count; k++)
                 sum += input[k * channels] * weights[k];
-            to[i * channels + c] = rounded_off(sum);
+            to[i * channels + c] = resize_round_off(sum);
         }
     }
 }
 
-/* One output row of `bytes` values. */
-static void filter_column(const tap *t, const int32_t *weights, const uint8_t *from, uint8_t *to, int64_t bytes)
+/* Computes one output row of `bytes` values. */
+static void resize_filter_column(const tap *t, const int32_t *weights, const uint8_t *from, uint8_t *to, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i++) {
         const uint8_t *input = from + t->first * bytes + i;
         int32_t sum = 1 << (BITS - 1);
         for (int64_t k = 0; k < t->count; k++)
             sum += input[k * bytes] * weights[k];
-        to[i] = rounded_off(sum);
+        to[i] = resize_round_off(sum);
     }
 }
 
-static void filter_both(const filter *across, const filter *down, const uint8_t *from, int64_t height, int64_t width,
+static void resize_filter_both(const filter *across, const filter *down, const uint8_t *from, int64_t height, int64_t width,
                         int64_t channels, uint8_t *between, uint8_t *to, int64_t to_height, int64_t to_width)
 {
     for (int64_t y = 0; y < height; y++)
-        filter_row(across, from + y * width * channels, channels, between + y * to_width * channels, to_width);
+        resize_filter_row(across, from + y * width * channels, channels, between + y * to_width * channels, to_width);
     for (int64_t y = 0; y < to_height; y++)
-        filter_column(&down->taps[y], down->weights + y * down->widest, between, to + y * to_width * channels,
+        resize_filter_column(&down->taps[y], down->weights + y * down->widest, between, to + y * to_width * channels,
                       to_width * channels);
 }
 
@@ -116,16 +116,16 @@ lk_status lk__resize(const uint8_t *from, int64_t height, int64_t width, int64_t
                      int64_t to_height, int64_t to_width)
 {
     filter across = {0}, down = {0};
-    lk_status status = filter_init(width, to_width, &across);
+    lk_status status = resize_filter_init(width, to_width, &across);
     if (status == LK_OK)
-        status = filter_init(height, to_height, &down);
+        status = resize_filter_init(height, to_height, &down);
     uint8_t *between = status == LK_OK ? lk__calloc((size_t)(height * to_width), (size_t)channels) : NULL;
     if (between)
-        filter_both(&across, &down, from, height, width, channels, between, to, to_height, to_width);
+        resize_filter_both(&across, &down, from, height, width, channels, between, to, to_height, to_width);
     else
         status = LK_ERR_MEMORY;
     lk__free(between);
-    filter_free(&across);
-    filter_free(&down);
+    resize_filter_free(&across);
+    resize_filter_free(&down);
     return status;
 }

@@ -1,11 +1,11 @@
-/* Resizing pictures of bytes, and changing their colors to gray. */
+/* Resizes pictures of bytes, and converts colors to gray. */
 #pragma once
 
 #include "lockstep/status.h"
 
 #include <stdint.h>
 
-/* The gray of ITU-R 601, with weights of 16 fractional bits, rounded. */
+/* Returns the gray of ITU-R 601, with weights of 16 fractional bits, rounded. */
 static inline uint8_t lk__gray(uint8_t red, uint8_t green, uint8_t blue)
 {
     return (uint8_t)((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16);

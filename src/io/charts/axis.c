@@ -27,7 +27,7 @@ static void axis_widen(double *min, double *max)
     *max += margin;
 }
 
-static double power_of_ten(int exponent)
+static double axis_power_of_ten(int exponent)
 {
     return exponent < 0 ? 1 / pow(10, -exponent) : pow(10, exponent); /* pow is exact for 10^n, not for 10^-n */
 }
@@ -42,7 +42,7 @@ static void axis_choose_unit(lk_axis *axis, int most, bool whole, bool round_min
     if (whole && exponent < 0)
         exponent = 0;
     for (int i = 0;; i = (i + 1) % 3, exponent += i == 0) {
-        axis->unit = leading[i] * power_of_ten(exponent);
+        axis->unit = leading[i] * axis_power_of_ten(exponent);
         axis->exponent = exponent;
         double min = axis->min / axis->unit, max = axis->max / axis->unit;
         double first = round_min ? floor(min + slack) : ceil(min - slack);
@@ -68,8 +68,8 @@ void lk__axis_make(lk_axis *axis, double min, double max, int most, bool whole, 
 double lk__axis_tick(const lk_axis *axis, int tick)
 {
     double count = (double)(axis->first + tick);
-    long long leading = llround(axis->unit / power_of_ten(axis->exponent));
-    return axis->exponent < 0 ? count * (double)leading / power_of_ten(-axis->exponent) : count * axis->unit;
+    long long leading = llround(axis->unit / axis_power_of_ten(axis->exponent));
+    return axis->exponent < 0 ? count * (double)leading / axis_power_of_ten(-axis->exponent) : count * axis->unit;
 }
 
 double lk__axis_position(const lk_axis *axis, double value)
@@ -77,8 +77,9 @@ double lk__axis_position(const lk_axis *axis, double value)
     return (value - axis->min) / (axis->max - axis->min);
 }
 
-/* `value` rounded to a multiple of 10^digit, in scientific notation if `largest` or the digit asks for it. */
-static void number_text(double value, int digit, double largest, char text[LK__TICK_TEXT])
+/* Writes `value` rounded to a multiple of 10^digit: in scientific notation if `digit` is below -6 or `largest` is 1e7
+ * or more. */
+static void axis_number_text(double value, int digit, double largest, char text[LK__TICK_TEXT])
 {
     char digits[LK__FIXED_TEXT];
     if (digit >= -6 && largest < 1e7) {
@@ -92,18 +93,18 @@ static void number_text(double value, int digit, double largest, char text[LK__T
     }
     int exponent = (int)floor(log10(fabs(value)) + 1e-12);
     int decimals = (int)lk__max(0, lk__min(exponent - digit, 9));
-    lk__fixed_text(exponent < -300 ? 0 : value / power_of_ten(exponent), decimals, digits);
+    lk__fixed_text(exponent < -300 ? 0 : value / axis_power_of_ten(exponent), decimals, digits);
     snprintf(text, LK__TICK_TEXT, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
 }
 
 void lk__axis_text(const lk_axis *axis, int tick, char text[LK__TICK_TEXT])
 {
     double value = lk__axis_tick(axis, tick);
-    number_text(value, axis->exponent, fmax(fabs(axis->min), fabs(axis->max)), text);
+    axis_number_text(value, axis->exponent, fmax(fabs(axis->min), fabs(axis->max)), text);
 }
 
 void lk__number_text(double value, char text[LK__TICK_TEXT])
 {
     int exponent = value == 0 ? 0 : (int)floor(log10(fabs(value)) + 1e-12);
-    number_text(value, exponent > 3 && exponent < 7 ? 0 : exponent - 3, fabs(value), text);
+    axis_number_text(value, exponent > 3 && exponent < 7 ? 0 : exponent - 3, fabs(value), text);
 }

@@ -23,11 +23,11 @@ void lk__axis_make(lk_axis *axis, double min, double max, int most, bool whole, 
 
 double lk__axis_tick(const lk_axis *axis, int tick);
 
-/* "0.25", "-20000", "1.5e-05": with as many digits as tell the ticks apart. */
+/* Writes a tick's number, such as "0.25", "-20000" or "1.5e-05", with as many digits as tell the ticks apart. */
 void lk__axis_text(const lk_axis *axis, int tick, char text[LK__TICK_TEXT]);
 
-/* The position of a value on the axis: 0 at min, 1 at max. */
+/* Returns the position of a value on the axis: 0 at min, 1 at max. */
 double lk__axis_position(const lk_axis *axis, double value);
 
-/* A number with four significant digits: "0.9123", "25310", "1.234e+12". */
+/* Writes a number with four significant digits: "0.9123", "25310", "1.234e+12". */
 void lk__number_text(double value, char text[LK__TICK_TEXT]);

@@ -20,23 +20,23 @@ typedef struct layout {
     double slot;         /* width for a bar and its texts */
     bool lean;           /* the labels below the bars are too wide and lean */
     bool upright;        /* the texts above the bars are too wide and stand upright */
-    double label_length; /* the most for a leaning label */
-    double text_length;  /* the most for an upright text */
+    double label_length; /* the longest that a leaning label may be */
+    double text_length;  /* the longest that an upright text may be */
 } layout;
 
-static bool has_bar(const lk_bar *bar)
+static bool bar_has_value(const lk_bar *bar)
 {
     return lk__plot_value(bar->value);
 }
 
-static bool has_whisker(const lk_bar *bar)
+static bool bar_has_whisker(const lk_bar *bar)
 {
     return bar->low < bar->high;
 }
 
-static const char *note_of(const lk_bar *bar)
+static const char *bar_note(const lk_bar *bar)
 {
-    return bar->note ? bar->note : has_bar(bar) ? NULL : "not reached";
+    return bar->note ? bar->note : bar_has_value(bar) ? NULL : "not reached";
 }
 
 static lk_status bar_chart_check(const lk_bar_chart *chart)
@@ -46,7 +46,7 @@ static lk_status bar_chart_check(const lk_bar_chart *chart)
     for (int i = 0; i < chart->bar_count; i++) {
         const lk_bar *bar = &chart->bars[i];
         const char *label = bar->label ? bar->label : "(without a label)";
-        if (has_bar(bar) && bar->value < 0)
+        if (bar_has_value(bar) && bar->value < 0)
             LK_FAIL(LK_ERR_ARGUMENT, "bar chart: the value of %s is %g; 0 or more", label, bar->value);
         if (!lk__plot_value(bar->low) || !lk__plot_value(bar->high) || bar->low > bar->high || bar->low < 0)
             LK_FAIL(LK_ERR_ARGUMENT, "bar chart: the interval of %s is %g … %g; 0 <= low <= high", label, bar->low,
@@ -55,58 +55,58 @@ static lk_status bar_chart_check(const lk_bar_chart *chart)
     return LK_OK;
 }
 
-static double text_width_of(lk_canvas *canvas, const char *text, lk_font font)
+static double bar_chart_text_width(lk_canvas *canvas, const char *text, lk_font font)
 {
     return text ? canvas->table->text_width(canvas, text, font) : 0;
 }
 
-/* The text over a bar: "12.34", and with its note "12.34 (3 of 5)". */
+/* Writes the text over a bar: "12.34", or with its note "12.34 (3 of 5)". */
 static void bar_value_text(const lk_bar *bar, bool with_note, char *text, size_t size)
 {
     char number[LK__TICK_TEXT] = "";
-    const char *note = note_of(bar);
-    if (has_bar(bar))
+    const char *note = bar_note(bar);
+    if (bar_has_value(bar))
         lk__number_text(bar->value, number);
     if (with_note && note)
-        snprintf(text, size, has_bar(bar) ? "%s (%s)" : "%s%s", number, note);
+        snprintf(text, size, bar_has_value(bar) ? "%s (%s)" : "%s%s", number, note);
     else
         snprintf(text, size, "%s", number);
 }
 
 /* --- layout ------------------------------------------------------------------------------------------------------ */
 
-/* The height of the texts over a bar. */
-static double height_of_texts(const layout *l, const lk_bar *bar)
+/* Returns the height of the texts over a bar. */
+static double bar_chart_texts_height(const layout *l, const lk_bar *bar)
 {
     char text[FIT];
     if (!l->upright)
-        return (has_bar(bar) + (note_of(bar) != NULL)) * value_font.size * LINE + GAP;
+        return (bar_has_value(bar) + (bar_note(bar) != NULL)) * value_font.size * LINE + GAP;
     bar_value_text(bar, true, text, sizeof text);
-    return fmin(text_width_of(l->frame.canvas, text, value_font), l->text_length) + GAP;
+    return fmin(bar_chart_text_width(l->frame.canvas, text, value_font), l->text_length) + GAP;
 }
 
-static double top_of(const lk_bar *bar)
+static double bar_top(const lk_bar *bar)
 {
-    if (!has_bar(bar))
+    if (!bar_has_value(bar))
         return 0;
-    return has_whisker(bar) ? fmax(bar->value, bar->high) : bar->value;
+    return bar_has_whisker(bar) ? fmax(bar->value, bar->high) : bar->value;
 }
 
 /* Lowers the top of the chart until the texts over every bar fit below the title. A bar that fills a share p of the
  * height leaves (1 - p) height above it; lowering the top by e adds p e to that. */
-static void make_headroom(layout *l, const lk_bar_chart *chart)
+static void bar_chart_make_headroom(layout *l, const lk_bar_chart *chart)
 {
     double height = l->frame.bottom - l->frame.top, down = 0;
     for (int i = 0; i < chart->bar_count; i++) {
-        double share = lk__axis_position(&l->y, top_of(&chart->bars[i]));
+        double share = lk__axis_position(&l->y, bar_top(&chart->bars[i]));
         if (share > 0)
-            down = fmax(down, (height_of_texts(l, &chart->bars[i]) - (1 - share) * height) / share);
+            down = fmax(down, (bar_chart_texts_height(l, &chart->bars[i]) - (1 - share) * height) / share);
     }
     l->frame.top += fmin(down, height / 2);
 }
 
 /* Turns texts that are too wide for their bars. */
-static void turn_texts(layout *l, const lk_bar_chart *chart)
+static void bar_chart_turn_texts(layout *l, const lk_bar_chart *chart)
 {
     lk_canvas *canvas = l->frame.canvas;
     double label = 0, text_width = 0;
@@ -114,9 +114,9 @@ static void turn_texts(layout *l, const lk_bar_chart *chart)
         const lk_bar *bar = &chart->bars[i];
         char text[FIT];
         bar_value_text(bar, false, text, sizeof text);
-        label = fmax(label, text_width_of(canvas, bar->label, lk__label_font));
-        text_width = fmax(text_width, text_width_of(canvas, text, value_font));
-        text_width = fmax(text_width, text_width_of(canvas, note_of(bar), note_font));
+        label = fmax(label, bar_chart_text_width(canvas, bar->label, lk__label_font));
+        text_width = fmax(text_width, bar_chart_text_width(canvas, text, value_font));
+        text_width = fmax(text_width, bar_chart_text_width(canvas, bar_note(bar), note_font));
     }
     l->lean = label + GAP > l->slot;
     l->upright = text_width + GAP > l->slot;
@@ -128,7 +128,7 @@ static void bar_chart_layout(layout *l, const lk_bar_chart *chart, lk_canvas *ca
 {
     double highest = 0;
     for (int i = 0; i < chart->bar_count; i++)
-        highest = fmax(highest, top_of(&chart->bars[i]));
+        highest = fmax(highest, bar_top(&chart->bars[i]));
     int most = (canvas->height - 120) / PIXELS_A_ROW_OF_TICKS;
     lk__axis_make(&l->y, 0, highest > 0 ? highest : 1, most, false, true, true);
     lk_labels labels = {.title = chart->title, .x = chart->x_label, .y = chart->y_label};
@@ -136,18 +136,18 @@ static void bar_chart_layout(layout *l, const lk_bar_chart *chart, lk_canvas *ca
     l->slot = (l->frame.right - l->frame.left) / chart->bar_count;
     l->label_length = canvas->height / 3.0;
     l->text_length = canvas->height / 4.0;
-    turn_texts(l, chart);
-    make_headroom(l, chart);
+    bar_chart_turn_texts(l, chart);
+    bar_chart_make_headroom(l, chart);
 }
 
 /* --- drawing ----------------------------------------------------------------------------------------------------- */
 
-static double height_at(const layout *l, double value)
+static double bar_chart_height_at(const layout *l, double value)
 {
     return l->frame.bottom - (l->frame.bottom - l->frame.top) * lk__axis_position(&l->y, value);
 }
 
-static void draw_label(const layout *l, const lk_bar *bar, double center)
+static void bar_chart_draw_label(const layout *l, const lk_bar *bar, double center)
 {
     lk_canvas *canvas = l->frame.canvas;
     char fitted[FIT];
@@ -161,21 +161,21 @@ static void draw_label(const layout *l, const lk_bar *bar, double center)
         canvas->table->text(canvas, (lk_point){center, below}, fitted, lk__label_font, LK__CENTER, 0);
 }
 
-static void draw_whisker(const layout *l, const lk_bar *bar, double center)
+static void bar_chart_draw_whisker(const layout *l, const lk_bar *bar, double center)
 {
     const lk_canvas_table *draw = l->frame.canvas->table;
     const lk_pen pen = {.width = 1.5, .color = LK__INK};
-    double low = height_at(l, bar->low), high = height_at(l, bar->high), half = fmin(6, l->slot / 4);
+    double low = bar_chart_height_at(l, bar->low), high = bar_chart_height_at(l, bar->high), half = fmin(6, l->slot / 4);
     draw->lines(l->frame.canvas, (lk_point[]){{center, low}, {center, high}}, 2, pen);
     draw->lines(l->frame.canvas, (lk_point[]){{center - half, low}, {center + half, low}}, 2, pen);
     draw->lines(l->frame.canvas, (lk_point[]){{center - half, high}, {center + half, high}}, 2, pen);
 }
 
 /* `base` is the lower edge of the texts. */
-static void draw_texts(const layout *l, const lk_bar *bar, double center, double base)
+static void bar_chart_draw_texts(const layout *l, const lk_bar *bar, double center, double base)
 {
     lk_canvas *canvas = l->frame.canvas;
-    const char *note = note_of(bar);
+    const char *note = bar_note(bar);
     char text[FIT], fitted[FIT];
     if (l->slot < LEAST_SLOT)
         return;
@@ -186,7 +186,7 @@ static void draw_texts(const layout *l, const lk_bar *bar, double center, double
                             90);
         return;
     }
-    if (has_bar(bar)) {
+    if (bar_has_value(bar)) {
         canvas->table->text(canvas, (lk_point){center, base}, text, value_font, LK__CENTER, 0);
         base -= value_font.size * LINE;
     }
@@ -194,17 +194,17 @@ static void draw_texts(const layout *l, const lk_bar *bar, double center, double
         canvas->table->text(canvas, (lk_point){center, base}, note, note_font, LK__CENTER, 0);
 }
 
-static void draw_bar(const layout *l, const lk_bar *bar, double center)
+static void bar_chart_draw_bar(const layout *l, const lk_bar *bar, double center)
 {
-    if (has_bar(bar)) {
-        double width = fmin(l->slot * 0.66, 72), top = height_at(l, bar->value);
+    if (bar_has_value(bar)) {
+        double width = fmin(l->slot * 0.66, 72), top = bar_chart_height_at(l, bar->value);
         lk_point corner = {center - width / 2, top};
         l->frame.canvas->table->rectangle(l->frame.canvas, corner, width, l->frame.bottom - top, lk__colors[0]);
-        if (has_whisker(bar))
-            draw_whisker(l, bar, center);
+        if (bar_has_whisker(bar))
+            bar_chart_draw_whisker(l, bar, center);
     }
-    draw_texts(l, bar, center, height_at(l, top_of(bar)) - GAP);
-    draw_label(l, bar, center);
+    bar_chart_draw_texts(l, bar, center, bar_chart_height_at(l, bar_top(bar)) - GAP);
+    bar_chart_draw_label(l, bar, center);
 }
 
 lk_status lk_bar_chart_write(const lk_bar_chart *chart, const char *path)
@@ -217,7 +217,7 @@ lk_status lk_bar_chart_write(const lk_bar_chart *chart, const char *path)
     bar_chart_layout(&l, chart, canvas);
     lk__frame_y(&l.frame, &l.y);
     for (int i = 0; i < chart->bar_count; i++)
-        draw_bar(&l, &chart->bars[i], l.frame.left + l.slot * (i + 0.5));
+        bar_chart_draw_bar(&l, &chart->bars[i], l.frame.left + l.slot * (i + 0.5));
     lk__frame_x(&l.frame, NULL);
     lk_status status = lk__canvas_write(canvas, path);
     lk__canvas_release(canvas);

@@ -23,7 +23,7 @@ lk_pen lk__series_pen(int series)
     return (lk_pen){2, lk__colors[series % LK__COLORS], styles[style].dashes, styles[style].count};
 }
 
-static bool path_ends_with(const char *path, const char *ending)
+static bool canvas_path_ends_with(const char *path, const char *ending)
 {
     size_t length = strlen(path), tail = strlen(ending);
     return length > tail && strcasecmp(path + length - tail, ending) == 0;
@@ -33,9 +33,9 @@ lk_status lk__canvas_open(const char *path, int width, int height, lk_canvas **c
 {
     if (width < LEAST_SIDE || width > MOST_SIDE || height < LEAST_SIDE || height > MOST_SIDE)
         LK_FAIL(LK_ERR_ARGUMENT, "a chart of %d x %d pixels: a side has %d … %d", width, height, LEAST_SIDE, MOST_SIDE);
-    if (path && path_ends_with(path, ".svg"))
+    if (path && canvas_path_ends_with(path, ".svg"))
         return lk__svg_canvas_new(width, height, canvas);
-    if (path && path_ends_with(path, ".png"))
+    if (path && canvas_path_ends_with(path, ".png"))
         return lk__png_canvas_new(width, height, canvas);
     LK_FAIL(LK_ERR_ARGUMENT, "%s: a chart's file ends in .svg or .png", path ? path : "(no path)");
 }

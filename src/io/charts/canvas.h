@@ -65,7 +65,7 @@ void lk__canvas_fit(lk_canvas *canvas, const char *text, lk_font font, double wi
 enum { LK__COLORS = 8 };
 extern const uint32_t lk__colors[LK__COLORS];
 
-/* The pen of a series. The four patterns of dashes repeat as the colors do. */
+/* Returns the pen of a series. The four patterns of dashes repeat as the colors do. */
 lk_pen lk__series_pen(int series);
 
 enum { LK__INK = 0x222222, LK__FAINT_INK = 0x666666, LK__GRID = 0xDDDDDD, LK__AXIS_LINE = 0x888888 };

@@ -19,7 +19,7 @@ double lk__tick_width(lk_canvas *canvas, const lk_axis *axis)
     return widest;
 }
 
-static void draw_fitted(lk_canvas *canvas, lk_point at, const char *text, lk_font font, double width, double angle)
+static void chart_draw_fitted(lk_canvas *canvas, lk_point at, const char *text, lk_font font, double width, double angle)
 {
     char fitted[FIT];
     lk__canvas_fit(canvas, text, font, width, fitted, sizeof fitted);
@@ -32,7 +32,7 @@ void lk__frame_begin(lk_chart_frame *f, lk_canvas *canvas, lk_labels labels, con
     *f = (lk_chart_frame){canvas, LK__MARGIN, width - 1.5 * LK__MARGIN, LK__MARGIN, height - LK__MARGIN - LK__ROW};
     if (labels.title) {
         lk_point at = {width / 2, f->top + lk__title_font.size * 0.8};
-        draw_fitted(canvas, at, labels.title, lk__title_font, width - 2 * LK__MARGIN, 0);
+        chart_draw_fitted(canvas, at, labels.title, lk__title_font, width - 2 * LK__MARGIN, 0);
         f->top += lk__title_font.size + 12;
     }
     if (labels.x)
@@ -43,19 +43,19 @@ void lk__frame_begin(lk_chart_frame *f, lk_canvas *canvas, lk_labels labels, con
     double middle = (f->top + f->bottom) / 2;
     if (labels.x) {
         lk_point at = {(f->left + f->right) / 2, height - LK__MARGIN};
-        draw_fitted(canvas, at, labels.x, lk__label_font, f->right - f->left, 0);
+        chart_draw_fitted(canvas, at, labels.x, lk__label_font, f->right - f->left, 0);
     }
     if (labels.y) {
         lk_point at = {LK__MARGIN + lk__label_font.size * 0.8, middle};
-        draw_fitted(canvas, at, labels.y, lk__label_font, f->bottom - f->top, 90);
+        chart_draw_fitted(canvas, at, labels.y, lk__label_font, f->bottom - f->top, 90);
     }
     if (right && labels.right)
-        draw_fitted(canvas, (lk_point){width - LK__MARGIN, middle}, labels.right, lk__label_font, f->bottom - f->top,
+        chart_draw_fitted(canvas, (lk_point){width - LK__MARGIN, middle}, labels.right, lk__label_font, f->bottom - f->top,
                     90);
 }
 
 /* Moves a coordinate to the middle of a pixel, so that a line one pixel wide is sharp. */
-static double pixel_middle(double coordinate)
+static double chart_pixel_middle(double coordinate)
 {
     return floor(coordinate) + 0.5;
 }
@@ -66,7 +66,7 @@ void lk__frame_y(const lk_chart_frame *f, const lk_axis *y)
     for (int i = 0; i < y->ticks; i++) {
         char text[LK__TICK_TEXT];
         lk__axis_text(y, i, text);
-        double at = pixel_middle(f->bottom - (f->bottom - f->top) * lk__axis_position(y, lk__axis_tick(y, i)));
+        double at = chart_pixel_middle(f->bottom - (f->bottom - f->top) * lk__axis_position(y, lk__axis_tick(y, i)));
         lk_point line[] = {{f->left, at}, {f->right, at}};
         draw->lines(f->canvas, line, 2, (lk_pen){.width = 1, .color = LK__GRID});
         lk_point label = {f->left - LK__TICK_GAP, at + lk__tick_font.size * 0.36};
@@ -81,7 +81,7 @@ void lk__frame_right(const lk_chart_frame *f, const lk_axis *right)
     for (int i = 0; i < right->ticks; i++) {
         char text[LK__TICK_TEXT];
         lk__axis_text(right, i, text);
-        double at = pixel_middle(f->bottom - (f->bottom - f->top) * lk__axis_position(right, lk__axis_tick(right, i)));
+        double at = chart_pixel_middle(f->bottom - (f->bottom - f->top) * lk__axis_position(right, lk__axis_tick(right, i)));
         draw->lines(f->canvas, (lk_point[]){{f->right, at}, {f->right + 4, at}}, 2, pen);
         lk_point label = {f->right + LK__TICK_GAP, at + lk__tick_font.size * 0.36};
         draw->text(f->canvas, label, text, lk__tick_font, LK__LEFT, 0);
@@ -92,12 +92,12 @@ void lk__frame_x(const lk_chart_frame *f, const lk_axis *x)
 {
     const lk_canvas_table *draw = f->canvas->table;
     const lk_pen pen = {.width = 1, .color = LK__AXIS_LINE};
-    double bottom = pixel_middle(f->bottom);
+    double bottom = chart_pixel_middle(f->bottom);
     draw->lines(f->canvas, (lk_point[]){{f->left, bottom}, {f->right, bottom}}, 2, pen);
     for (int i = 0; x && i < x->ticks; i++) {
         char text[LK__TICK_TEXT];
         lk__axis_text(x, i, text);
-        double at = pixel_middle(f->left + (f->right - f->left) * lk__axis_position(x, lk__axis_tick(x, i)));
+        double at = chart_pixel_middle(f->left + (f->right - f->left) * lk__axis_position(x, lk__axis_tick(x, i)));
         draw->lines(f->canvas, (lk_point[]){{at, bottom}, {at, bottom + 4}}, 2, pen);
         draw->text(f->canvas, (lk_point){at, bottom + LK__TICK_GAP + lk__tick_font.size}, text, lk__tick_font,
                    LK__CENTER, 0);

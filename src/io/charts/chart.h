@@ -19,7 +19,7 @@ typedef struct lk_labels {
     const char *title, *x, *y, *right; /* NULL: none */
 } lk_labels;
 
-/* The width of the widest number on the axis. */
+/* Returns the width of the widest number on the axis. */
 double lk__tick_width(lk_canvas *canvas, const lk_axis *axis);
 
 /* Starts a frame: draws the title and the names of the axes, and leaves space for the ticks of `y` on the left and, if

@@ -57,7 +57,7 @@ static lk_status contact_sheet_layout(const lk_contact_sheet *sheet, layout *l)
 }
 
 /* Widens the sheet, up to its limit, for a title that is wider than the images. */
-static lk_status widen_for_title(const lk_contact_sheet *sheet, layout *l)
+static lk_status contact_sheet_widen_for_title(const lk_contact_sheet *sheet, layout *l)
 {
     lk_canvas *canvas; /* only to measure the title; encode reports whether that failed */
     lk_bytes picture = {0};
@@ -141,7 +141,7 @@ lk_status lk_contact_sheet_write(const lk_contact_sheet *sheet, const char *path
     layout l;
     LK_TRY(lk__contact_sheet_check(sheet));
     LK_TRY(contact_sheet_layout(sheet, &l));
-    LK_TRY(widen_for_title(sheet, &l));
+    LK_TRY(contact_sheet_widen_for_title(sheet, &l));
     lk_canvas *canvas;
     LK_TRY(lk__png_canvas_new((int)l.width, (int)l.height, &canvas));
     unsigned char *rgb = lk__calloc((size_t)(sheet->height * sheet->width), 3);

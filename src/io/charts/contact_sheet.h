@@ -1,4 +1,4 @@
-/* Checks and pixels of contact sheets, for those in files and those in terminals. */
+/* Checks contact sheets and converts their pixels, for sheets in files and in terminals. */
 #pragma once
 
 #include "lockstep/plot.h"
@@ -6,7 +6,8 @@
 /* Errors: LK_ERR_ARGUMENT. */
 lk_status lk__contact_sheet_check(const lk_contact_sheet *sheet);
 
-/* The values that become 0 and 255: those of the sheet, or for f32 images without a range the least and greatest. */
+/* Sets the values that become 0 and 255: those of the sheet, or, if it gives no range for f32 images, their least and
+ * greatest value. */
 void lk__contact_sheet_range(const lk_contact_sheet *sheet, double *black, double *white);
 
 /* Converts image `index` to bytes rgb [height,width,3]. Pixels that are not finite become magenta. */

@@ -12,7 +12,7 @@ enum { SAMPLE = 26, SAMPLE_GAP = 6, ENTRY_GAP = 18, FIT = 256, MOST_MARKED = 40 
 
 /* --- checks and ranges ------------------------------------------------------------------------------------------- */
 
-static lk_status check_range(const char *axis, double min, double max)
+static lk_status line_chart_check_range(const char *axis, double min, double max)
 {
     if (!lk__plot_value(min) || !lk__plot_value(max) || min > max)
         LK_FAIL(LK_ERR_ARGUMENT, "line chart: %s_min is %g and %s_max %g; min <= max, and neither beyond 1e150", axis,
@@ -24,17 +24,17 @@ lk_status lk__line_chart_check(const lk_line_chart *chart)
 {
     if (chart->series_count < 0 || chart->series_count > LK_MAX_SERIES)
         LK_FAIL(LK_ERR_ARGUMENT, "line chart: %d series; 0 … %d can be told apart", chart->series_count, LK_MAX_SERIES);
-    LK_TRY(check_range("x", chart->x_min, chart->x_max));
-    LK_TRY(check_range("y", chart->y_min, chart->y_max));
-    return check_range("right", chart->right_min, chart->right_max);
+    LK_TRY(line_chart_check_range("x", chart->x_min, chart->x_max));
+    LK_TRY(line_chart_check_range("y", chart->y_min, chart->y_max));
+    return line_chart_check_range("right", chart->right_min, chart->right_max);
 }
 
-static bool has_point(const lk_series *series, int64_t i)
+static bool line_chart_has_point(const lk_series *series, int64_t i)
 {
     return lk__plot_value(series->x[i]) && lk__plot_value(series->y[i]);
 }
 
-static void range_include(lk_axis_range *range, double value)
+static void line_chart_range_include(lk_axis_range *range, double value)
 {
     range->min = fmin(range->min, value);
     range->max = fmax(range->max, value);
@@ -44,7 +44,7 @@ static void range_include(lk_axis_range *range, double value)
 bool lk__series_shows(const lk_series *series)
 {
     int64_t i = 0;
-    while (i < series->count && !has_point(series, i))
+    while (i < series->count && !line_chart_has_point(series, i))
         i++;
     return i < series->count;
 }
@@ -58,7 +58,7 @@ bool lk__line_chart_has_right(const lk_line_chart *chart)
 }
 
 /* Extends the range to what the caller asked for, if min < max. */
-static void range_extend(lk_axis_range *range, double min, double max)
+static void line_chart_range_extend(lk_axis_range *range, double min, double max)
 {
     bool asked = min < max;
     range->round_min = !asked || range->min < min;
@@ -76,29 +76,29 @@ void lk__line_chart_ranges(const lk_line_chart *chart, lk_axis_range *x, lk_axis
     for (int s = 0; s < chart->series_count; s++) {
         const lk_series *series = &chart->series[s];
         for (int64_t i = 0; i < series->count; i++)
-            if (has_point(series, i)) {
-                range_include(x, series->x[i]);
-                range_include(series->right ? right : y, series->y[i]);
+            if (line_chart_has_point(series, i)) {
+                line_chart_range_include(x, series->x[i]);
+                line_chart_range_include(series->right ? right : y, series->y[i]);
             }
     }
     if (chart->x_min < chart->x_max) {
         x->min = fmin(x->min, chart->x_min);
         x->max = fmax(x->max, chart->x_max);
     }
-    range_extend(y, chart->y_min, chart->y_max);
-    range_extend(right, chart->right_min, chart->right_max);
+    line_chart_range_extend(y, chart->y_min, chart->y_max);
+    line_chart_range_extend(right, chart->right_min, chart->right_max);
 }
 
 /* --- the picture ------------------------------------------------------------------------------------------------- */
 
-static void make_left_axis(const lk_canvas *canvas, const lk_axis_range *range, lk_axis *y)
+static void line_chart_make_y_axis(const lk_canvas *canvas, const lk_axis_range *range, lk_axis *y)
 {
     int most = (canvas->height - 100) / PIXELS_A_ROW_OF_TICKS;
     lk__axis_make(y, range->min, range->max, most, range->whole, range->round_min, range->round_max);
 }
 
 /* Makes as many ticks as their numbers leave space for. */
-static void make_x_axis(const lk_chart_frame *f, const lk_axis_range *range, lk_axis *x)
+static void line_chart_make_x_axis(const lk_chart_frame *f, const lk_axis_range *range, lk_axis *x)
 {
     double width = f->right - f->left;
     for (int most = (int)(width / PIXELS_A_COLUMN_OF_TICKS);; most--) {
@@ -111,7 +111,7 @@ static void make_x_axis(const lk_chart_frame *f, const lk_axis_range *range, lk_
 
 /* Draws the legend in rows above the chart, because inside it could cover a line. If the picture is too small for all
  * rows, the last ones are left out. */
-static void draw_legend(lk_chart_frame *f, const lk_line_chart *chart)
+static void line_chart_draw_legend(lk_chart_frame *f, const lk_line_chart *chart)
 {
     const lk_canvas_table *draw = f->canvas->table;
     double x = f->left, lowest = f->top + f->canvas->height / 3.0, widest = f->right - f->left - SAMPLE - SAMPLE_GAP;
@@ -139,14 +139,14 @@ static void draw_legend(lk_chart_frame *f, const lk_line_chart *chart)
 }
 
 /* Draws a line through each run of points without a gap. Marks the points of short series, and those that are alone. */
-static void draw_line_series(const lk_chart_frame *f, const lk_axis *x, const lk_axis *y, const lk_series *series,
+static void line_chart_draw_series(const lk_chart_frame *f, const lk_axis *x, const lk_axis *y, const lk_series *series,
                              int number, lk_point *run)
 {
     const lk_canvas_table *draw = f->canvas->table;
     lk_pen pen = lk__series_pen(number);
     int length = 0;
     for (int64_t i = 0; i <= series->count; i++) {
-        if (i < series->count && has_point(series, i)) {
+        if (i < series->count && line_chart_has_point(series, i)) {
             run[length].x = f->left + (f->right - f->left) * lk__axis_position(x, series->x[i]);
             run[length].y = f->bottom - (f->bottom - f->top) * lk__axis_position(y, series->y[i]);
             length++;
@@ -165,8 +165,8 @@ static lk_status line_chart_draw(const lk_line_chart *chart, lk_canvas *canvas)
     lk_axis_range x_range, y_range, right_range;
     lk__line_chart_ranges(chart, &x_range, &y_range, &right_range);
     lk_axis x, y, right;
-    make_left_axis(canvas, &y_range, &y);
-    make_left_axis(canvas, &right_range, &right);
+    line_chart_make_y_axis(canvas, &y_range, &y);
+    line_chart_make_y_axis(canvas, &right_range, &right);
     bool has_right = lk__line_chart_has_right(chart);
 
     int64_t longest = 0;
@@ -181,14 +181,14 @@ static lk_status line_chart_draw(const lk_line_chart *chart, lk_canvas *canvas)
     lk_chart_frame frame;
     lk_labels labels = {chart->title, chart->x_label, chart->y_label, chart->right_label};
     lk__frame_begin(&frame, canvas, labels, &y, has_right ? &right : NULL);
-    draw_legend(&frame, chart);
-    make_x_axis(&frame, &x_range, &x);
+    line_chart_draw_legend(&frame, chart);
+    line_chart_make_x_axis(&frame, &x_range, &x);
     lk__frame_y(&frame, &y);
     if (has_right)
         lk__frame_right(&frame, &right);
     lk__frame_x(&frame, &x);
     for (int s = 0; s < chart->series_count; s++)
-        draw_line_series(&frame, &x, chart->series[s].right ? &right : &y, &chart->series[s], s, run);
+        line_chart_draw_series(&frame, &x, chart->series[s].right ? &right : &y, &chart->series[s], s, run);
     lk__free(run);
     return LK_OK;
 }

@@ -1,4 +1,4 @@
-/* Checks and axis ranges of line charts, for those in files and those in terminals. */
+/* Checks line charts and finds the ranges of their axes, for charts in files and in terminals. */
 #pragma once
 
 #include "lockstep/plot.h"
@@ -14,7 +14,7 @@ typedef struct lk_axis_range {
 /* Errors: LK_ERR_ARGUMENT. */
 lk_status lk__line_chart_check(const lk_line_chart *chart);
 
-/* The ranges of the three axes, from the values and from what the chart asks for. */
+/* Finds the ranges of the three axes from the values and from what the chart asks for. */
 void lk__line_chart_ranges(const lk_line_chart *chart, lk_axis_range *x, lk_axis_range *y, lk_axis_range *right);
 
 /* Returns whether the series has a point that can be drawn. */

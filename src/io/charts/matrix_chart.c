@@ -28,13 +28,14 @@ static lk_status matrix_chart_check(const lk_matrix_chart *chart)
     return LK_OK;
 }
 
-static void text_at(const layout *l, double x, double y, const char *text, lk_font font, lk_align align, double angle)
+static void matrix_chart_draw_text(const layout *l, double x, double y, const char *text, lk_font font, lk_align align, double angle)
 {
     l->canvas->table->text(l->canvas, (lk_point){x, y}, text, font, align, angle);
 }
 
-/* From white to dark blue, by the share of the row. Even a small share differs visibly from none. */
-static uint32_t share_color(double share)
+/* Returns a color from white to dark blue for a count's share of its row. Even a small share differs visibly
+ * from none. */
+static uint32_t matrix_chart_share_color(double share)
 {
     static const int dark[3] = {0x08, 0x30, 0x6B};
     uint32_t color = 0;
@@ -44,7 +45,7 @@ static uint32_t share_color(double share)
     return color;
 }
 
-static void draw_matrix_row(const layout *l, int64_t row)
+static void matrix_chart_draw_row(const layout *l, int64_t row)
 {
     const lk_matrix_chart *chart = l->chart;
     const int64_t *counts = chart->counts + row * chart->size;
@@ -56,15 +57,15 @@ static void draw_matrix_row(const layout *l, int64_t row)
                y = l->top + (double)row * l->side;
         char number[24];
         lk_font font = {fmin(11, l->side * 0.36), false, share > 0.3 ? 0xFFFFFF : LK__INK};
-        l->canvas->table->rectangle(l->canvas, (lk_point){x, y}, l->side, l->side, share_color(share));
+        l->canvas->table->rectangle(l->canvas, (lk_point){x, y}, l->side, l->side, matrix_chart_share_color(share));
         snprintf(number, sizeof number, "%" PRId64, counts[k]);
         bool fits = font.size >= 6 && l->canvas->table->text_width(l->canvas, number, font) <= l->side - 2;
         if (counts[k] > 0 && fits)
-            text_at(l, x + l->side / 2, y + l->side / 2 + font.size * 0.36, number, font, LK__CENTER, 0);
+            matrix_chart_draw_text(l, x + l->side / 2, y + l->side / 2 + font.size * 0.36, number, font, LK__CENTER, 0);
     }
 }
 
-static void draw_grid(const layout *l)
+static void matrix_chart_draw_grid(const layout *l)
 {
     const lk_pen pen = {.width = 0.5, .color = LK__GRID};
     double length = (double)l->chart->size * l->side;
@@ -78,7 +79,7 @@ static void draw_grid(const layout *l)
 }
 
 /* Names every row and column, or only every few if the squares are small. */
-static void draw_names(const layout *l)
+static void matrix_chart_draw_names(const layout *l)
 {
     int64_t step = (int64_t)ceil((double)(LEAST_NAMED + 3) / l->side);
     for (int64_t i = 0; i < l->chart->size; i += step) {
@@ -87,9 +88,9 @@ static void draw_names(const layout *l)
         snprintf(number, sizeof number, "%" PRId64, i);
         lk__canvas_fit(l->canvas, name ? name : number, lk__tick_font, NAME_LENGTH, fitted, sizeof fitted);
         double middle = ((double)i + 0.5) * l->side, below = l->top + (double)l->chart->size * l->side;
-        text_at(l, l->left - LK__TICK_GAP, l->top + middle + lk__tick_font.size * 0.36, fitted, lk__tick_font,
+        matrix_chart_draw_text(l, l->left - LK__TICK_GAP, l->top + middle + lk__tick_font.size * 0.36, fitted, lk__tick_font,
                 LK__RIGHT, 0);
-        text_at(l, l->left + middle + 4, below + LK__TICK_GAP + 7, fitted, lk__tick_font, LK__RIGHT, LEAN);
+        matrix_chart_draw_text(l, l->left + middle + 4, below + LK__TICK_GAP + 7, fitted, lk__tick_font, LK__RIGHT, LEAN);
     }
 }
 
@@ -98,20 +99,20 @@ static void matrix_chart_draw(const layout *l)
     const lk_matrix_chart *chart = l->chart;
     double length = (double)chart->size * l->side;
     for (int64_t i = 0; i < chart->size; i++)
-        draw_matrix_row(l, i);
-    draw_grid(l);
-    draw_names(l);
+        matrix_chart_draw_row(l, i);
+    matrix_chart_draw_grid(l);
+    matrix_chart_draw_names(l);
     if (chart->title) {
         char fitted[FIT];
         lk__canvas_fit(l->canvas, chart->title, lk__title_font, l->canvas->width - 2 * LK__MARGIN, fitted,
                        sizeof fitted);
-        text_at(l, l->canvas->width / 2.0, LK__MARGIN + lk__title_font.size, fitted, lk__title_font, LK__CENTER, 0);
+        matrix_chart_draw_text(l, l->canvas->width / 2.0, LK__MARGIN + lk__title_font.size, fitted, lk__title_font, LK__CENTER, 0);
     }
     if (chart->row_label)
-        text_at(l, LK__MARGIN + lk__label_font.size, l->top + length / 2, chart->row_label, lk__label_font, LK__CENTER,
+        matrix_chart_draw_text(l, LK__MARGIN + lk__label_font.size, l->top + length / 2, chart->row_label, lk__label_font, LK__CENTER,
                 90);
     if (chart->column_label)
-        text_at(l, l->left + length / 2, l->canvas->height - LK__MARGIN, chart->column_label, lk__label_font,
+        matrix_chart_draw_text(l, l->left + length / 2, l->canvas->height - LK__MARGIN, chart->column_label, lk__label_font,
                 LK__CENTER, 0);
 }
 

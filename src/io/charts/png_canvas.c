@@ -1,4 +1,4 @@
-/* PNG pictures, drawn by libcairo. */
+/* Draws PNG pictures with libcairo. */
 #include "io/charts/canvas.h"
 
 #include "base/mem.h"
@@ -16,18 +16,18 @@ typedef struct png_canvas {
     bool failed; /* out of memory for a text */
 } png_canvas;
 
-static cairo_t *context_of(lk_canvas *canvas)
+static cairo_t *png_canvas_context(lk_canvas *canvas)
 {
     return ((png_canvas *)canvas)->context;
 }
 
-static void set_color(cairo_t *context, uint32_t color)
+static void png_canvas_set_color(cairo_t *context, uint32_t color)
 {
     cairo_set_source_rgb(context, (color >> 16) / 255.0, (color >> 8 & 0xFF) / 255.0, (color & 0xFF) / 255.0);
 }
 
 /* After a text that is not UTF-8 a cairo context draws nothing any more, so texts are cleaned first. */
-static bool clean_text(lk_canvas *canvas, const char *text, lk_bytes *utf8)
+static bool png_canvas_clean_text(lk_canvas *canvas, const char *text, lk_bytes *utf8)
 {
     lk__bytes_clean(utf8, text);
     lk__bytes_char(utf8, '\0');
@@ -36,33 +36,33 @@ static bool clean_text(lk_canvas *canvas, const char *text, lk_bytes *utf8)
     return !utf8->failed;
 }
 
-static void set_font(cairo_t *context, lk_font font)
+static void png_canvas_set_font(cairo_t *context, lk_font font)
 {
     cairo_select_font_face(context, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
                            font.bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
     cairo_set_font_size(context, font.size);
 }
 
-static double png_text_width(lk_canvas *canvas, const char *text, lk_font font)
+static double png_canvas_text_width(lk_canvas *canvas, const char *text, lk_font font)
 {
     lk_bytes utf8 = {0};
     cairo_text_extents_t extents = {0};
-    set_font(context_of(canvas), font);
-    if (clean_text(canvas, text, &utf8))
-        cairo_text_extents(context_of(canvas), (const char *)utf8.data, &extents);
+    png_canvas_set_font(png_canvas_context(canvas), font);
+    if (png_canvas_clean_text(canvas, text, &utf8))
+        cairo_text_extents(png_canvas_context(canvas), (const char *)utf8.data, &extents);
     lk__bytes_free(&utf8);
     return extents.x_advance;
 }
 
-static void png_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align, double angle)
+static void png_canvas_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align, double angle)
 {
     lk_bytes utf8 = {0};
-    if (clean_text(canvas, text, &utf8)) {
-        cairo_t *context = context_of(canvas);
-        double width = align == LK__LEFT ? 0 : png_text_width(canvas, text, font);
+    if (png_canvas_clean_text(canvas, text, &utf8)) {
+        cairo_t *context = png_canvas_context(canvas);
+        double width = align == LK__LEFT ? 0 : png_canvas_text_width(canvas, text, font);
         cairo_save(context);
-        set_font(context, font);
-        set_color(context, font.color);
+        png_canvas_set_font(context, font);
+        png_canvas_set_color(context, font.color);
         cairo_translate(context, at.x, at.y);
         cairo_rotate(context, -angle * acos(-1) / 180);
         cairo_move_to(context, align == LK__RIGHT ? -width : -width / 2, 0);
@@ -72,31 +72,31 @@ static void png_text(lk_canvas *canvas, lk_point at, const char *text, lk_font f
     lk__bytes_free(&utf8);
 }
 
-static void png_lines(lk_canvas *canvas, const lk_point *points, int count, lk_pen pen)
+static void png_canvas_lines(lk_canvas *canvas, const lk_point *points, int count, lk_pen pen)
 {
-    cairo_t *context = context_of(canvas);
+    cairo_t *context = png_canvas_context(canvas);
     cairo_new_path(context);
     for (int i = 0; i < count; i++)
         cairo_line_to(context, points[i].x, points[i].y);
-    set_color(context, pen.color);
+    png_canvas_set_color(context, pen.color);
     cairo_set_line_width(context, pen.width);
     cairo_set_line_join(context, CAIRO_LINE_JOIN_ROUND);
     cairo_set_dash(context, pen.dashes, pen.dash_count, 0);
     cairo_stroke(context);
 }
 
-static void png_rectangle(lk_canvas *canvas, lk_point corner, double width, double height, uint32_t color)
+static void png_canvas_rectangle(lk_canvas *canvas, lk_point corner, double width, double height, uint32_t color)
 {
-    cairo_t *context = context_of(canvas);
-    set_color(context, color);
+    cairo_t *context = png_canvas_context(canvas);
+    png_canvas_set_color(context, color);
     cairo_rectangle(context, corner.x, corner.y, width, height);
     cairo_fill(context);
 }
 
-static void png_disc(lk_canvas *canvas, lk_point center, double radius, uint32_t color)
+static void png_canvas_disc(lk_canvas *canvas, lk_point center, double radius, uint32_t color)
 {
-    cairo_t *context = context_of(canvas);
-    set_color(context, color);
+    cairo_t *context = png_canvas_context(canvas);
+    png_canvas_set_color(context, color);
     cairo_new_path(context);
     cairo_arc(context, center.x, center.y, radius, 0, 2 * acos(-1));
     cairo_fill(context);
@@ -118,13 +118,13 @@ void lk__png_canvas_pixels(lk_canvas *canvas, int x, int y, int scale, int width
     cairo_surface_mark_dirty(surface);
 }
 
-static cairo_status_t png_collect(void *out, const unsigned char *data, unsigned size)
+static cairo_status_t png_canvas_collect(void *out, const unsigned char *data, unsigned size)
 {
     lk__bytes_put(out, data, size);
     return ((lk_bytes *)out)->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
 }
 
-static lk_status cairo_check(cairo_status_t status)
+static lk_status png_canvas_check_cairo(cairo_status_t status)
 {
     if (status == CAIRO_STATUS_NO_MEMORY)
         LK_FAIL(LK_ERR_MEMORY, "libcairo: %s", cairo_status_to_string(status));
@@ -133,17 +133,17 @@ static lk_status cairo_check(cairo_status_t status)
     return LK_OK;
 }
 
-static lk_status png_encode(lk_canvas *canvas, lk_bytes *out)
+static lk_status png_canvas_encode(lk_canvas *canvas, lk_bytes *out)
 {
     if (((png_canvas *)canvas)->failed)
         return LK_ERR_MEMORY; /* lk__realloc has set the message */
-    LK_TRY(cairo_check(cairo_status(context_of(canvas))));
-    cairo_status_t status = cairo_surface_write_to_png_stream(((png_canvas *)canvas)->surface, png_collect, out);
+    LK_TRY(png_canvas_check_cairo(cairo_status(png_canvas_context(canvas))));
+    cairo_status_t status = cairo_surface_write_to_png_stream(((png_canvas *)canvas)->surface, png_canvas_collect, out);
     LK_TRY(lk__bytes_status(out));
-    return cairo_check(status);
+    return png_canvas_check_cairo(status);
 }
 
-static void png_release(lk_canvas *canvas)
+static void png_canvas_release(lk_canvas *canvas)
 {
     png_canvas *png = (png_canvas *)canvas;
     cairo_destroy(png->context);
@@ -152,13 +152,13 @@ static void png_release(lk_canvas *canvas)
 }
 
 static const lk_canvas_table png_table = {
-    .text_width = png_text_width,
-    .text = png_text,
-    .lines = png_lines,
-    .rectangle = png_rectangle,
-    .disc = png_disc,
-    .encode = png_encode,
-    .release = png_release,
+    .text_width = png_canvas_text_width,
+    .text = png_canvas_text,
+    .lines = png_canvas_lines,
+    .rectangle = png_canvas_rectangle,
+    .disc = png_canvas_disc,
+    .encode = png_canvas_encode,
+    .release = png_canvas_release,
 };
 
 lk_status lk__png_canvas_new(int width, int height, lk_canvas **canvas)
@@ -169,12 +169,12 @@ lk_status lk__png_canvas_new(int width, int height, lk_canvas **canvas)
     png->base = (lk_canvas){&png_table, width, height};
     png->surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
     png->context = cairo_create(png->surface);
-    lk_status status = cairo_check(cairo_status(png->context));
+    lk_status status = png_canvas_check_cairo(cairo_status(png->context));
     if (status != LK_OK) {
-        png_release(&png->base);
+        png_canvas_release(&png->base);
         return status;
     }
-    png_rectangle(&png->base, (lk_point){0, 0}, width, height, 0xFFFFFF);
+    png_canvas_rectangle(&png->base, (lk_point){0, 0}, width, height, 0xFFFFFF);
     *canvas = &png->base;
     return LK_OK;
 }

@@ -1,4 +1,4 @@
-/* SVG pictures, whose labels stay text. */
+/* Writes SVG pictures, whose labels stay text. */
 #include "io/charts/canvas.h"
 
 #include "base/mem.h"
@@ -23,7 +23,7 @@ static const unsigned char widths[2][95] = {
 };
 enum { OTHER_WIDTH = 84 };
 
-static void put_coordinate(lk_bytes *body, const char *name, double value)
+static void svg_canvas_put_coordinate(lk_bytes *body, const char *name, double value)
 {
     lk__bytes_format(body, " %s=\"", name);
     lk__bytes_fixed(body, value, 1);
@@ -31,7 +31,7 @@ static void put_coordinate(lk_bytes *body, const char *name, double value)
 }
 
 /* XML 1.0 excludes U+FFFE, U+FFFF and all control characters but tab and line breaks. */
-static void put_xml_text(lk_bytes *body, const char *text)
+static void svg_canvas_put_xml_text(lk_bytes *body, const char *text)
 {
     for (uint32_t c; (c = lk__utf8_next(&text));) {
         if (c == '<')
@@ -45,7 +45,7 @@ static void put_xml_text(lk_bytes *body, const char *text)
     }
 }
 
-static double svg_text_width(lk_canvas *canvas, const char *text, lk_font font)
+static double svg_canvas_text_width(lk_canvas *canvas, const char *text, lk_font font)
 {
     (void)canvas;
     double hundredths = 0;
@@ -54,14 +54,14 @@ static double svg_text_width(lk_canvas *canvas, const char *text, lk_font font)
     return hundredths * font.size / 100;
 }
 
-static void svg_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align, double angle)
+static void svg_canvas_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align, double angle)
 {
     static const char *const anchors[] = {"start", "middle", "end"};
     lk_bytes *body = &((svg_canvas *)canvas)->body;
     lk__bytes_text(body, "<text");
-    put_coordinate(body, "x", at.x);
-    put_coordinate(body, "y", at.y);
-    put_coordinate(body, "font-size", font.size);
+    svg_canvas_put_coordinate(body, "x", at.x);
+    svg_canvas_put_coordinate(body, "y", at.y);
+    svg_canvas_put_coordinate(body, "font-size", font.size);
     lk__bytes_format(body, " fill=\"#%06X\"", (unsigned)font.color);
     if (font.bold)
         lk__bytes_text(body, " font-weight=\"bold\"");
@@ -77,11 +77,11 @@ static void svg_text(lk_canvas *canvas, lk_point at, const char *text, lk_font f
         lk__bytes_text(body, ")\"");
     }
     lk__bytes_char(body, '>');
-    put_xml_text(body, text);
+    svg_canvas_put_xml_text(body, text);
     lk__bytes_text(body, "</text>\n");
 }
 
-static void svg_lines(lk_canvas *canvas, const lk_point *points, int count, lk_pen pen)
+static void svg_canvas_lines(lk_canvas *canvas, const lk_point *points, int count, lk_pen pen)
 {
     lk_bytes *body = &((svg_canvas *)canvas)->body;
     lk__bytes_text(body, "<polyline points=\"");
@@ -93,7 +93,7 @@ static void svg_lines(lk_canvas *canvas, const lk_point *points, int count, lk_p
         lk__bytes_fixed(body, points[i].y, 1);
     }
     lk__bytes_format(body, "\" fill=\"none\" stroke=\"#%06X\"", (unsigned)pen.color);
-    put_coordinate(body, "stroke-width", pen.width);
+    svg_canvas_put_coordinate(body, "stroke-width", pen.width);
     for (int i = 0; i < pen.dash_count; i++) {
         lk__bytes_text(body, i == 0 ? " stroke-dasharray=\"" : " ");
         lk__bytes_fixed(body, pen.dashes[i], 0);
@@ -101,28 +101,28 @@ static void svg_lines(lk_canvas *canvas, const lk_point *points, int count, lk_p
     lk__bytes_text(body, pen.dash_count ? "\"/>\n" : "/>\n");
 }
 
-static void svg_rectangle(lk_canvas *canvas, lk_point corner, double width, double height, uint32_t color)
+static void svg_canvas_rectangle(lk_canvas *canvas, lk_point corner, double width, double height, uint32_t color)
 {
     lk_bytes *body = &((svg_canvas *)canvas)->body;
     lk__bytes_text(body, "<rect");
-    put_coordinate(body, "x", corner.x);
-    put_coordinate(body, "y", corner.y);
-    put_coordinate(body, "width", width);
-    put_coordinate(body, "height", height);
+    svg_canvas_put_coordinate(body, "x", corner.x);
+    svg_canvas_put_coordinate(body, "y", corner.y);
+    svg_canvas_put_coordinate(body, "width", width);
+    svg_canvas_put_coordinate(body, "height", height);
     lk__bytes_format(body, " fill=\"#%06X\"/>\n", (unsigned)color);
 }
 
-static void svg_disc(lk_canvas *canvas, lk_point center, double radius, uint32_t color)
+static void svg_canvas_disc(lk_canvas *canvas, lk_point center, double radius, uint32_t color)
 {
     lk_bytes *body = &((svg_canvas *)canvas)->body;
     lk__bytes_text(body, "<circle");
-    put_coordinate(body, "cx", center.x);
-    put_coordinate(body, "cy", center.y);
-    put_coordinate(body, "r", radius);
+    svg_canvas_put_coordinate(body, "cx", center.x);
+    svg_canvas_put_coordinate(body, "cy", center.y);
+    svg_canvas_put_coordinate(body, "r", radius);
     lk__bytes_format(body, " fill=\"#%06X\"/>\n", (unsigned)color);
 }
 
-static lk_status svg_encode(lk_canvas *canvas, lk_bytes *out)
+static lk_status svg_canvas_encode(lk_canvas *canvas, lk_bytes *out)
 {
     const lk_bytes *body = &((svg_canvas *)canvas)->body;
     LK_TRY(lk__bytes_status(body));
@@ -136,20 +136,20 @@ static lk_status svg_encode(lk_canvas *canvas, lk_bytes *out)
     return lk__bytes_status(out);
 }
 
-static void svg_release(lk_canvas *canvas)
+static void svg_canvas_release(lk_canvas *canvas)
 {
     lk__bytes_free(&((svg_canvas *)canvas)->body);
     lk__free(canvas);
 }
 
 static const lk_canvas_table svg_table = {
-    .text_width = svg_text_width,
-    .text = svg_text,
-    .lines = svg_lines,
-    .rectangle = svg_rectangle,
-    .disc = svg_disc,
-    .encode = svg_encode,
-    .release = svg_release,
+    .text_width = svg_canvas_text_width,
+    .text = svg_canvas_text,
+    .lines = svg_canvas_lines,
+    .rectangle = svg_canvas_rectangle,
+    .disc = svg_canvas_disc,
+    .encode = svg_canvas_encode,
+    .release = svg_canvas_release,
 };
 
 lk_status lk__svg_canvas_new(int width, int height, lk_canvas **canvas)
@@ -158,7 +158,7 @@ lk_status lk__svg_canvas_new(int width, int height, lk_canvas **canvas)
     if (!svg)
         return LK_ERR_MEMORY;
     svg->base = (lk_canvas){&svg_table, width, height};
-    svg_rectangle(&svg->base, (lk_point){0, 0}, width, height, 0xFFFFFF);
+    svg_canvas_rectangle(&svg->base, (lk_point){0, 0}, width, height, 0xFFFFFF);
     *canvas = &svg->base;
     return LK_OK;
 }

@@ -1,4 +1,4 @@
-/* Contact sheets in a terminal. */
+/* Draws contact sheets in a terminal. */
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -15,7 +15,7 @@ enum { THUMB = 28, GAP = 2, LEAST_COLUMNS = 24, MOST_COLUMNS = 1000 };
 /* --- the terminal ------------------------------------------------------------------------------------------------- */
 
 /* The first of the three variables that is set decides: locale(7). */
-static bool is_utf8(void)
+static bool text_sheet_locale_is_utf8(void)
 {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     for (int i = 0; i < 3; i++) {
@@ -30,7 +30,7 @@ lk_text_style lk_text_style_of(FILE *stream)
 {
     struct winsize size;
     const char *kind = getenv("TERM"), *no_color = getenv("NO_COLOR");
-    lk_text_style style = {.ascii = !is_utf8()};
+    lk_text_style style = {.ascii = !text_sheet_locale_is_utf8()};
     if (!isatty(fileno(stream)) || !kind || strcmp(kind, "dumb") == 0 || ioctl(fileno(stream), TIOCGWINSZ, &size) != 0)
         return style;
     style.columns = size.ws_col > 0 ? size.ws_col - 1 : 0;
@@ -53,7 +53,7 @@ typedef struct text_sheet {
     lk_bytes out;
 } text_sheet;
 
-static void reduce_image(const text_sheet *t, const unsigned char *rgb, unsigned char *small)
+static void text_sheet_reduce_image(const text_sheet *t, const unsigned char *rgb, unsigned char *small)
 {
     int64_t w = t->sheet->width, h = t->sheet->height, f = t->factor;
     for (int64_t y = 0; y < t->height; y++)
@@ -67,8 +67,8 @@ static void reduce_image(const text_sheet *t, const unsigned char *rgb, unsigned
             }
 }
 
-/* The closest of a terminal's 256 colors: 24 grays and a cube of 6 x 6 x 6 with the steps 0, 95, 135, … 255. */
-static int terminal_color(const unsigned char *p)
+/* Returns the closest of a terminal's 256 colors: 24 grays and a cube of 6 x 6 x 6 with the steps 0, 95, 135, … 255. */
+static int text_sheet_terminal_color(const unsigned char *p)
 {
     int cube[3];
     if (p[0] == p[1] && p[1] == p[2])
@@ -78,11 +78,11 @@ static int terminal_color(const unsigned char *p)
     return 16 + 36 * cube[0] + 6 * cube[1] + cube[2];
 }
 
-static void put_cell(text_sheet *t, const unsigned char *above, const unsigned char *below)
+static void text_sheet_put_cell(text_sheet *t, const unsigned char *above, const unsigned char *below)
 {
     static const char ramp[] = " .:-=+*#%@";
     if (t->style.color && !t->style.ascii) {
-        lk__bytes_format(&t->out, "\x1b[38;5;%d;48;5;%dm▀", terminal_color(above), terminal_color(below));
+        lk__bytes_format(&t->out, "\x1b[38;5;%d;48;5;%dm▀", text_sheet_terminal_color(above), text_sheet_terminal_color(below));
         return;
     }
     int sum = 0;
@@ -92,19 +92,19 @@ static void put_cell(text_sheet *t, const unsigned char *above, const unsigned c
         const unsigned char mean[] = {(unsigned char)((above[0] + below[0]) / 2),
                                       (unsigned char)((above[1] + below[1]) / 2),
                                       (unsigned char)((above[2] + below[2]) / 2)};
-        lk__bytes_format(&t->out, "\x1b[48;5;%dm ", terminal_color(mean));
+        lk__bytes_format(&t->out, "\x1b[48;5;%dm ", text_sheet_terminal_color(mean));
         return;
     }
     lk__bytes_char(&t->out, ramp[sum * 10 / (6 * 255 + 1)]);
 }
 
-static void put_pixel_line(text_sheet *t, int64_t y, int64_t count)
+static void text_sheet_put_pixel_line(text_sheet *t, int64_t y, int64_t count)
 {
     static const unsigned char nothing[3];
     for (int64_t i = 0; i < count; i++) {
         const unsigned char *image = t->small + i * t->height * t->width * 3;
         for (int64_t x = 0; x < t->width; x++)
-            put_cell(t, image + 3 * (y * t->width + x),
+            text_sheet_put_cell(t, image + 3 * (y * t->width + x),
                      y + 1 < t->height ? image + 3 * ((y + 1) * t->width + x) : nothing);
         if (t->style.color)
             lk__bytes_text(&t->out, "\x1b[0m");
@@ -114,7 +114,7 @@ static void put_pixel_line(text_sheet *t, int64_t y, int64_t count)
     lk__bytes_char(&t->out, '\n');
 }
 
-static void put_captions(text_sheet *t, int64_t first, int64_t count)
+static void text_sheet_put_captions(text_sheet *t, int64_t first, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         const char *text = t->sheet->captions[first + i] ? t->sheet->captions[first + i] : "";
@@ -127,18 +127,18 @@ static void put_captions(text_sheet *t, int64_t first, int64_t count)
     lk__bytes_char(&t->out, '\n');
 }
 
-static void put_image_row(text_sheet *t, int64_t first)
+static void text_sheet_put_image_row(text_sheet *t, int64_t first)
 {
     const lk_contact_sheet *sheet = t->sheet;
     int64_t count = lk__min(sheet->count - first, t->in_row);
     for (int64_t i = 0; i < count; i++) {
         lk__contact_sheet_convert(sheet, first + i, t->black, t->white, t->rgb);
-        reduce_image(t, t->rgb, t->small + i * t->height * t->width * 3);
+        text_sheet_reduce_image(t, t->rgb, t->small + i * t->height * t->width * 3);
     }
     for (int64_t y = 0; y < t->height; y += 2)
-        put_pixel_line(t, y, count);
+        text_sheet_put_pixel_line(t, y, count);
     if (sheet->captions)
-        put_captions(t, first, count);
+        text_sheet_put_captions(t, first, count);
 }
 
 char *lk_contact_sheet_text(const lk_contact_sheet *sheet, lk_text_style style)
@@ -160,7 +160,7 @@ char *lk_contact_sheet_text(const lk_contact_sheet *sheet, lk_text_style style)
     t.rgb = lk__calloc((size_t)(sheet->height * sheet->width), 3);
     t.small = lk__calloc((size_t)(t.in_row * t.height * t.width), 3);
     for (int64_t first = 0; t.rgb && t.small && first < sheet->count; first += t.in_row)
-        put_image_row(&t, first);
+        text_sheet_put_image_row(&t, first);
     lk__bytes_char(&t.out, '\0');
     bool made = t.rgb && t.small && lk__bytes_status(&t.out) == LK_OK;
     lk__free(t.rgb);

@@ -1,6 +1,7 @@
-/* Event files for TensorBoard. The field numbers are from TensorFlow's event.proto, summary.proto, histogram.proto,
- * tensor.proto, tensor_shape.proto and types.proto. The framing is that of its record_writer.h: length, CRC of the
- * length, data, CRC of the data. Each CRC is masked, because a CRC over data that contain their own CRC is weak. */
+/* Writes event files for TensorBoard. The field numbers are from TensorFlow's event.proto, summary.proto,
+ * histogram.proto, tensor.proto, tensor_shape.proto and types.proto. The framing is that of its record_writer.h:
+ * length, CRC of the length, data, CRC of the data. Each CRC is masked, because a CRC over data that contain their own
+ * CRC is weak. */
 #include "io/records/events.h"
 
 #include "base/mem.h"
@@ -43,13 +44,13 @@ typedef struct open_value {
     size_t summary, value;
 } open_value;
 
-static uint32_t masked_crc(const void *data, size_t size)
+static uint32_t event_file_masked_crc(const void *data, size_t size)
 {
     uint32_t crc = lk__crc32c(data, size);
     return (crc >> 15 | crc << 17) + 0xA282EAD8u;
 }
 
-static lk_status write_event(lk_event_writer *writer)
+static lk_status event_file_write(lk_event_writer *writer)
 {
     const lk_bytes *event = &writer->event;
     lk_bytes *record = &writer->record;
@@ -57,27 +58,27 @@ static lk_status write_event(lk_event_writer *writer)
     lk__bytes_clear(record);
     lk__put_u64(record, event->size);
     if (!record->failed)
-        lk__put_u32(record, masked_crc(record->data, record->size));
+        lk__put_u32(record, event_file_masked_crc(record->data, record->size));
     lk__bytes_put(record, event->data, event->size);
-    lk__put_u32(record, masked_crc(event->data, event->size));
+    lk__put_u32(record, event_file_masked_crc(event->data, event->size));
     LK_TRY(lk__bytes_status(record));
     return lk__append(&writer->file, record->data, record->size);
 }
 
-static double wall_clock(void)
+static double event_file_wall_clock(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static lk_status begin_value(lk_event_writer *writer, const char *tag, int64_t step, double wall_time, open_value *open)
+static lk_status event_file_begin_value(lk_event_writer *writer, const char *tag, int64_t step, double wall_time, open_value *open)
 {
     if (!tag || !*tag)
         LK_FAIL(LK_ERR_ARGUMENT, "event file: a tag is missing");
     lk_bytes *event = &writer->event;
     lk__bytes_clear(event);
-    lk__pb_double(event, EVENT_WALL_TIME, wall_time != 0 ? wall_time : wall_clock());
+    lk__pb_double(event, EVENT_WALL_TIME, wall_time != 0 ? wall_time : event_file_wall_clock());
     lk__pb_varint(event, EVENT_STEP, (uint64_t)step);
     open->summary = lk__pb_begin(event, EVENT_SUMMARY);
     open->value = lk__pb_begin(event, SUMMARY_VALUE);
@@ -85,17 +86,17 @@ static lk_status begin_value(lk_event_writer *writer, const char *tag, int64_t s
     return LK_OK;
 }
 
-static lk_status end_value(lk_event_writer *writer, open_value open)
+static lk_status event_file_end_value(lk_event_writer *writer, open_value open)
 {
     lk__pb_end(&writer->event, open.value);
     lk__pb_end(&writer->event, open.summary);
-    return write_event(writer);
+    return event_file_write(writer);
 }
 
 /* --- the file ---------------------------------------------------------------------------------------------------- */
 
-/* The last number of the name keeps writers apart that one process opens within a second. */
-static lk_status open_event_file(lk_event_writer *writer, const char *dir)
+/* The last number of the name tells apart the writers that one process opens within a second. */
+static lk_status event_file_open(lk_event_writer *writer, const char *dir)
 {
     static atomic_uint files;
     char host[HOST_BYTES] = "", path[PATH_MAX];
@@ -123,10 +124,10 @@ lk_event_writer *lk_event_writer_new(const char *dir)
         return NULL;
     writer->file.fd = -1;
     lk_status status;
-    LK_TRY_GOTO(open_event_file(writer, dir));
-    lk__pb_double(&writer->event, EVENT_WALL_TIME, wall_clock());
+    LK_TRY_GOTO(event_file_open(writer, dir));
+    lk__pb_double(&writer->event, EVENT_WALL_TIME, event_file_wall_clock());
     lk__pb_string(&writer->event, EVENT_FILE_VERSION, "brain.Event:2");
-    LK_TRY_GOTO(write_event(writer));
+    LK_TRY_GOTO(event_file_write(writer));
     return writer;
 fail:
     lk_event_writer_release(writer);
@@ -175,16 +176,16 @@ lk_status lk_event_writer_flush(lk_event_writer *writer)
 lk_status lk_event_scalar(lk_event_writer *writer, const char *tag, int64_t step, double value, double wall_time)
 {
     open_value open;
-    LK_TRY(begin_value(writer, tag, step, wall_time, &open));
+    LK_TRY(event_file_begin_value(writer, tag, step, wall_time, &open));
     lk__pb_float(&writer->event, VALUE_SIMPLE, (float)value);
-    return end_value(writer, open);
+    return event_file_end_value(writer, open);
 }
 
-/* A tensor of rank 0 with one string, for the plugin "text". */
+/* Writes a tensor of rank 0 with one string, for the plugin "text". */
 lk_status lk_event_text(lk_event_writer *writer, const char *tag, int64_t step, const char *markdown, double wall_time)
 {
     open_value open;
-    LK_TRY(begin_value(writer, tag, step, wall_time, &open));
+    LK_TRY(event_file_begin_value(writer, tag, step, wall_time, &open));
     lk_bytes *event = &writer->event;
     size_t tensor = lk__pb_begin(event, VALUE_TENSOR);
     lk__pb_varint(event, TENSOR_DTYPE, DT_STRING);
@@ -197,7 +198,7 @@ lk_status lk_event_text(lk_event_writer *writer, const char *tag, int64_t step, 
     lk__pb_end(event, plugin);
     lk__pb_varint(event, METADATA_DATA_CLASS, DATA_CLASS_TENSOR);
     lk__pb_end(event, metadata);
-    return end_value(writer, open);
+    return event_file_end_value(writer, open);
 }
 
 /* --- histograms -------------------------------------------------------------------------------------------------- */
@@ -208,7 +209,7 @@ typedef struct histogram {
     size_t buckets;
 } histogram;
 
-static void histogram_measure(histogram *h, const float *values, int64_t count)
+static void event_file_measure_histogram(histogram *h, const float *values, int64_t count)
 {
     h->min = INFINITY;
     h->max = -INFINITY;
@@ -224,7 +225,7 @@ static void histogram_measure(histogram *h, const float *values, int64_t count)
     }
 }
 
-static void histogram_fill(histogram *h, const float *values, int64_t count)
+static void event_file_fill_histogram(histogram *h, const float *values, int64_t count)
 {
     h->buckets = h->min < h->max ? BUCKETS : 1;
     double width = (h->max - h->min) / (double)h->buckets;
@@ -242,14 +243,14 @@ lk_status lk_event_histogram(lk_event_writer *writer, const char *tag, int64_t s
                              double wall_time)
 {
     histogram h = {0};
-    histogram_measure(&h, values, count);
+    event_file_measure_histogram(&h, values, count);
     if (h.num > 0)
-        histogram_fill(&h, values, count);
+        event_file_fill_histogram(&h, values, count);
     else
         h.min = h.max = 0;
 
     open_value open;
-    LK_TRY(begin_value(writer, tag, step, wall_time, &open));
+    LK_TRY(event_file_begin_value(writer, tag, step, wall_time, &open));
     lk_bytes *event = &writer->event;
     size_t histo = lk__pb_begin(event, VALUE_HISTO);
     lk__pb_double(event, HISTOGRAM_MIN, h.min);
@@ -260,5 +261,5 @@ lk_status lk_event_histogram(lk_event_writer *writer, const char *tag, int64_t s
     lk__pb_doubles(event, HISTOGRAM_LIMIT, h.limit, h.buckets);
     lk__pb_doubles(event, HISTOGRAM_BUCKET, h.bucket, h.buckets);
     lk__pb_end(event, histo);
-    return end_value(writer, open);
+    return event_file_end_value(writer, open);
 }

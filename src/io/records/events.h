@@ -1,4 +1,4 @@
-/* Event files that are continued after an interruption; lockstep/record.h has the rest. */
+/* Continues event files after an interruption; lockstep/record.h has the rest. */
 #pragma once
 
 #include "io/append_file.h"

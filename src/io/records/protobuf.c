@@ -5,7 +5,7 @@
 enum wire_type { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LENGTH = 2, WIRE_32 = 5 };
 enum { MAX_VARINT = 10 };
 
-static size_t encode_varint(uint64_t value, unsigned char bytes[MAX_VARINT])
+static size_t protobuf_encode_varint(uint64_t value, unsigned char bytes[MAX_VARINT])
 {
     size_t size = 0;
     for (; value >= 0x80; value >>= 7)
@@ -17,15 +17,15 @@ static size_t encode_varint(uint64_t value, unsigned char bytes[MAX_VARINT])
 void lk__put_varint(lk_bytes *out, uint64_t value)
 {
     unsigned char bytes[MAX_VARINT];
-    lk__bytes_put(out, bytes, encode_varint(value, bytes));
+    lk__bytes_put(out, bytes, protobuf_encode_varint(value, bytes));
 }
 
-static void put_key(lk_bytes *out, int field, enum wire_type type)
+static void protobuf_put_key(lk_bytes *out, int field, enum wire_type type)
 {
     lk__put_varint(out, (uint64_t)field << 3 | (uint64_t)type);
 }
 
-static void put_little_endian(lk_bytes *out, uint64_t value, int size)
+static void protobuf_put_little_endian(lk_bytes *out, uint64_t value, int size)
 {
     unsigned char bytes[8];
     for (int i = 0; i < size; i++)
@@ -35,12 +35,12 @@ static void put_little_endian(lk_bytes *out, uint64_t value, int size)
 
 void lk__put_u32(lk_bytes *out, uint32_t value)
 {
-    put_little_endian(out, value, 4);
+    protobuf_put_little_endian(out, value, 4);
 }
 
 void lk__put_u64(lk_bytes *out, uint64_t value)
 {
-    put_little_endian(out, value, 8);
+    protobuf_put_little_endian(out, value, 8);
 }
 
 void lk__put_floats(lk_bytes *out, const float *values, size_t count)
@@ -56,7 +56,7 @@ void lk__put_floats(lk_bytes *out, const float *values, size_t count)
 #endif
 }
 
-static void put_double(lk_bytes *out, double value)
+static void protobuf_put_double(lk_bytes *out, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -65,30 +65,30 @@ static void put_double(lk_bytes *out, double value)
 
 void lk__pb_varint(lk_bytes *out, int field, uint64_t value)
 {
-    put_key(out, field, WIRE_VARINT);
+    protobuf_put_key(out, field, WIRE_VARINT);
     lk__put_varint(out, value);
 }
 
 void lk__pb_double(lk_bytes *out, int field, double value)
 {
-    put_key(out, field, WIRE_64);
-    put_double(out, value);
+    protobuf_put_key(out, field, WIRE_64);
+    protobuf_put_double(out, value);
 }
 
 void lk__pb_float(lk_bytes *out, int field, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    put_key(out, field, WIRE_32);
+    protobuf_put_key(out, field, WIRE_32);
     lk__put_u32(out, bits);
 }
 
 void lk__pb_doubles(lk_bytes *out, int field, const double *values, size_t count)
 {
-    put_key(out, field, WIRE_LENGTH);
+    protobuf_put_key(out, field, WIRE_LENGTH);
     lk__put_varint(out, (uint64_t)count * 8);
     for (size_t i = 0; i < count; i++)
-        put_double(out, values[i]);
+        protobuf_put_double(out, values[i]);
 }
 
 void lk__pb_varints(lk_bytes *out, int field, const int64_t *values, size_t count)
@@ -101,7 +101,7 @@ void lk__pb_varints(lk_bytes *out, int field, const int64_t *values, size_t coun
 
 void lk__pb_bytes(lk_bytes *out, int field, size_t size)
 {
-    put_key(out, field, WIRE_LENGTH);
+    protobuf_put_key(out, field, WIRE_LENGTH);
     lk__put_varint(out, size);
 }
 
@@ -114,7 +114,7 @@ void lk__pb_string(lk_bytes *out, int field, const char *text)
 
 size_t lk__pb_begin(lk_bytes *out, int field)
 {
-    put_key(out, field, WIRE_LENGTH);
+    protobuf_put_key(out, field, WIRE_LENGTH);
     return out->size;
 }
 
@@ -124,7 +124,7 @@ void lk__pb_end(lk_bytes *out, size_t begin)
     if (out->failed)
         return;
     unsigned char length[MAX_VARINT];
-    size_t message = out->size - begin, prefix = encode_varint(message, length);
+    size_t message = out->size - begin, prefix = protobuf_encode_varint(message, length);
     lk__bytes_put(out, length, prefix);
     if (out->failed)
         return;

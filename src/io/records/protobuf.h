@@ -18,7 +18,7 @@ void lk__pb_bytes(lk_bytes *out, int field, size_t size);
 size_t lk__pb_begin(lk_bytes *out, int field);
 void lk__pb_end(lk_bytes *out, size_t begin);
 
-/* Numbers without a field's key. */
+/* Append numbers without a field's key. */
 void lk__put_u32(lk_bytes *out, uint32_t value);
 void lk__put_u64(lk_bytes *out, uint64_t value);
 void lk__put_varint(lk_bytes *out, uint64_t value);

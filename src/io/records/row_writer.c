@@ -64,7 +64,7 @@ void lk_row_writer_release(lk_row_writer *writer)
 
 /* --- values ------------------------------------------------------------------------------------------------------ */
 
-static void put_csv_text(lk_bytes *line, const char *text)
+static void row_writer_put_csv_text(lk_bytes *line, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n")) {
         lk__bytes_text(line, text);
@@ -79,14 +79,14 @@ static void put_csv_text(lk_bytes *line, const char *text)
     lk__bytes_char(line, '"');
 }
 
-static void put_csv_value(lk_bytes *line, const lk_field *field)
+static void row_writer_put_csv_value(lk_bytes *line, const lk_field *field)
 {
     if (field->kind == LK_FIELD_INT)
         lk__bytes_format(line, "%" PRId64, field->integer);
     else if (field->kind == LK_FIELD_BOOL)
         lk__bytes_text(line, field->integer ? "true" : "false");
     else if (field->kind == LK_FIELD_TEXT && field->text)
-        put_csv_text(line, field->text);
+        row_writer_put_csv_text(line, field->text);
     else if (field->kind == LK_FIELD_REAL && isfinite(field->real))
         lk__bytes_real(line, field->real);
     else if (field->kind == LK_FIELD_REAL)
@@ -95,21 +95,21 @@ static void put_csv_value(lk_bytes *line, const lk_field *field)
 
 /* --- lines ------------------------------------------------------------------------------------------------------- */
 
-/* The header line if `names` is set, otherwise a row. */
-static void make_csv_line(lk_bytes *line, const lk_field *fields, int count, bool names)
+/* Makes the header line if `names` is set, otherwise a row. */
+static void row_writer_make_csv_line(lk_bytes *line, const lk_field *fields, int count, bool names)
 {
     for (int i = 0; i < count; i++) {
         if (i > 0)
             lk__bytes_char(line, ',');
         if (names)
-            put_csv_text(line, fields[i].name);
+            row_writer_put_csv_text(line, fields[i].name);
         else
-            put_csv_value(line, &fields[i]);
+            row_writer_put_csv_value(line, &fields[i]);
     }
     lk__bytes_char(line, '\n');
 }
 
-static void make_json_row(lk_bytes *line, const lk_field *fields, int count)
+static void row_writer_make_json_line(lk_bytes *line, const lk_field *fields, int count)
 {
     lk__json_open(line, NULL, '{');
     for (int i = 0; i < count; i++)
@@ -122,7 +122,7 @@ static void make_json_row(lk_bytes *line, const lk_field *fields, int count)
 
 /* Copies the file's first bytes, at most `size`, to `start` and finds the end of its last whole line, *whole. In CSV a
  * line break between quotes belongs to a field; JSON lines contain none. */
-static lk_status scan_lines(lk_row_writer *writer, unsigned char *start, size_t size, size_t *start_size,
+static lk_status row_writer_scan_lines(lk_row_writer *writer, unsigned char *start, size_t size, size_t *start_size,
                             int64_t *whole)
 {
     unsigned char chunk[4096];
@@ -148,7 +148,7 @@ static lk_status scan_lines(lk_row_writer *writer, unsigned char *start, size_t 
 }
 
 /* A file that is appended to must begin as this writer would begin it. An incomplete last line is removed. */
-static lk_status check_existing_rows(lk_row_writer *writer)
+static lk_status row_writer_check_existing(lk_row_writer *writer)
 {
     const char *own = writer->format == LK_ROWS_CSV ? (const char *)writer->names.data : "{";
     size_t own_size = writer->format == LK_ROWS_CSV ? writer->names.size : 1, found_size;
@@ -157,7 +157,7 @@ static lk_status check_existing_rows(lk_row_writer *writer)
     LK_TRY(lk__bytes_status(&found));
     int64_t whole;
     lk_status status;
-    LK_TRY_GOTO(scan_lines(writer, found.data, own_size, &found_size, &whole));
+    LK_TRY_GOTO(row_writer_scan_lines(writer, found.data, own_size, &found_size, &whole));
     bool complete = found_size == own_size || whole == 0;
     if (!complete || memcmp(found.data, own, found_size) != 0) {
         status = LK_ERR_FORMAT;
@@ -173,7 +173,7 @@ fail:
     return status;
 }
 
-static lk_status check_names(lk_row_writer *writer, const lk_field *fields, int count)
+static lk_status row_writer_check_names(lk_row_writer *writer, const lk_field *fields, int count)
 {
     if (count < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: a row needs a field", writer->file.path);
@@ -184,7 +184,7 @@ static lk_status check_names(lk_row_writer *writer, const lk_field *fields, int 
         return LK_OK;
     lk_bytes *header = writer->checked ? &writer->line : &writer->names;
     lk__bytes_clear(header);
-    make_csv_line(header, fields, count, true);
+    row_writer_make_csv_line(header, fields, count, true);
     LK_TRY(lk__bytes_status(header));
     if (header->size != writer->names.size || memcmp(header->data, writer->names.data, header->size) != 0)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: the row's columns are %.*s and those of the first row %.*s", writer->file.path,
@@ -194,11 +194,11 @@ static lk_status check_names(lk_row_writer *writer, const lk_field *fields, int 
 }
 
 /* Checks the names, and before the first row the file; begins `line`, with the header where the file is empty. */
-static lk_status row_begin(lk_row_writer *writer, const lk_field *fields, int count)
+static lk_status row_writer_begin_row(lk_row_writer *writer, const lk_field *fields, int count)
 {
-    LK_TRY(check_names(writer, fields, count));
+    LK_TRY(row_writer_check_names(writer, fields, count));
     if (!writer->checked && writer->file.whole > 0)
-        LK_TRY(check_existing_rows(writer));
+        LK_TRY(row_writer_check_existing(writer));
     writer->checked = true;
     lk__bytes_clear(&writer->line);
     if (writer->format == LK_ROWS_CSV && writer->file.whole == 0)
@@ -206,7 +206,7 @@ static lk_status row_begin(lk_row_writer *writer, const lk_field *fields, int co
     return LK_OK;
 }
 
-static lk_status row_append(lk_row_writer *writer)
+static lk_status row_writer_append_row(lk_row_writer *writer)
 {
     LK_TRY(lk__bytes_status(&writer->line));
     return lk__append(&writer->file, writer->line.data, writer->line.size);
@@ -214,16 +214,16 @@ static lk_status row_append(lk_row_writer *writer)
 
 lk_status lk_row_names(lk_row_writer *writer, const lk_field *fields, int count)
 {
-    LK_TRY(row_begin(writer, fields, count));
-    return row_append(writer);
+    LK_TRY(row_writer_begin_row(writer, fields, count));
+    return row_writer_append_row(writer);
 }
 
 lk_status lk_row_write(lk_row_writer *writer, const lk_field *fields, int count)
 {
-    LK_TRY(row_begin(writer, fields, count));
+    LK_TRY(row_writer_begin_row(writer, fields, count));
     if (writer->format == LK_ROWS_JSON)
-        make_json_row(&writer->line, fields, count);
+        row_writer_make_json_line(&writer->line, fields, count);
     else
-        make_csv_line(&writer->line, fields, count, false);
-    return row_append(writer);
+        row_writer_make_csv_line(&writer->line, fields, count, false);
+    return row_writer_append_row(writer);
 }

@@ -1,4 +1,4 @@
-/* Row files that are continued after an interruption; lockstep/record.h has the rest. */
+/* Continues row files after an interruption; lockstep/record.h has the rest. */
 #pragma once
 
 #include "io/append_file.h"
