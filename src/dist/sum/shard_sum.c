@@ -289,6 +289,16 @@ static lk_status contribution_add_up(const contribution *c, const lk_bucket *buc
     return LK_OK;
 }
 
+void lk__shard_sum_expect(lk_shard_sum *sum, int i, const lk_tensor *like)
+{
+    if (like) {
+        sum->shapes[i] = like->shape;
+        sum->dtypes[i] = like->dtype;
+    }
+    if (sum->remote_nodes)
+        lk__remote_nodes_learn(sum->remote_nodes, i, like != NULL);
+}
+
 /* values NULL: the node has no samples. */
 static lk_status contribution_take(const contribution *c, lk_range node, lk_tensor *const *values)
 {
@@ -303,12 +313,8 @@ static lk_status contribution_take(const contribution *c, lk_range node, lk_tens
         stack->next = node.end;
         sum->ranges[top] = node;
         sum->values[top] = lk_tensor_retain(value);
-        if (value) {
-            sum->shapes[i] = value->shape;
-            sum->dtypes[i] = value->dtype;
-        }
-        if (values && sum->remote_nodes)
-            lk__remote_nodes_learn(sum->remote_nodes, i, value != NULL);
+        if (values)
+            lk__shard_sum_expect(sum, i, value);
     }
     lk_bucket bucket = contribution_completed(c, node.end - 1);
     if (bucket.n_nodes > 1)

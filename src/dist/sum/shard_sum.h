@@ -11,6 +11,10 @@ lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica);
 /* With several processes: announces that the shards given next belong to a batch of `samples` samples. */
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
 
+/* After lk__shard_sum_start, in a process none of whose shards has samples: announces the shape and dtype of quantity
+ * i, which the process needs for its part of the sum; like NULL: no shard of any process has values of it. */
+void lk__shard_sum_expect(lk_shard_sum *sum, int i, const lk_tensor *like);
+
 /* As lk_shard_sum_add_some, for a node of the tree that a device has already added up instead of giving its shards one
  * by one. It must begin where the device's previous shards end. */
 lk_status lk__shard_sum_add_node(lk_shard_sum *sum, lk_range node, const int *quantities, int n,

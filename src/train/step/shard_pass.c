@@ -70,27 +70,47 @@ void lk__shard_pass_start(lk_shard_pass *pass, const lk_update *update, lk_batch
     pass->n = 0;
 }
 
-lk_status lk__shard_pass_add(lk_shard_pass *pass, int64_t index, int replica, lk_tensor *const *variables,
-                             lk_tensor *seed)
+static void shard_pass_take(lk_shard_pass *pass, const lk_shard *shard, lk_tensor *const *variables, lk_tensor *seed)
 {
-    lk_trainer *trainer = pass->trainer;
-    int64_t p = trainer->n_parameters;
-    lk_range samples = lk_part(pass->batch->count, trainer->plan.shards, index);
-    if (samples.begin == samples.end)
-        return LK_OK;
-    int i = pass->n;
-    lk_shard *shard = &pass->shards[i];
-    *shard = (lk_shard){.replica = replica, .index = index, .shards = trainer->plan.shards};
-    LK_TRY(lk__shard_of_batch(trainer->data.train_set, pass->batch, samples, trainer->devices[replica], shard));
-    LK_TRY(lk__device_data_start(trainer->data.train_on_devices, pass->batch->epoch));
-    LK_TRY(lk__device_data_prepare(trainer->data.train_on_devices,
-                                   lk__device_data_epoch(trainer->data.train_on_devices, replica), shard));
+    int64_t p = pass->trainer->n_parameters;
+    int i = pass->n++;
+    pass->shards[i] = *shard;
     pass->images[i] = shard->images;
     pass->indices[i] = shard->indices;
     pass->seeds[i] = seed;
     pass->sets[i] = variables;
     memcpy(pass->watched + i * p, variables, (size_t)p * sizeof(lk_tensor *));
-    pass->n++;
+}
+
+lk_status lk__shard_pass_add(lk_shard_pass *pass, int64_t index, int replica, lk_tensor *const *variables,
+                             lk_tensor *seed)
+{
+    lk_trainer *trainer = pass->trainer;
+    lk_range samples = lk_part(pass->batch->count, trainer->plan.shards, index);
+    lk_shard shard = {.replica = replica, .index = index, .shards = trainer->plan.shards};
+    if (samples.begin == samples.end)
+        return LK_OK;
+    LK_TRY(lk__shard_of_batch(trainer->data.train_set, pass->batch, samples, trainer->devices[replica], &shard));
+    LK_TRY(lk__device_data_start(trainer->data.train_on_devices, pass->batch->epoch));
+    LK_TRY(lk__device_data_prepare(trainer->data.train_on_devices,
+                                   lk__device_data_epoch(trainer->data.train_on_devices, replica), &shard));
+    shard_pass_take(pass, &shard, variables, seed);
+    return LK_OK;
+}
+
+lk_status lk__shard_pass_add_blank(lk_shard_pass *pass, int64_t index, lk_tensor *const *variables, lk_tensor *seed)
+{
+    const lk_trainer *trainer = pass->trainer;
+    const lk_dataset *set = trainer->data.train_set;
+    lk_device *device = trainer->devices[0];
+    lk_shape image = LK_SHAPE(1, lk_dataset_channels(set), lk_dataset_height(set), lk_dataset_width(set));
+    lk_shard shard = {.index = index, .shards = trainer->plan.shards, .device = device};
+    shard.images = lk_zeros(device, LK_F32, image);
+    shard.labels = lk_zeros(device, LK_I32, LK_SHAPE(1));
+    shard.indices = lk_zeros(device, LK_I64, LK_SHAPE(1));
+    if (!shard.images || !shard.labels || !shard.indices)
+        return lk_error_status();
+    shard_pass_take(pass, &shard, variables, seed);
     return LK_OK;
 }
 

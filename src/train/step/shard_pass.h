@@ -30,6 +30,9 @@ void lk__shard_pass_start(lk_shard_pass *pass, const lk_update *update, lk_batch
 lk_status lk__shard_pass_add(lk_shard_pass *pass, int64_t index, int replica, lk_tensor *const *variables,
                              lk_tensor *seed);
 
+/* Adds a shard of one blank image on replica 0, for the sums in the middle of a pass that has no samples. */
+lk_status lk__shard_pass_add_blank(lk_shard_pass *pass, int64_t index, lk_tensor *const *variables, lk_tensor *seed);
+
 /* views[0 … variables): views of the replica's parameters, then its buffers themselves, which no tape watches. */
 lk_status lk__view_variables(const lk_trainer *trainer, int replica, lk_tensor **views);
 

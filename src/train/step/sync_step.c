@@ -21,6 +21,7 @@ typedef struct together {
     lk_shard_pass pass;
     lk_tensor **values;     /* [shard * n_values + i] */
     lk_tensor **statistics; /* [shard * statistics + i] */
+    bool is_idle;           /* the process has no samples of the batch: the only shard is a blank one */
 } together;
 
 bool lk__runs_shards_together(const lk_trainer *trainer)
@@ -28,26 +29,10 @@ bool lk__runs_shards_together(const lk_trainer *trainer)
     return trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
 }
 
-/* A process without samples would not take part in the sums for which the others wait. */
-static lk_status sync_check_batches(const lk_trainer *trainer)
-{
-    const lk_plan *plan = &trainer->plan;
-    int64_t last = plan->train_samples - (plan->steps_per_epoch - 1) * plan->batch_size;
-    lk_range own = lk__own_samples(trainer, last);
-    if (own.begin == own.end)
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "--bn sync: the last batch of %lld samples leaves process %d without any; use another --batch-size or "
-                "--limit-train",
-                (long long)last, plan->process);
-    return LK_OK;
-}
-
 lk_status lk__plan_sync(lk_trainer *trainer)
 {
     if (trainer->plan.batch_norm != LK_BN_SYNC)
         return LK_OK;
-    if (trainer->plan.processes > 1)
-        LK_TRY(sync_check_batches(trainer));
     trainer->sums.sync = lk_shard_sum_new(trainer->strategy, trainer->plan.shards, 1);
     return trainer->sums.sync ? LK_OK : lk_error_status();
 }
@@ -85,10 +70,12 @@ static lk_status together_add_up(const together *t, lk_shard_sum *sum, lk_tensor
 {
     int64_t i = 0;
     lk__shard_sum_start(sum, t->pass.batch->count);
+    for (int j = 0; j < stride && t->is_idle; j++)
+        lk__shard_sum_expect(sum, j, values[j]);
     for (int d = 0; d < t->trainer->n_devices; d++) {
         lk_range own = lk__shard_sum_owned(sum, d);
         for (int64_t s = own.begin; s < own.end; s++) {
-            bool present = i < t->pass.n && t->pass.shards[i].index == s;
+            bool present = !t->is_idle && i < t->pass.n && t->pass.shards[i].index == s;
             LK_TRY(lk_shard_sum_add(sum, s, present ? values + i * stride : NULL));
             i += present;
         }
@@ -192,6 +179,16 @@ static void together_gather_values(together *t)
     }
 }
 
+/* The other processes wait for this one in every sum in the middle of the passes. A process without samples runs a
+ * blank shard, to come to the same sums; its values count as absent. */
+static lk_status together_add_blank(together *t)
+{
+    const lk_trainer *trainer = t->trainer;
+    int64_t s = lk__shard_sum_owned(trainer->sums.train, 0).begin;
+    return lk__shard_pass_add_blank(&t->pass, s, trainer->sums.watched + s * trainer->n_variables,
+                                    trainer->sums.seeds[0]);
+}
+
 /* Prepares the pass over the shards that have samples. */
 static lk_status together_start(together *t, lk_batch *batch)
 {
@@ -211,7 +208,8 @@ static lk_status together_start(together *t, lk_batch *batch)
             LK_TRY(lk__shard_pass_add(&t->pass, s, r, trainer->sums.watched + s * trainer->n_variables,
                                       trainer->sums.seeds[r]));
     }
-    return LK_OK;
+    t->is_idle = t->pass.n == 0;
+    return t->is_idle ? together_add_blank(t) : LK_OK;
 }
 
 static lk_status together_run(together *t, lk_batch *batch)
