@@ -1,7 +1,7 @@
 #include "base/cell.h"
 
 #include "base/mem.h"
-#include "base/thread_end.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "base/heartbeat.h"
 
-#include "base/thread_end.h"
+#include "base/thread.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
 #include "core/queue.h"
 #include "base/heartbeat.h"
+#include "base/thread.h"
 #include "core/execute.h"
 #include "core/stamps.h"
 #include "core/topology.h"
@@ -321,7 +322,7 @@ lk_queue *lk__queue_new(int number)
 
 static lk_status queue_start_thread(lk_queue *queue)
 {
-    int failed = pthread_create(&queue->thread, NULL, queue_main, queue);
+    int failed = lk__thread_start(&queue->thread, queue_main, queue);
     if (failed)
         LK_FAIL(LK_ERR_DEVICE, "device %s: no thread could be started: %s", queue->device->name, strerror(failed));
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT, "open a device");

@@ -1,7 +1,7 @@
 /* Each thread has a stack of tensors and, for each open scope, the position in the stack where it began. */
 #include "core/scope.h"
 #include "base/mem.h"
-#include "base/thread_end.h"
+#include "base/thread.h"
 
 /* Opening a scope cannot fail, so the positions are not allocated. Scopes nested deeper than this share the last. */
 enum { MAX_DEPTH = 64 };

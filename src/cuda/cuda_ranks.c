@@ -1,6 +1,7 @@
 #include "cuda/cuda_ranks.h"
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "cuda/cuda_device.h"
 
 #include <errno.h>
@@ -243,7 +244,7 @@ static void *run_watching(void *argument)
 
 static lk_status start_watching(lk_cuda_ranks *r)
 {
-    int failed = pthread_create(&r->thread, NULL, run_watching, r);
+    int failed = lk__thread_start(&r->thread, run_watching, r);
     if (failed)
         LK_FAIL(LK_ERR_DEVICE, "links between GPUs: no thread could be started: %s", strerror(failed));
     r->is_watched = true;

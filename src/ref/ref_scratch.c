@@ -3,7 +3,7 @@
  * far. A temporary that is too large to keep is allocated for the call. */
 #include "base/mem.h"
 #include "base/status.h"
-#include "base/thread_end.h"
+#include "base/thread.h"
 #include "ref/ref.h"
 
 #include <string.h>

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "core/trace.h"
 #include "data/loading/augment.h"
 #include "lockstep/dist.h"
@@ -194,7 +195,7 @@ static lk_status loader_start_workers(lk_loader *loader)
         worker *w = &loader->workers[loader->running];
         w->loader = loader;
         w->scratch = loader->scratch + loader->running * loader_scratch_size(loader);
-        int error = pthread_create(&w->thread, NULL, loader_run_worker, w);
+        int error = lk__thread_start(&w->thread, loader_run_worker, w);
         if (error)
             LK_FAIL(LK_ERR_MEMORY, "loader worker %d of %d cannot be started: %s", loader->running,
                     loader->opts.workers, strerror(error));

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "data/pictures/picture.h"
 
 #include <inttypes.h>
@@ -72,7 +73,7 @@ static lk_status decode_visit_all_files(lk_decode_job *job, work_fn work, lk_dat
     pthread_t *threads = wanted ? lk__calloc((size_t)wanted, sizeof *threads) : NULL;
     if (wanted && !threads)
         return LK_ERR_MEMORY;
-    while (started < wanted && pthread_create(&threads[started], NULL, decode_loop_run, &loop) == 0)
+    while (started < wanted && lk__thread_start(&threads[started], decode_loop_run, &loop) == 0)
         started++;
     decode_loop_run(&loop);
     for (int i = 0; i < started; i++)

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #ifdef LK_HAVE_ZMQ
 
@@ -132,7 +133,7 @@ static lk_status zap_start(lk_post *post)
     post->zap_socket = zmq_socket(post->context, ZMQ_REP);
     if (!post->zap_socket || zmq_bind(post->zap_socket, "inproc://zeromq.zap.01") != 0)
         return fail_zmq("who may connect cannot be looked at");
-    if (pthread_create(&post->zap_thread_id, NULL, zap_thread, post) != 0)
+    if (lk__thread_start(&post->zap_thread_id, zap_thread, post) != 0)
         LK_FAIL(LK_ERR_MEMORY, "ZeroMQ: no thread to look at who connects");
     return LK_OK;
 }

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "train/checkpoint/checkpoint_read.h"
 
 #include <errno.h>
@@ -212,7 +213,7 @@ static lk_status read_listed_files(lk_checkpoint *c, json_t *files)
         LK_TRY(check_listed_size(c, optimizer_file, job.listed));
         job.listed = NULL;
     }
-    bool is_thread = job.listed && pthread_create(&thread, NULL, read_optimizer_file, &job) == 0;
+    bool is_thread = job.listed && lk__thread_start(&thread, read_optimizer_file, &job) == 0;
     lk_status status = read_other_files(c, files);
     if (is_thread)
         pthread_join(thread, NULL);

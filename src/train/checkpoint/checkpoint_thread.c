@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "core/trace.h"
 #include "io/durable.h"
 #include "train/checkpoint/checkpoint_files.h"
@@ -150,7 +151,7 @@ static lk_status thread_start(lk_checkpoint_thread *w, const char *folder, int64
     LK_TRY(prepare_folder(w, steps, resuming));
     for (int i = 0; i < BUFFERS; i++)
         LK_TRY(lk__checkpoint_contents_init(&w->jobs[i].contents, replicas));
-    int error = pthread_create(&w->thread, NULL, thread_run, w);
+    int error = lk__thread_start(&w->thread, thread_run, w);
     if (error)
         LK_FAIL(LK_ERR_MEMORY, "the thread that writes checkpoints cannot be started: %s", strerror(error));
     w->running = true;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "train/parameter_server/ps_members.h"
 #include "train/parameter_server/ps_work.h"
 
@@ -169,7 +170,7 @@ lk_status lk__ps_coordinator_start(lk_ps_coordinator *c, const lk_ps_training *t
     memcpy(c->agreement, training->agreement, training->agreement_bytes);
     LK_TRY(lk__handouts_new(training->setup.shards, training->setup.max_staleness, &c->handouts));
     LK_TRY(coordinator_read_initial(c));
-    c->is_started = pthread_create(&c->thread, NULL, coordinator_run, c) == 0;
+    c->is_started = lk__thread_start(&c->thread, coordinator_run, c) == 0;
     if (!c->is_started)
         LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread for the chief's conversation");
     return LK_OK;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -83,7 +84,7 @@ lk_status lk__ps_pulse_start(lk_post *post, const lk_ps_identity *identity, cons
     atomic_init(&p->generation, 0);
     pthread_mutex_init(&p->mutex, NULL);
     LK_TRY(lk__peer_open(post, &identity->chief, identity->chief_key, &p->peer));
-    p->started = pthread_create(&p->thread, NULL, pulse_run, p) == 0;
+    p->started = lk__thread_start(&p->thread, pulse_run, p) == 0;
     if (!p->started)
         LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread to tell the chief that this process lives");
     return LK_OK;

@@ -1,4 +1,4 @@
-#include "base/thread_end.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -74,11 +74,36 @@ static void the_list_is_limited(void **state)
     assert_int_equal(strspn(calls, "a"), strlen(calls));
 }
 
+static void *fill_stack(void *argument)
+{
+    volatile char bytes[512 << 10];
+    for (size_t i = 0; i < sizeof bytes; i += 4096)
+        bytes[i] = 1;
+    return argument;
+}
+
+static void stacks_are_large_enough(void **state)
+{
+    (void)state;
+    pthread_attr_t before, small;
+    pthread_t thread;
+    assert_int_equal(pthread_getattr_default_np(&before), 0);
+    assert_int_equal(pthread_getattr_default_np(&small), 0);
+    assert_int_equal(pthread_attr_setstacksize(&small, 64 << 10), 0);
+    assert_int_equal(pthread_setattr_default_np(&small), 0);
+    assert_int_equal(lk__thread_start(&thread, fill_stack, NULL), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(pthread_setattr_default_np(&before), 0);
+    pthread_attr_destroy(&before);
+    pthread_attr_destroy(&small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_comes_first),
         cmocka_unit_test(the_list_is_limited),
+        cmocka_unit_test(stacks_are_large_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
