@@ -11,6 +11,7 @@ small=("${data[@]}" --model "$work/small.lk" --limit-train 700 --batch-size 64 -
 run 0 train "${small[@]}" --devices 1 --json
 wanted=$(digest "$work/stdout")
 [[ -n $wanted ]] || fail "no digest"
+wanted_losses=$(losses "$work/stdout")
 chief "${small[@]}" --servers 2 --max-staleness 0
 worker a "${small[@]}"
 worker b "${small[@]}"
@@ -20,6 +21,8 @@ ps 0 --servers 2
 ps 1 --servers 2
 all_end_well
 [[ $(digest "$work/chief.out") == "$wanted" ]] || show "digest $(digest "$work/chief.out"), of one device $wanted"
+[[ $(losses "$work/chief.out") == "$wanted_losses" ]] ||
+    show "$(losses "$work/chief.out"), of one device $wanted_losses"
 is updates 22
 is max_staleness 0
 wait_for chief "against one as estimated from the workers' computing time"

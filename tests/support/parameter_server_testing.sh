@@ -173,6 +173,12 @@ digest()
     tail -n 1 "$1" | sed -n 's/.*"digest":"\([0-9a-f]*\)".*/\1/p'
 }
 
+# losses FILE: the loss and accuracy of training in each epoch, from the lines of --json.
+losses()
+{
+    grep -o '"train_loss":[^,]*,"train_accuracy":[^,]*' "$1"
+}
+
 # scaling EXPRESSION…: Python expressions hold for `r`, the scaling report in the chief's last line.
 scaling()
 {

@@ -128,6 +128,7 @@ void lk__ps_coordinator_release(lk_ps_coordinator *c)
     lk__free(c->agreement);
     lk__free(c->rates);
     lk__free(c->finished);
+    lk__free(c->sums);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->mutex);
     lk__free(c);
@@ -189,8 +190,9 @@ lk_status lk__ps_coordinator_begin(lk_ps_coordinator *c, const lk_ps_epoch *epoc
     c->rates = rates;
     c->epoch = *epoch;
     c->epoch.rates = NULL;
-    c->partial = (lk_ps_finished){0};
+    c->n_sums = 0;
     c->stale = 0;
+    c->is_skipped = false;
     c->is_stopping = false;
     c->dropped = 0;
     lk__handouts_start(c->handouts, epoch->first + epoch->done, epoch->count - epoch->done);

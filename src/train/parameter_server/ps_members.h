@@ -19,6 +19,12 @@ typedef struct lk_ps_server_seat {
     float *initial; /* parameters, running statistics, the optimizer's state: [(1 + slots) * elements + statistics] */
 } lk_ps_server_seat;
 
+/* The metrics of a node of a batch's tree: sums over its samples. */
+typedef struct lk_ps_node_sums {
+    lk_range node;
+    float loss, hits, top_k;
+} lk_ps_node_sums;
+
 struct lk_ps_coordinator {
     lk_post *post;
     lk_ps_identity *identity;
@@ -47,8 +53,11 @@ struct lk_ps_coordinator {
     bool is_stopping; /* no more batches are begun */
     int dropped;      /* hand-outs then dropped because no worker was left */
     double *rates;
-    lk_ps_finished partial;   /* sums over the finished nodes of the current batch */
+    lk_ps_node_sums *sums;    /* [n_sums]: the finished nodes of the current batch, whose nodes are shared */
+    int n_sums;
+    int64_t sums_capacity;
     int64_t stale;            /* largest staleness of these nodes */
+    bool is_skipped;          /* one of them is */
     lk_ps_finished *finished; /* [n_finished]: to be returned by lk__ps_coordinator_next */
     int n_finished;
     int64_t finished_capacity;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "dist/sum/tree.h"
 #include "train/parameter_server/ps_times.h"
 
 /* --- finished batches --------------------------------------------------------------------------------------------- */
@@ -24,15 +25,52 @@ static int64_t batch_samples(const lk_ps_coordinator *c, int64_t index)
     return lk__min(c->epoch.batch_size, c->epoch.samples - index * c->epoch.batch_size);
 }
 
+static lk_status work_add_node(lk_ps_coordinator *c, const lk_ps_work *work)
+{
+    lk_ps_node_sums *more = lk__grow(c->sums, &c->sums_capacity, c->n_sums + 1, sizeof *more);
+    if (!more)
+        return LK_ERR_MEMORY;
+    c->sums = more;
+    c->sums[c->n_sums++] = (lk_ps_node_sums){.node = {work->first_shard, work->end_shard},
+                                             .loss = (float)work->loss,
+                                             .hits = (float)work->hits,
+                                             .top_k = (float)work->top_k};
+    return LK_OK;
+}
+
+/* The sums over `root`, added up along the tree in the workers' precision: nodes arrive in any order, and this gives the
+ * bits of one process. A node without samples has sums of 0. */
+static lk_ps_node_sums work_add_up(const lk_ps_coordinator *c, lk_range root)
+{
+    for (int i = 0; i < c->n_sums; i++)
+        if (c->sums[i].node.begin == root.begin && c->sums[i].node.end == root.end)
+            return c->sums[i];
+    if (root.end - root.begin <= 1)
+        return (lk_ps_node_sums){.node = root};
+    int64_t middle = lk__tree_middle(root);
+    lk_ps_node_sums left = work_add_up(c, (lk_range){root.begin, middle}),
+                    right = work_add_up(c, (lk_range){middle, root.end});
+    return (lk_ps_node_sums){.node = root,
+                             .loss = left.loss + right.loss,
+                             .hits = left.hits + right.hits,
+                             .top_k = left.top_k + right.top_k};
+}
+
 static lk_status work_finish_batch(lk_ps_coordinator *c, int64_t batch)
 {
-    lk_ps_finished finished = c->partial;
-    finished.index = batch - c->epoch.first;
-    finished.samples = batch_samples(c, finished.index);
-    c->partial = (lk_ps_finished){0};
+    int64_t index = batch - c->epoch.first;
+    lk_ps_node_sums sums = work_add_up(c, (lk_range){0, c->training.setup.shards});
+    lk_ps_finished finished = {.index = index,
+                               .samples = batch_samples(c, index),
+                               .loss = (double)sums.loss,
+                               .hits = (double)sums.hits,
+                               .top_k = (double)sums.top_k,
+                               .skipped = c->is_skipped};
+    c->n_sums = 0;
     c->report.updates++;
     work_note_staleness(c, c->stale);
     c->stale = 0;
+    c->is_skipped = false;
     lk_ps_finished *more = lk__grow(c->finished, &c->finished_capacity, c->n_finished + 1, sizeof *more);
     if (!more)
         return LK_ERR_MEMORY;
@@ -49,10 +87,8 @@ static lk_status work_take_done(lk_ps_coordinator *c, const lk_ps_work *work)
     lk_finish finish = lk__handouts_finish(c->handouts, work->batch, (lk_range){work->first_shard, work->end_shard});
     if (finish == LK_FINISHED_BEFORE)
         return LK_OK;
-    c->partial.loss += work->loss;
-    c->partial.hits += work->hits;
-    c->partial.top_k += work->top_k;
-    c->partial.skipped |= work->outcome == LK_PS_SKIPPED;
+    LK_TRY(work_add_node(c, work));
+    c->is_skipped |= work->outcome == LK_PS_SKIPPED;
     c->stale = lk__max(c->stale, work->staleness);
     return finish == LK_FINISHED_BATCH ? work_finish_batch(c, work->batch) : LK_OK;
 }
