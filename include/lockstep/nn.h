@@ -39,7 +39,7 @@ typedef enum lk_init_kind {
 
 typedef struct lk_init {
     lk_init_kind kind;
-    double value; /* of LK_INIT_NORMAL: the standard deviation */
+    double value; /* of LK_INIT_NORMAL: the standard deviation, from 0 to 1e37, so that all numbers are finite */
 } lk_init;
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,9 @@
 /* A new tensor with the variable's initial value. The caller's scope adopts it. NULL on failure. */
 lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, uint64_t seed);
 
+/* Returns whether a standard deviation is allowed: see lk_init. */
+bool lk__init_is_deviation(double value);
+
 /* Checks the values of `init`. `kind` and `what`, such as "conv2d" and "weight", are for the message. Errors:
  * LK_ERR_ARGUMENT. */
 lk_status lk__init_check(const char *kind, const char *what, lk_init init);

@@ -2,6 +2,7 @@
 #include "nn/model_words.h"
 #include "base/number.h"
 #include "base/status.h"
+#include "nn/init.h"
 #include "nn/model_file.h"
 #include "lockstep/options.h"
 
@@ -256,7 +257,7 @@ static bool setting_read_normal(const char *text, double *std)
     if (strncmp(text, begin, sizeof begin - 1) != 0 || !lk__number_starts(text + sizeof begin - 1))
         return false;
     *std = lk__number_parse(text + sizeof begin - 1, &end);
-    return strcmp(end, ")") == 0 && *std >= 0 && isfinite(*std);
+    return strcmp(end, ")") == 0 && lk__init_is_deviation(*std);
 }
 
 static lk_status setting_read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
@@ -279,7 +280,7 @@ static lk_status setting_read_init(const lk_model_line *line, const char *what, 
     if (setting_read_normal(text, &init->value))
         return LK_OK;
     return lk__model_line_fail(line,
-                               "%s is '%.40s'; expected zeros, ones, normal(DEVIATION) with a deviation of 0 or more, "
+                               "%s is '%.40s'; expected zeros, ones, normal(DEVIATION) with a deviation from 0 to 1e37, "
                                "glorot_uniform, he_normal or torch_uniform",
                                what, text);
 }

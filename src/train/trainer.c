@@ -12,6 +12,7 @@
 #include "train/plan/agreement.h"
 #include "train/plan/choices.h"
 #include "train/plan/check_memory.h"
+#include "train/plan/host_memory.h"
 #include "train/plan/plan.h"
 #include "train/resume.h"
 #include "train/step/device_data.h"
@@ -67,6 +68,7 @@ static lk_status trainer_build(lk_trainer *trainer)
     LK_TRY(lk__trainer_devices_open(trainer));
     LK_TRY(lk__trainer_data_open(trainer));
     LK_TRY(trainer_make_model(trainer));
+    LK_TRY(lk__check_host_memory(trainer));
     LK_TRY(lk__device_data_open(trainer));
     LK_TRY(lk__trainer_data_make_loaders(trainer));
     LK_TRY(lk__trainer_sums_new(trainer));

@@ -1,0 +1,63 @@
+#include "train/plan/host_memory.h"
+
+#include "base/minmax.h"
+#include "base/status.h"
+#include "core/backend.h"
+#include "train/trainer.h"
+#include "lockstep/memory.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+
+/* The limit of the control group, as a container has one; INT64_MAX: none that can be read. */
+static int64_t host_group_limit(void)
+{
+    long long limit;
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+    bool is_number = file && fscanf(file, "%lld", &limit) == 1;
+    if (file)
+        fclose(file);
+    return is_number ? limit : INT64_MAX;
+}
+
+/* The memory that this process can get at most, with swap space. *name: of what limits it. */
+static int64_t host_memory_limit(const char **name)
+{
+    struct sysinfo system;
+    struct rlimit addresses;
+    int64_t limit = INT64_MAX, group = host_group_limit();
+    *name = "this machine has";
+    if (sysinfo(&system) == 0)
+        limit = (int64_t)((system.totalram + system.totalswap) * system.mem_unit);
+    if (group < limit) {
+        limit = group;
+        *name = "the control group (memory.max) allows";
+    }
+    if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur < (rlim_t)limit) {
+        limit = (int64_t)addresses.rlim_cur;
+        *name = "the limit of addresses (ulimit -v) allows";
+    }
+    return limit;
+}
+
+lk_status lk__check_host_memory(const lk_trainer *trainer)
+{
+    lk_memory_estimate e;
+    const char *limited_by;
+    int on_host = 0;
+    for (int d = 0; d < trainer->n_devices; d++)
+        on_host += !trainer->devices[d]->backend->offload;
+    if (on_host == 0)
+        return LK_OK;
+    LK_TRY(lk_estimate_memory(&trainer->config, trainer->model, false, &e));
+    /* Some strategies keep the optimizer's state once. */
+    double needed = on_host * 2 * e.variables + e.optimizer, limit = (double)host_memory_limit(&limited_by);
+    if (needed > limit)
+        LK_FAIL(LK_ERR_MEMORY,
+                "%s does not fit: %d device%s with its variables and their gradients (%.1f MiB each) and the "
+                "optimizer's state (%.1f MiB) need %.1f MiB at least, and %s %.1f MiB",
+                lk_model_name(trainer->model), on_host, on_host == 1 ? "" : "s", 2 * e.variables / (1 << 20),
+                e.optimizer / (1 << 20), needed / (1 << 20), limited_by, limit / (1 << 20));
+    return LK_OK;
+}

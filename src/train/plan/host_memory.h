@@ -1,0 +1,9 @@
+/* Whether training on CPU devices can fit into this machine's memory. */
+#pragma once
+
+#include "lockstep/train.h"
+
+/* Call it before variables are made. Errors: LK_ERR_MEMORY: the replicas' variables and gradients, and the optimizer's
+ * state, are larger than the memory that this process can get. A training that is refused cannot fit; one that is not
+ * refused may still run out of memory. */
+lk_status lk__check_host_memory(const lk_trainer *trainer);
