@@ -134,7 +134,7 @@ static lk_status own_data_read_folder(const char *path, lk_split split, const lk
     if (lk__find_file(path, "train.csv", file))
         return own_data_read_csv_folder(path, split, opts, source, samples);
     LK_FAIL(
-        LK_ERR_ARGUMENT,
+        LK_ERR_FORMAT,
         "%s: nothing to train with: expected folders of pictures (train/CLASS/… or CLASS/…), CIFAR's data_batch_1.bin "
         "or train.bin, train-images* and train-labels* in IDX, or train.csv",
         path);

@@ -223,7 +223,7 @@ static void reads_csv_with_a_flag(void **state)
            "");
     refuse("a.csv", LK_SPLIT_TEST, &opts, LK_ERR_ARGUMENT, "has no validation set (one file of samples)", "");
     opts.shape = "2x2";
-    refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--image-shape 2x2: is 4 pixels, but the rows of",
+    refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "--image-shape 2x2: is 4 pixels, but the rows of",
            "have 6 beside the label");
     opts.shape = "2xx2";
     refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--image-shape 2xx2: must be CHANNELSxHEIGHTxWIDTH", "");

@@ -189,7 +189,7 @@ static lk_status csv_check_shape(const csv *c)
     if (given == pixels)
         return LK_OK;
     if (given)
-        LK_FAIL(LK_ERR_ARGUMENT,
+        LK_FAIL(LK_ERR_FORMAT,
                 "--image-shape %s: is %" PRId64 " pixels, but the rows of %s have %" PRId64 " beside the label",
                 c->opts->shape, given, c->path, pixels);
     while (side * side < pixels)

@@ -208,7 +208,7 @@ static void nothing_to_train_with(void **state)
     (void)state;
     lk_dataset_opts opts = settings();
     make_folder("set");
-    expect_no_set(&opts, LK_ERR_ARGUMENT, "nothing to train with", "train/CLASS/");
+    expect_no_set(&opts, LK_ERR_FORMAT, "nothing to train with", "train/CLASS/");
     make_folder("set/train");
     expect_no_set(&opts, LK_ERR_FORMAT, "set/train: no folders in it", "one for each class");
     make_folder("set/train/a");
