@@ -47,7 +47,7 @@ static void describe_values(const lk_option *option, char *text, size_t size)
             snprintf(text, size, "a number from %g to %g", option->least, option->greatest);
         break;
     case LK_OPTION_STRING:
-        snprintf(text, size, "a text");
+        snprintf(text, size, "a text that is not empty");
         break;
     case LK_OPTION_CHOICE:
         for (size_t i = 0; option->choices[i] && used < size; i++) {
@@ -117,7 +117,7 @@ static bool set_option_value(const lk_option *option, void *config, const char *
         return set_double(option, text, any, value);
     case LK_OPTION_STRING:
         *(const char **)value = text;
-        return true;
+        return any || *text;
     case LK_OPTION_CHOICE:
         return set_choice(option, text, value);
     }

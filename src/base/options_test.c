@@ -140,12 +140,12 @@ static void test_forms(void **state)
 {
     (void)state;
     settings config = defaults();
-    assert_int_equal(parse(&config, WORDS("--batch-size", "8", "--base-lr=1e-3", "--model=", "--json", "--no-progress",
+    assert_int_equal(parse(&config, WORDS("--batch-size", "8", "--base-lr=1e-3", "--model=a", "--json", "--no-progress",
                                           "--strategy", "central-storage", "--seed=9223372036854775807")),
                      LK_OK);
     assert_int_equal(config.batch_size, 8);
     assert_true(config.rate == 1e-3);
-    assert_string_equal(config.model, "");
+    assert_string_equal(config.model, "a");
     assert_true(config.json);
     assert_false(config.progress);
     assert_int_equal(config.strategy, 2);
@@ -176,6 +176,7 @@ static void test_positionals(void **state)
 static void test_refusals(void **state)
 {
     (void)state;
+    ASSERT_REFUSED("--model '': must be a text that is not empty", "--model=");
     ASSERT_REFUSED("unknown option '--bathc-size': did you mean '--batch-size'?", "--bathc-size", "2");
     ASSERT_REFUSED("unknown option '--bathc-size': did you mean '--batch-size'?", "--bathc-size=2");
     ASSERT_REFUSED("unknown option '--batch': did you mean --batch-size?", "--batch", "2");

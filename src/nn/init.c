@@ -14,8 +14,8 @@ lk_status lk__init_check(const char *kind, const char *what, lk_init init)
     if (init.kind < 0 || init.kind >= LK_INIT_KIND_COUNT)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: initializer %d of '%s' does not exist", kind, (int)init.kind, what);
     if (init.kind == LK_INIT_NORMAL && !lk__init_is_deviation(init.value))
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: '%s' starts with a standard deviation of %g; it must be from 0 to 1e37",
-                kind, what, init.value);
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: '%s' starts with a standard deviation of %g; it must be from 0 to 1e37", kind,
+                what, init.value);
     return LK_OK;
 }
 

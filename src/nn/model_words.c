@@ -279,10 +279,11 @@ static lk_status setting_read_init(const lk_model_line *line, const char *what, 
     init->kind = LK_INIT_NORMAL;
     if (setting_read_normal(text, &init->value))
         return LK_OK;
-    return lk__model_line_fail(line,
-                               "%s is '%.40s'; expected zeros, ones, normal(DEVIATION) with a deviation from 0 to 1e37, "
-                               "glorot_uniform, he_normal or torch_uniform",
-                               what, text);
+    return lk__model_line_fail(
+        line,
+        "%s is '%.40s'; expected zeros, ones, normal(DEVIATION) with a deviation from 0 to 1e37, "
+        "glorot_uniform, he_normal or torch_uniform",
+        what, text);
 }
 
 static lk_status setting_read(const lk_model_line *line, const setting *s, const char *text, layer_values *values)

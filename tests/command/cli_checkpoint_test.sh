@@ -21,7 +21,7 @@ run 2 "${training[@]}" --resume
 complains '--resume' '--checkpoint-dir'
 run 2 "${training[@]}" --checkpoint-dir "$folder" --override
 complains '--override' '--resume'
-for every in 0 -3 5s m 1e3 '' epochs; do
+for every in 0 -3 5s m 1e3 epochs; do
     run 2 "${training[@]}" --checkpoint-dir "$folder" "--checkpoint-every=$every"
     complains '--checkpoint-every' 'must be a number of steps'
 done

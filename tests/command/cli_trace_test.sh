@@ -25,8 +25,8 @@ holds "$work/run.json" '"name":"cpu:0"' '"name":"cpu:1"' '"name":"loader 0"' '"c
 run 1 train "${small[@]}" --epochs 1 --trace "$work/missing/run.json"
 complains "--trace $work/missing/run.json: cannot be written: No such file"
 ! grep -q 'epoch 1' "$work/stderr" || fail 'it was trained before'
-run 1 train "${small[@]}" --epochs 1 --trace ''
-complains 'without a name'
+run 2 train "${small[@]}" --epochs 1 --trace ''
+complains "--trace '': must be a text that is not empty"
 run 2 train "${small[@]}" --trace
 complains '--trace' 'missing'
 

@@ -476,7 +476,11 @@ for never in '--target-accuracy=-1' '--target-accuracy -1'; do
     silent_stdout
     says 'epoch 2/2'
 done
-run 0 train --recipe fashion-mnist-wrn --model lenet "${lasting[@]:1}" --target-accuracy -1 --epochs 1 --log-dir ''
+run 0 train --recipe fashion-mnist-wrn --model lenet "${lasting[@]:1}" --target-accuracy -1 --epochs 1 --log-dir "$work/recipe"
+for option in --log-dir --checkpoint-dir; do
+    run 2 train $option '' --epochs 1
+    complains "$option '': must be a text that is not empty"
+done
 # With this rate nothing improves.
 run 0 "${lasting[@]}" --early-stop 2 --base-lr 1e-12
 lines '^Early stopping after epoch [34]: the best validation loss, '

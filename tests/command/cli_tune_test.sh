@@ -87,4 +87,4 @@ refuse 'is for oneDNN 0.1.2, this is oneDNN'
 sed '1s/instruction set [a-z0-9_]*/instruction set vax/' "$tuned" >"$work/bad.txt"
 refuse 'is for instruction set vax, this is instruction set'
 run 2 train "${small[@]}" --algorithms ''
-complains '--algorithms: must be fast, direct or the file of a tuning'
+complains "--algorithms '': must be a text that is not empty"

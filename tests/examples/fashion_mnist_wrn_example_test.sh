@@ -37,7 +37,7 @@ digest=$(sed -n 's/^digest \([0-9a-f]\{32\}\)$/\1/p' 1)
 [[ -n $digest ]]
 
 "$LOCKSTEP" train --recipe fashion-mnist-wrn "${settings[@]}" --epochs "$(grep -c '^Epoch ' 1)" --devices 2xcpu \
-    --log-dir '' >recipe 2>&1
+    --log-dir log >recipe 2>&1
 grep -q "$digest" recipe
 
 "$example" --help >help

@@ -53,7 +53,7 @@ struct lk_ps_coordinator {
     bool is_stopping; /* no more batches are begun */
     int dropped;      /* hand-outs then dropped because no worker was left */
     double *rates;
-    lk_ps_node_sums *sums;    /* [n_sums]: the finished nodes of the current batch, whose nodes are shared */
+    lk_ps_node_sums *sums; /* [n_sums]: the finished nodes of the current batch, whose nodes are shared */
     int n_sums;
     int64_t sums_capacity;
     int64_t stale;            /* largest staleness of these nodes */

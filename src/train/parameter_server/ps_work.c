@@ -38,8 +38,8 @@ static lk_status work_add_node(lk_ps_coordinator *c, const lk_ps_work *work)
     return LK_OK;
 }
 
-/* The sums over `root`, added up along the tree in the workers' precision: nodes arrive in any order, and this gives the
- * bits of one process. A node without samples has sums of 0. */
+/* The sums over `root`, added up along the tree in the workers' precision: nodes arrive in any order, and this gives
+ * the bits of one process. A node without samples has sums of 0. */
 static lk_ps_node_sums work_add_up(const lk_ps_coordinator *c, lk_range root)
 {
     for (int i = 0; i < c->n_sums; i++)
