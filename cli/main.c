@@ -5,11 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -227,16 +230,60 @@ static int run_command(int argc, char **argv)
     return command->run(count, argv + 2);
 }
 
+/* Returns whether nobody reads standard output any more, as after `lockstep ops | head -n 1`. */
+static bool output_is_unread(void)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO};
+    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+/* A command line, and the exit status of its command. */
+typedef struct command_line {
+    int argc;
+    char **argv;
+    int status;
+} command_line;
+
+static void *run_command_line(void *user)
+{
+    command_line *line = user;
+    line->status = run_command(line->argc, line->argv);
+    return NULL;
+}
+
+/* Runs the command on this thread, or if the limit of its stack (ulimit -s) is low, on one with more. */
+static void run_on_large_stack(command_line *line)
+{
+    enum { LEAST_STACK = 1 << 20 };
+    struct rlimit limit;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= LEAST_STACK) {
+        run_command_line(line);
+        return;
+    }
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, LEAST_STACK);
+    int error = pthread_create(&thread, &attributes, run_command_line, line);
+    if (error) {
+        fprintf(stderr, "lockstep: no stack of %d bytes is to be had: %s\n", LEAST_STACK, strerror(error));
+        line->status = 1;
+        return;
+    }
+    pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    command_line line = {argc, argv, 0};
     occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* writes beyond a limit of file size then fail like writes to a full disk */
-    int status = run_command(argc, argv);
-    bool written = !ferror(stdout);
+    run_on_large_stack(&line);
+    bool written = fflush(stdout) == 0 && !ferror(stdout), is_unread = !written && output_is_unread();
     if (fclose(stdout) != 0)
         written = false;
-    if (!written)
+    if (!written && !is_unread)
         fputs("lockstep: standard output could not be written\n", stderr);
-    return status ? status : !written;
+    return line.status ? line.status : !written;
 }

@@ -72,3 +72,13 @@ arguments=(doctor '>&-')
 status=0
 "$LOCKSTEP" doctor >&- 2>"$work/stderr" || status=$?
 [[ $status -eq 1 ]] || fail "a closed stdout is no failure"
+# A reader that has read enough is no reason for a message.
+arguments=(ops '|' true)
+("$LOCKSTEP" ops 2>"$work/stderr" || true) | true
+[[ ! -s $work/stderr ]] || fail "a pipe that nobody reads"
+
+# The main thread and the others need more stack than this.
+if [[ $("$LOCKSTEP" version) != *sanitizers* ]]; then
+    (ulimit -s 64 && run 0 train --data synthetic --limit-train 64 --limit-val 0 --epochs 1 --devices 2 &&
+        says 'digest ')
+fi
