@@ -1,12 +1,19 @@
 #include "cli/cli.h"
+#include "cli/cli_clock.h"
 
 #include "lockstep/build.h"
 #include "lockstep/device.h"
 #include "lockstep/pjrt.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void print_libraries(void)
@@ -101,14 +108,9 @@ static void print_gpus(void)
     }
 }
 
-/* Looks only if a plug-in is named: it may take minutes to find that there is no device. */
 static void print_pjrt(const char *path)
 {
     lk_pjrt *pjrt;
-    if (!path && !lk_pjrt_default_path())
-        return;
-    puts("\nDevices of a PJRT plug-in (lockstep has no kernels for them)");
-    fflush(stdout);
     if (lk_pjrt_find(path, &pjrt) != LK_OK) {
         printf("  %s\n", lk_error_message());
         return;
@@ -123,8 +125,72 @@ static void print_pjrt(const char *path)
     lk_pjrt_release(pjrt);
 }
 
+/* Runs in a process of its own, because a plug-in cannot be told to stop looking for devices. */
+static _Noreturn void pjrt_become_asker(const char *path, pid_t parent, int output)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0) {
+        print_pjrt(path);
+        fflush(stdout);
+    }
+    _exit(0);
+}
+
+/* Copies to standard output until the other end is closed, or the time is up: then returns false. */
+static bool pjrt_copy_answer(int from, double seconds)
+{
+    char bytes[4096];
+    int64_t end = cli_milliseconds() + (int64_t)(1000 * seconds);
+    for (;;) {
+        int64_t left = end - cli_milliseconds();
+        struct pollfd answer = {.fd = from, .events = POLLIN};
+        if (poll(&answer, 1, left > 0 ? (int)left : 0) == 0)
+            return false;
+        ssize_t n = read(from, bytes, sizeof bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return true;
+        fwrite(bytes, 1, (size_t)n, stdout);
+    }
+}
+
+/* Asks only if a plug-in is named: it may take minutes to find that there is no device. */
+static void print_pjrt_within(const char *path, double seconds)
+{
+    int pipes[2], status = 0;
+    const char *file = path ? path : lk_pjrt_default_path();
+    if (!file)
+        return;
+    puts("\nDevices of a PJRT plug-in (lockstep has no kernels for them)");
+    fflush(stdout);
+    if (pipe2(pipes, O_CLOEXEC) != 0) {
+        printf("  %s\n", strerror(errno));
+        return;
+    }
+    pid_t parent = getpid(), asker = fork();
+    if (asker == 0)
+        pjrt_become_asker(path, parent, pipes[1]);
+    close(pipes[1]);
+    bool has_answered = asker > 0 && pjrt_copy_answer(pipes[0], seconds);
+    close(pipes[0]);
+    if (asker < 0) {
+        printf("  %s\n", strerror(errno));
+        return;
+    }
+    if (!has_answered)
+        kill(asker, SIGKILL);
+    while (waitpid(asker, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (!has_answered)
+        printf("  %s: has not listed its devices within %g s (--pjrt-timeout)\n", file, seconds);
+    else if (WIFSIGNALED(status))
+        printf("  %s: ended by signal %d while it looked for devices\n", file, WTERMSIG(status));
+}
+
 typedef struct doctor {
     const char *pjrt; /* a plug-in; NULL: none was named */
+    double pjrt_timeout;
 } doctor;
 
 static const lk_option doctor_options[] = {
@@ -133,6 +199,14 @@ static const lk_option doctor_options[] = {
      .offset = offsetof(doctor, pjrt),
      .value = "FILE",
      .help = "PJRT plug-in whose devices are listed too (default: $PJRT_PLUGIN_LIBRARY_PATH, else $TPU_LIBRARY_PATH)"},
+    {.name = "pjrt-timeout",
+     .type = LK_OPTION_DOUBLE,
+     .offset = offsetof(doctor, pjrt_timeout),
+     .default_text = "20",
+     .least = 0,
+     .greatest = 1e6,
+     .value = "S",
+     .help = "seconds to wait until the plug-in has listed its devices"},
 };
 
 static int doctor_run(int argc, char **argv)
@@ -143,7 +217,7 @@ static int doctor_run(int argc, char **argv)
     print_libraries();
     print_processor();
     print_gpus();
-    print_pjrt(config.pjrt);
+    print_pjrt_within(config.pjrt, config.pjrt_timeout);
     return 0;
 }
 

@@ -43,6 +43,10 @@ if [[ -e $pjrt ]]; then
     prints "  $pjrt: platform test, PJRT 0.81"
     prints '  first line second line'
     prints '  TEST_0(process=0)'
+    LOCKSTEP_TEST_PJRT='no answer' run 0 doctor --pjrt "$pjrt" --pjrt-timeout 0.2
+    prints "  $pjrt: has not listed its devices within 0.2 s (--pjrt-timeout)"
+    LOCKSTEP_TEST_PJRT=crash run 0 doctor --pjrt "$pjrt"
+    prints "  $pjrt: ended by signal 6 while it looked for devices"
 fi
 run 0 doctor
 for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo libpng libjpeg ZeroMQ; do

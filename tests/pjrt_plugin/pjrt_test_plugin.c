@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct lk_pjrt_error {
     const char *message;
@@ -63,6 +64,10 @@ static lk_pjrt_error *client_create(lk_pjrt_create_client *args)
     static lk_pjrt_client client = {{&devices[0], &devices[1]}};
     if (is("no client"))
         return fail("the device is in use by process 7");
+    if (is("crash"))
+        abort();
+    while (is("no answer"))
+        pause();
     clients++;
     args->client = &client;
     return check(&args->head, sizeof *args);
