@@ -207,9 +207,19 @@ static void job_check_ended(job *j, int rank)
     }
 }
 
+/* A supervisor that is stopped reports no end of its process, for which all would wait. It is ended, so that the job
+ * decides as for any lost process. */
+static void job_end_unheard(job *j)
+{
+    double timeout = j->opts->stall_timeout;
+    for (int rank; timeout > 0 && (rank = cli_ranks_next_unheard(j->ranks, timeout)) >= 0;)
+        cli_starters_kill(j->starters, rank);
+}
+
 static void job_check_roles(job *j)
 {
     const double patience = 3;
+    job_end_unheard(j);
     for (int rank; !j->ended && (rank = cli_ranks_next_ended(j->ranks, patience)) >= 0;)
         job_check_ended(j, rank);
     if (!j->ended && j->left && j->now - j->left >= AFTER_THE_FIRST)

@@ -193,6 +193,20 @@ bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
     return true;
 }
 
+int cli_ranks_next_unheard(cli_ranks *ranks, double seconds)
+{
+    for (int i = 0; i < ranks->n; i++) {
+        rank *r = &ranks->ranks[i];
+        if (r->has_ended || r->unheard < seconds)
+            continue;
+        fprintf(stderr, "lockstep: the supervisor of %s has not been heard for %.0f s, and is ended\n", r->output.name,
+                r->unheard);
+        r->unheard = 0;
+        return i;
+    }
+    return -1;
+}
+
 void cli_ranks_lose(cli_ranks *ranks, int i, bool by_signal, int number)
 {
     if (i >= ranks->n || ranks->ranks[i].has_ended)

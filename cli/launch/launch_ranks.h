@@ -49,6 +49,10 @@ bool cli_ranks_has_failed(const cli_ranks *ranks, int rank);
 /* Returns whether the rank is itself stopped; if so, cli_ranks_print_stalled reports it. */
 bool cli_ranks_is_stopped(cli_ranks *ranks, int rank);
 
+/* The next rank whose supervisor has not been heard for `seconds`, and was not returned for this silence before; -1:
+ * none. Prints that it is ended: the caller kills it. */
+int cli_ranks_next_unheard(cli_ranks *ranks, double seconds);
+
 /* Notes how a rank's supervisor ended, and the rank with it; ignored if the rank's own end is known. */
 void cli_ranks_lose(cli_ranks *ranks, int rank, bool by_signal, int number);
 

@@ -160,6 +160,12 @@ void cli_starters_signal_all(const cli_starters *s, int signal)
             kill(s->processes[i], signal);
 }
 
+void cli_starters_kill(const cli_starters *s, int rank)
+{
+    if (s->processes[rank] > 0)
+        kill(s->processes[rank], SIGKILL);
+}
+
 void cli_starters_signal_first(const cli_starters *s, int signal)
 {
     if (s->processes[0] > 0)

@@ -37,5 +37,8 @@ void cli_starters_signal_all(const cli_starters *starters, int signal);
 /* Signals mpirun, which passes it on to all ranks, or the chief's supervisor. */
 void cli_starters_signal_first(const cli_starters *starters, int signal);
 
+/* Kills a rank's supervisor, and with it the rank. */
+void cli_starters_kill(const cli_starters *starters, int rank);
+
 /* Ends all remaining processes and returns mpirun's wait status. */
 int cli_starters_end(cli_starters *starters);

@@ -126,6 +126,18 @@ begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
 kill -KILL "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark --role worker ")"
 ended 1 '^worker-0 on [^ ]+: its supervisor \(lockstep rank\) was killed by signal 9'
 
+# A stopped supervisor, whose process may go on, is ended after the stall timeout.
+begin_roles --workers 2 --stall-timeout 5 "${train[@]}" "${many[@]}" "${short[@]}" --max-staleness 0
+kill -STOP "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark --role worker " | head -n 1)"
+finished
+grep -qE 'the supervisor of worker-[01] has not been heard for [0-9]+ s, and is ended$' "$work/stderr" ||
+    fail "the supervisor is not named"
+
+begin_roles --workers 2 --stall-timeout 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -STOP "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark --role chief ")"
+ended 1 '^chief on [^ ]+: its supervisor \(lockstep rank\) was killed by signal 9'
+says 'lockstep: the supervisor of chief has not been heard for '
+
 begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
 kill -KILL "$process"
 ended 137 .

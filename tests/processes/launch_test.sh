@@ -108,6 +108,14 @@ kill -STOP "$(rank_process 0)"
 ended 1 '^rank 0 on [^ ]+: no progress for [0-9]+ s, step [1-9][0-9]*, in [a-z]'
 echo "a stopped rank was named after $(($(now) - began)) ms, of a stall timeout of 2 s"
 
+# A stopped supervisor is silent, and a stopped mpirun passes nothing on.
+launch_long -n 2 --stall-timeout 2
+kill -STOP "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark" | head -n 1)"
+ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
+launch_long -n 2 --stall-timeout 2
+kill -STOP "$(pgrep -f -P "$process" mpirun)"
+ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
+
 # An error in every rank, then one in a single rank.
 launch 2 -n 2 -- train --model none-such
 rank=$(tail -n 1 "$work/stderr" | sed -nE 's/^rank ([01]) on [^ ]+ exited with status 2, step 0, in start$/\1/p')
