@@ -169,6 +169,13 @@ static int launch_check_rank(const lk_train_config *train, const char *strategy)
     return lk_train_role_of(&config, &role) == LK_OK ? 0 : cli_fail();
 }
 
+/* mpirun reaches the machines of --hosts, and those that Slurm has granted. */
+static bool launch_needs_mpirun(const launch_config *config)
+{
+    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+    return config->workers == 0 && (config->hosts || (nodes && strtol(nodes, NULL, 10) > 1));
+}
+
 static int launch_start(const launch_config *config, int argc, char **argv)
 {
     lk_train_config train = {.devices.strategy = NULL};
@@ -197,6 +204,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
         again[i] = command[i];
     again[n] = (char *)(uintptr_t) "--resume";
     status = cli_job_run(&(cli_job_opts){.ranks = (int)config->processes,
+                                         .on_several_machines = launch_needs_mpirun(config),
                                          .hosts = config->hosts,
                                          .servers = config->workers > 0 ? (int)config->servers : 0,
                                          .workers = (int)config->workers,
@@ -231,7 +239,8 @@ const cli_command cmd_launch = {
     .summary = "Train in several processes, on one machine or on many",
     .arguments = "-- train [OPTION…]",
     .details =
-        "Starts N processes of `lockstep train --strategy multi-worker`, called ranks, with Open MPI's mpirun.\n"
+        "Starts N processes of `lockstep train --strategy multi-worker`, called ranks. On this machine they exchange\n"
+        "messages through shared memory; on those of --hosts Open MPI's mpirun starts them and carries messages.\n"
         "--devices is per process; ranks on one machine take different cores as long as there are enough.\n"
         "\n"
         "Standard output is that of rank 0. Lines on standard error begin with the number of their rank: `[1] …`.\n"

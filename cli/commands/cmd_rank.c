@@ -4,6 +4,8 @@
 #include "cli/cli_clock.h"
 #include "cli/launch/rank_record.h"
 
+#include "lockstep/dist.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -254,7 +256,7 @@ static int rank_watch(supervised *s)
 
 static bool rank_find_own(int *rank)
 {
-    static const char *const variables[] = {CLI_RANK_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK"};
+    static const char *const variables[] = {LK_RANK_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK"};
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         const char *text = getenv(variables[i]);
         char *end;

@@ -134,7 +134,7 @@ static void job_pass_interrupts_on(job *j)
     }
     int present = cli_ranks_count_present(j->ranks);
     if (present > j->n_told)
-        cli_starters_signal_first(j->starters, SIGUSR1);
+        cli_starters_interrupt(j->starters);
     j->n_told = present;
     if (interrupts > 1)
         job_end(j, ENDED_AT_ONCE);

@@ -4,9 +4,10 @@
 #include <stdbool.h>
 
 typedef struct cli_job_opts {
-    int ranks;         /* all processes */
-    const char *hosts; /* "a:2,b:2"; NULL: this machine */
-    /* With strategy parameter-server, on this machine: the ranks are a chief and these. 0: the ranks are MPI's. */
+    int ranks;                /* all processes */
+    bool on_several_machines; /* mpirun starts the ranks; else the launcher does */
+    const char *hosts;        /* "a:2,b:2"; NULL: this machine, or those that a scheduler has granted */
+    /* With strategy parameter-server, on this machine: the ranks are a chief and these. 0: they are multi-worker's. */
     int servers, workers;
     bool restarts_servers; /* start servers that have died again */
     double stall_timeout;  /* seconds without progress before the job is ended; 0: no limit */

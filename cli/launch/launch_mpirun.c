@@ -3,6 +3,8 @@
 #include "cli/cli.h"
 #include "cli/launch/descendants.h"
 
+#include "lockstep/dist.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -71,31 +73,27 @@ static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
     return list.items;
 }
 
-/* On one machine traffic stays on the loopback interface. ssh must not ask for a password. Values set by the user stay.
- */
-static void mpirun_set_environment(const cli_job_opts *opts)
+/* ssh must not ask for a password. Values set by the user stay. */
+static void mpirun_set_environment(void)
 {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0); /* ranks have nothing to clean up by then */
-    if (opts->hosts) {
-        if (!getenv("OMPI_MCA_plm_rsh_agent"))
-            setenv("OMPI_MCA_plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10", 0);
-        return;
-    }
-    setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
-    setenv("OMPI_MCA_oob_tcp_if_include", "lo", 0);
+    if (!getenv("OMPI_MCA_plm_rsh_agent"))
+        setenv("OMPI_MCA_plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10", 0);
+    unsetenv(LK_SHARED_MEMORY_VARIABLE); /* it would belong to another job */
+    unsetenv(LK_RANK_VARIABLE);
 }
 
 /* Becomes mpirun. Errors before mpirun runs are written to `failed`, which is closed when it starts. */
-static _Noreturn void become_mpirun(const cli_job_opts *opts, char **arguments, pid_t parent, int output, int failed)
+static _Noreturn void become_mpirun(char **arguments, pid_t parent, int output, int failed)
 {
     if (cli_prepare_child(parent, output)) {
         signal(SIGINT, SIG_DFL);
         signal(SIGTERM, SIG_DFL);
         signal(SIGPIPE, SIG_DFL);
         signal(SIGXFSZ, SIG_DFL);
-        mpirun_set_environment(opts);
+        mpirun_set_environment();
         execvp(arguments[0], arguments);
     }
     int error = errno;
@@ -103,7 +101,7 @@ static _Noreturn void become_mpirun(const cli_job_opts *opts, char **arguments, 
     _exit(1);
 }
 
-static pid_t mpirun_start(const cli_job_opts *opts, char **arguments, int output)
+static pid_t mpirun_start(char **arguments, int output)
 {
     int failed[2], error = 0;
     if (pipe2(failed, O_CLOEXEC) != 0) {
@@ -112,7 +110,7 @@ static pid_t mpirun_start(const cli_job_opts *opts, char **arguments, int output
     }
     pid_t parent = getpid(), mpirun = fork();
     if (mpirun == 0)
-        become_mpirun(opts, arguments, parent, output, failed[1]);
+        become_mpirun(arguments, parent, output, failed[1]);
     close(failed[1]);
     ssize_t told;
     do
@@ -137,7 +135,7 @@ pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
         cli_usage_error("launch: %s", strerror(errno));
         return -1;
     }
-    pid_t mpirun = mpirun_start(opts, arguments, output);
+    pid_t mpirun = mpirun_start(arguments, output);
     free(arguments);
     return mpirun;
 }

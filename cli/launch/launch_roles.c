@@ -2,10 +2,12 @@
 
 #include "cli/cli.h"
 #include "cli/launch/descendants.h"
-#include "cli/launch/rank_record.h"
+
+#include "lockstep/dist.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
@@ -67,7 +69,7 @@ typedef struct role_arguments {
     char *items[]; /* NULL after the last */
 } role_arguments;
 
-/* Makes the arguments of a rank. The launcher's own come last, so that they take precedence. */
+/* Makes the arguments of a rank. Those of a role come last, so that they take precedence. */
 static role_arguments *role_make_arguments(const cli_job_opts *opts, const cli_meeting *meeting, int rank)
 {
     int n = 0, at = 0;
@@ -86,7 +88,7 @@ static role_arguments *role_make_arguments(const cli_job_opts *opts, const cli_m
         a->items[at++] = (char *)(uintptr_t)first[i];
     for (int i = 0; i < n; i++)
         a->items[at++] = opts->command[i];
-    for (size_t i = 0; i < sizeof last / sizeof last[0]; i++)
+    for (size_t i = 0; i < sizeof last / sizeof last[0] && opts->workers > 0; i++)
         a->items[at++] = (char *)(uintptr_t)last[i];
     return a;
 }
@@ -96,7 +98,8 @@ static void worker_set_cores(const cli_job_opts *opts, int rank)
 {
     cpu_set_t all, own;
     int worker = rank - 1 - opts->servers, seen = 0;
-    if (worker < 0 || sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < opts->workers)
+    if (opts->workers == 0 || worker < 0 || sched_getaffinity(0, sizeof all, &all) != 0 ||
+        CPU_COUNT(&all) < opts->workers)
         return;
     int n = CPU_COUNT(&all), begin = worker * n / opts->workers, end = (worker + 1) * n / opts->workers;
     CPU_ZERO(&own);
@@ -110,26 +113,37 @@ static void worker_set_cores(const cli_job_opts *opts, int rank)
     sched_setaffinity(0, sizeof own, &own);
 }
 
-static _Noreturn void become_supervisor(const cli_job_opts *opts, char *const *arguments, int rank, pid_t parent,
-                                        int output)
+static void set_number(const char *variable, int number)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", number);
+    setenv(variable, text, 1);
+}
+
+static _Noreturn void become_supervisor(const cli_job_opts *opts, char *const *arguments, int memory, int rank,
+                                        pid_t parent, int output)
 {
     if (cli_prepare_child(parent, output)) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", rank);
-        setenv(CLI_RANK_VARIABLE, number, 1);
-        unsetenv("TF_CONFIG"); /* it would belong to another training */
+        set_number(LK_RANK_VARIABLE, rank);
+        unsetenv(LK_SHARED_MEMORY_VARIABLE);
+        if (memory >= 0) {
+            set_number(LK_SHARED_MEMORY_VARIABLE, memory);
+            fcntl(memory, F_SETFD, 0); /* the rank inherits it */
+        }
+        if (opts->workers > 0)
+            unsetenv("TF_CONFIG"); /* it would belong to another training */
         worker_set_cores(opts, rank);
         execv("/proc/self/exe", arguments);
     }
     _exit(1);
 }
 
-pid_t cli_role_start(const cli_job_opts *opts, const cli_meeting *meeting, int rank, int output)
+pid_t cli_role_start(const cli_job_opts *opts, const cli_meeting *meeting, int memory, int rank, int output)
 {
     role_arguments *arguments = role_make_arguments(opts, meeting, rank);
     pid_t parent = getpid(), supervisor = arguments ? fork() : -1;
     if (supervisor == 0)
-        become_supervisor(opts, arguments->items, rank, parent, output);
+        become_supervisor(opts, arguments->items, memory, rank, parent, output);
     if (supervisor < 0)
         cli_usage_error("launch: process %d could not be started: %s", rank, strerror(errno));
     free(arguments);

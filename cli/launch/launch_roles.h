@@ -1,4 +1,5 @@
-/* Starts the processes of a parameter-server training, on this machine. */
+/* Starts the processes of a job on this machine: ranks that exchange messages through shared memory, or those of a
+ * parameter-server training. */
 #pragma once
 
 #include "cli/launch/launch_job.h"
@@ -19,5 +20,6 @@ void cli_meeting_close(cli_meeting *meeting);
 void cli_role_name(const cli_job_opts *opts, int rank, char *name, size_t size);
 bool cli_role_is_server(const cli_job_opts *opts, int rank);
 
-/* Starts the supervisor of a rank. Returns -1, with the error printed, on failure. */
-pid_t cli_role_start(const cli_job_opts *opts, const cli_meeting *meeting, int rank, int output);
+/* Starts the supervisor of a rank. memory: from lk_processes_share; -1 for a parameter-server training. Returns -1,
+ * with the error printed, on failure. */
+pid_t cli_role_start(const cli_job_opts *opts, const cli_meeting *meeting, int memory, int rank, int output);

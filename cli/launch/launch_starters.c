@@ -5,6 +5,8 @@
 #include "cli/launch/launch_mpirun.h"
 #include "cli/launch/launch_roles.h"
 
+#include "lockstep/dist.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +21,7 @@ struct cli_starters {
     const cli_starters_events *events;
     int status; /* mpirun's wait status, once it has ended */
     cli_meeting meeting;
+    int memory; /* for the messages of ranks that the launcher starts; -1: none */
     /* The pipe for their output; -1: closed. `from` is closed once all have ended; `to` stays open while processes may
      * still be started. */
     int from, to;
@@ -32,14 +35,14 @@ struct cli_starters {
 
 cli_starters *cli_starters_new(const cli_job_opts *opts, const cli_starters_events *events)
 {
-    int n = opts->workers > 0 ? opts->ranks : 1;
+    int n = opts->on_several_machines ? 1 : opts->ranks;
     cli_starters *s = calloc(1, sizeof *s + (size_t)n * sizeof *s->processes);
     if (!s)
         return NULL;
     s->opts = opts;
     s->events = events;
     s->n = n;
-    s->from = s->to = s->meeting.socket = -1;
+    s->from = s->to = s->meeting.socket = s->memory = -1;
     return s;
 }
 
@@ -52,10 +55,14 @@ void cli_starters_release(cli_starters *s)
 
 static bool starters_start_all(cli_starters *s)
 {
-    if (s->opts->workers == 0)
+    if (s->opts->on_several_machines)
         return (s->processes[0] = cli_mpirun_start(s->opts, s->to)) > 0;
-    if (!cli_meeting_open(&s->meeting))
+    if (s->opts->workers > 0 && !cli_meeting_open(&s->meeting))
         return false;
+    if (s->opts->workers == 0 && lk_processes_share(s->opts->ranks, &s->memory) != LK_OK) {
+        cli_usage_error("launch: %s", lk_error_message());
+        return false;
+    }
     for (int i = 0; i < s->n; i++)
         if (!cli_starters_start_again(s, i))
             return false;
@@ -64,11 +71,11 @@ static bool starters_start_all(cli_starters *s)
 
 bool cli_starters_start_again(cli_starters *s, int rank)
 {
-    s->processes[rank] = cli_role_start(s->opts, &s->meeting, rank, s->to);
+    s->processes[rank] = cli_role_start(s->opts, &s->meeting, s->memory, rank, s->to);
     return s->processes[rank] > 0;
 }
 
-static void close_output(int *descriptor)
+static void close_descriptor(int *descriptor)
 {
     if (*descriptor >= 0)
         close(*descriptor);
@@ -86,8 +93,9 @@ bool cli_starters_start(cli_starters *s)
     s->from = output[0];
     s->to = output[1];
     bool is_started = starters_start_all(s);
+    close_descriptor(&s->memory); /* the ranks have it */
     if (s->opts->workers == 0)
-        close_output(&s->to);
+        close_descriptor(&s->to);
     return is_started;
 }
 
@@ -101,7 +109,7 @@ static void starters_receive(cli_starters *s)
         return;
     if (n <= 0) {
         events->on_text(events->user, s->bytes, s->n_bytes); /* an incomplete record */
-        close_output(&s->from);
+        close_descriptor(&s->from);
         return;
     }
     s->n_bytes += (size_t)n;
@@ -136,7 +144,7 @@ static void starters_drain(cli_starters *s)
 static void starters_note_end(cli_starters *s, int i, int status)
 {
     s->processes[i] = 0;
-    if (s->opts->workers == 0) {
+    if (s->opts->on_several_machines) {
         s->status = status;
         return;
     }
@@ -166,21 +174,23 @@ void cli_starters_kill(const cli_starters *s, int rank)
         kill(s->processes[rank], SIGKILL);
 }
 
-void cli_starters_signal_first(const cli_starters *s, int signal)
+void cli_starters_interrupt(const cli_starters *s)
 {
-    if (s->processes[0] > 0)
-        kill(s->processes[0], signal);
+    if (s->opts->workers == 0)
+        cli_starters_signal_all(s, SIGUSR1);
+    else if (s->processes[0] > 0)
+        kill(s->processes[0], SIGUSR1);
 }
 
 int cli_starters_end(cli_starters *s)
 {
     if (s->from >= 0)
         cli_starters_signal_all(s, SIGKILL);
-    close_output(&s->from);
-    while (s->opts->workers == 0 && s->processes[0] > 0 && waitpid(s->processes[0], &s->status, 0) < 0 &&
+    close_descriptor(&s->from);
+    while (s->opts->on_several_machines && s->processes[0] > 0 && waitpid(s->processes[0], &s->status, 0) < 0 &&
            errno == EINTR)
         continue;
     cli_kill_descendants();
-    close_output(&s->to);
+    close_descriptor(&s->to);
     return s->status;
 }

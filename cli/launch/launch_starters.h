@@ -1,5 +1,5 @@
-/* The processes that a launcher has started and reads from: mpirun, which starts the ranks' supervisors, or the
- * supervisors themselves. */
+/* The processes that a launcher has started and reads from: the ranks' supervisors, or mpirun, which starts them on
+ * several machines. */
 #pragma once
 
 #include "cli/launch/launch_job.h"
@@ -11,7 +11,7 @@ typedef struct cli_starters_events {
     void *user;
     void (*on_record)(void *user, const cli_record *record);
     void (*on_text)(void *user, const char *text, size_t bytes); /* mpirun's own output */
-    /* The supervisor of a rank has ended, after all its output was passed on; never called for mpirun. */
+    /* The supervisor of a rank has ended, after all its output was passed on; not with mpirun. */
     void (*on_ended)(void *user, int rank, int status);
 } cli_starters_events;
 
@@ -34,8 +34,8 @@ void cli_starters_reap(cli_starters *starters);
 
 void cli_starters_signal_all(const cli_starters *starters, int signal);
 
-/* Signals mpirun, which passes it on to all ranks, or the chief's supervisor. */
-void cli_starters_signal_first(const cli_starters *starters, int signal);
+/* Passes an interrupt on: to all ranks, or to the chief alone. */
+void cli_starters_interrupt(const cli_starters *starters);
 
 /* Kills a rank's supervisor, and with it the rank. */
 void cli_starters_kill(const cli_starters *starters, int rank);

@@ -12,8 +12,6 @@ enum { CLI_RECORD_BYTES = 512, CLI_RECORD_MARK = 8, CLI_RECORD_DATA = CLI_RECORD
 
 enum { CLI_RANK_INTERRUPTED = 130 }; /* exit status of a rank ended by an interrupt */
 
-#define CLI_RANK_VARIABLE "LOCKSTEP_RANK" /* a rank's number, if MPI did not start it */
-
 typedef enum cli_record_kind {
     CLI_RECORD_HOST,   /* the machine's name; the first record of a rank */
     CLI_RECORD_STDOUT, /* the rank's output */

@@ -95,9 +95,9 @@ LK_API lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
  * LK_ERR_ARGUMENT (anything but "multi-worker" on CPU devices). */
 LK_API lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed);
 
-/* How gradients travel between devices: "inproc" (shared memory), "peer copies", "NCCL 2.28.9", "Open MPI 4.1.4, 2
- * processes", or "" for one device. Between GPUs NCCL is used if the plug-in has it and it works; sums by the tree have
- * the same bits with all transports. Valid as long as the strategy. */
+/* How gradients travel between devices: "inproc" (memory of the process), "peer copies", "NCCL 2.28.9", "shared
+ * memory, 2 processes", "Open MPI 4.1.4, 2 processes", or "" for one device. Between GPUs NCCL is used if the plug-in
+ * has it and it works; sums by the tree have the same bits with all transports. Valid as long as the strategy. */
 LK_API const char *lk_strategy_transport(const lk_strategy *strategy);
 
 LK_API const char *lk_strategy_name(const lk_strategy *strategy);
@@ -120,6 +120,16 @@ LK_API lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *devic
 
 /* The number of devices that have variables of their own: 1 for central-storage, else num_replicas. */
 LK_API int lk_strategy_owners(const lk_strategy *strategy);
+
+/* A process started with these two variables, a descriptor from lk_processes_share and its rank, exchanges messages
+ * with its siblings through shared memory. Without them multi-worker uses MPI. */
+#define LK_SHARED_MEMORY_VARIABLE "LOCKSTEP_SHARED_MEMORY"
+#define LK_RANK_VARIABLE "LOCKSTEP_RANK"
+
+/* Makes memory for the messages between `ranks` processes of this machine, which a program is about to start. The
+ * caller closes *descriptor, which exec does not pass on unless FD_CLOEXEC is cleared. The memory is freed when nobody
+ * uses it any more; it has no name. Errors: LK_ERR_ARGUMENT, LK_ERR_IO. */
+LK_API lk_status lk_processes_share(int ranks, int *descriptor);
 
 /* Ends the part of this process in a training of several (multi-worker). Waits for the others; nothing can be exchanged
  * afterwards. A process that exits without it counts as lost and ends the others too. Does nothing in a single process.

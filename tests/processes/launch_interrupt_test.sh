@@ -6,8 +6,6 @@ source "$(dirname "$0")/../support/cli_testing.sh"
 # shellcheck source=tests/support/launch_testing.sh
 source "$(dirname "$0")/../support/launch_testing.sh"
 
-needs_mpi
-
 train=(-- train --model lenet --data synthetic --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8
        --devices cpu:0 --workers 1 --seed "$mark")
 

@@ -10,8 +10,6 @@ complains '--max-restarts' '--checkpoint-dir'
 run 2 launch --workers 1 --max-restarts 1 -- train
 complains '--max-restarts' '--checkpoint-dir'
 
-needs_mpi
-
 training=(train --data synthetic --limit-train 256 --limit-val 40 --batch-size 64 --epochs 60 --shards 4 --devices cpu:0
     --workers 1 --seed "$mark" --momentum 0.9)
 
@@ -31,13 +29,8 @@ checkpoint_is_after()
 # kill_rank AFTER: kills rank 1 when there is a checkpoint after more steps than this.
 kill_rank()
 {
-    local id
     until_true "a checkpoint after step $1" checkpoint_is_after "$1"
-    for id in $(pgrep -f -- "^[^ ]*lockstep train .*--seed $mark"); do
-        if tr '\0' '\n' <"/proc/$id/environ" | grep -qx 'OMPI_COMM_WORLD_RANK=1'; then
-            kill -KILL "$id"
-        fi
-    done
+    kill -KILL "$(process_of_rank 1 'lockstep train')"
 }
 
 run 0 "${training[@]}"

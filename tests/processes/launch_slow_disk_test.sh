@@ -6,8 +6,6 @@ source "$(dirname "$0")/../support/cli_testing.sh"
 # shellcheck source=tests/support/launch_testing.sh
 source "$(dirname "$0")/../support/launch_testing.sh"
 
-needs_mpi
-
 export LOCKSTEP_CHECKPOINT_SLOW=100
 launch 0 -n 2 --stall-timeout 2 -- train --model lenet --data synthetic --limit-train 64 --limit-val 0 --batch-size 64 \
     --epochs 1 --shards 8 --devices cpu:0 --workers 1 --checkpoint-dir "$work/checkpoints"

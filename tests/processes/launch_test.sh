@@ -36,15 +36,12 @@ refused "there is no machine 'host.invalid'" --hosts localhost:2,host.invalid:2 
 run 2 rank "${train[@]}"
 complains "'rank' is what 'lockstep launch' starts"
 
-if command -v mpirun >/dev/null; then
-    status=0
-    arguments=(launch without mpirun)
-    PATH=/nowhere "$LOCKSTEP" launch -n 2 "${train[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
-    [[ $status -eq 1 ]] || fail "exit status is not 1"
-    complains 'there is no mpirun' openmpi-bin
-fi
-
-needs_mpi
+status=0
+arguments=(launch without mpirun)
+PATH=/nowhere "$LOCKSTEP" launch --hosts localhost:2 "${train[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null ||
+    status=$?
+[[ $status -eq 1 ]] || fail "exit status is not 1"
+complains 'there is no mpirun' openmpi-bin
 
 # launch_long ARGUMENT…: starts a training without end in the background and waits until it trains.
 launch_long()
@@ -52,17 +49,6 @@ launch_long()
     begin_launch "$@" "${train[@]}" --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8 \
         --devices cpu:0 --workers 1 --seed "$mark"
     until_there '^\[0\] epoch *3/' "$work/stderr"
-}
-
-# process_of_rank RANK COMMAND: the rank's process with this command.
-process_of_rank()
-{
-    local id
-    for id in $(pgrep -f -- "^[^ ]*$2 .*--seed $mark"); do
-        if tr '\0' '\n' <"/proc/$id/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
-            echo "$id"
-        fi
-    done
 }
 
 rank_process()
@@ -90,8 +76,16 @@ for n in 1 2 4; do
 done
 holds "$work/logs/rank-0.log" 'epoch 2/2'
 [[ -e $work/logs/rank-3.log ]] || fail "no log of rank 3"
-launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
-prints "$wanted"
+
+# Ranks of one machine use shared memory: nobody can reach them, and nothing of them has a name.
+launch_long -n 2
+for id in "$process" $(pgrep -f -- "^[^ ]*lockstep .*--seed $mark"); do
+    if readlink "/proc/$id/fd/"* | grep socket; then
+        fail "process $id has a socket"
+    fi
+done
+kill -INT "$process"
+ended 130 .
 
 # --- a rank that ends ------------------------------------------------------------------------------------------------
 
@@ -108,12 +102,9 @@ kill -STOP "$(rank_process 0)"
 ended 1 '^rank 0 on [^ ]+: no progress for [0-9]+ s, step [1-9][0-9]*, in [a-z]'
 echo "a stopped rank was named after $(($(now) - began)) ms, of a stall timeout of 2 s"
 
-# A stopped supervisor is silent, and a stopped mpirun passes nothing on.
+# A stopped supervisor is silent.
 launch_long -n 2 --stall-timeout 2
 kill -STOP "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark" | head -n 1)"
-ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
-launch_long -n 2 --stall-timeout 2
-kill -STOP "$(pgrep -f -P "$process" mpirun)"
 ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
 
 # An error in every rank, then one in a single rank.
@@ -126,7 +117,7 @@ launch_long -n 2
 kill -TERM "$(rank_process 1)" # one rank is interrupted: all end at the same step
 ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
 
-# --- interrupts, and the end of mpirun or the launcher ---------------------------------------------------------------
+# --- interrupts, and the end of the launcher ------------------------------------------------------------------------
 
 launch_long -n 2
 kill -INT "$process"
@@ -143,16 +134,8 @@ kill -INT "$process"
 ended 130 .
 
 launch_long -n 2
-kill -KILL "$(pgrep -f -P "$process" mpirun)"
-ended 1 '^lockstep: mpirun was killed by signal 9$'
-
-launch_long -n 2
 kill -KILL "$process"
 ended 137 .
-
-launch_long -n 2
-kill -TERM "$(pgrep -f -P "$process" mpirun)"
-ended 1 '^lockstep: mpirun '
 
 # If a rank's supervisor ends, the rank ends with it, and the rank is named.
 for name in KILL TERM; do
@@ -162,3 +145,33 @@ for name in KILL TERM; do
     ended 1 "^rank 1 on [^ ]+: its supervisor \(lockstep rank\) was killed by signal $(kill -l $name), step [0-9]+, in [a-z]"
     echo "a rank whose supervisor was killed was named, and all was over, after $(($(now) - began)) ms"
 done
+
+# --- mpirun, which starts the ranks of --hosts -----------------------------------------------------------------------
+
+(needs_mpi) || exit 0 # the rest has passed
+needs_mpi
+
+launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
+prints "$wanted"
+
+launch_long --hosts localhost:3
+kill -KILL "$(rank_process 1)"
+ended 1 '^rank 1 on [^ ]+ killed by signal 9, step [1-9][0-9]*, in [a-z]'
+
+launch_long --hosts localhost:2
+kill -INT "$process"
+ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
+
+for name in KILL TERM; do
+    launch_long --hosts localhost:2
+    kill -s $name "$(pgrep -f -P "$process" mpirun)"
+    ended 1 '^lockstep: mpirun '
+    launch_long --hosts localhost:3
+    kill -s $name "$(process_of_rank 1 'lockstep rank')"
+    ended 1 "^rank 1 on [^ ]+: its supervisor \(lockstep rank\) was killed by signal $(kill -l $name), step [0-9]+, in [a-z]"
+done
+
+# A stopped mpirun passes nothing on.
+launch_long --hosts localhost:2 --stall-timeout 2
+kill -STOP "$(pgrep -f -P "$process" mpirun)"
+ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'

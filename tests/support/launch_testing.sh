@@ -24,6 +24,17 @@ none_left()
     done
 }
 
+# process_of_rank RANK COMMAND: the rank's process with this command.
+process_of_rank()
+{
+    local id
+    for id in $(pgrep -f -- "^[^ ]*$2 .*--seed $mark"); do
+        if tr '\0' '\n' <"/proc/$id/environ" | grep -qxE "(LOCKSTEP_RANK|OMPI_COMM_WORLD_RANK)=$1"; then
+            echo "$id"
+        fi
+    done
+}
+
 # launch STATUS ARGUMENT…: runs lockstep launch, which must end with this status.
 launch()
 {

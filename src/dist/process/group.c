@@ -6,6 +6,7 @@
 #include "base/plugin.h"
 #include "base/status.h"
 #include "dist/process/group_notes.h"
+#include "dist/process/shared_messages.h"
 #include "lockstep/dist.h"
 
 #include <pthread.h>
@@ -238,10 +239,13 @@ lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t byte
 
 /* --- joining and leaving ------------------------------------------------------------------------------------------ */
 
-static lk_status group_load_plugin(lk_group *group)
+static lk_status group_find_messages(lk_group *group)
 {
     char why_not[512];
     lk_messages_fn table;
+    group->table = lk__shared_messages();
+    if (group->table)
+        return LK_OK;
     *(void **)&table = lk__plugin_symbol(&plugin, why_not, sizeof why_not);
     if (!table)
         LK_FAIL(LK_ERR_UNSUPPORTED, "several processes need the plug-in for MPI: %s", why_not);
@@ -256,7 +260,7 @@ static lk_status group_join(lk_group *group)
     char error[LK_MESSAGES_ERROR];
     host_name mine;
     memset(mine, 0, sizeof mine);
-    LK_TRY(group_load_plugin(group));
+    LK_TRY(group_find_messages(group));
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for all processes to join");
     lk_messages_status opened = group->table->open(&group->rank, &group->ranks, error);
     lk__activity_end(before);
