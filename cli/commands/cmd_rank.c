@@ -2,6 +2,7 @@
  * launcher. The rank never outlives it. */
 #include "cli/cli.h"
 #include "cli/cli_clock.h"
+#include "cli/launch/mpi_leftovers.h"
 #include "cli/launch/rank_record.h"
 
 #include "lockstep/dist.h"
@@ -222,6 +223,7 @@ static int rank_end_early(supervised *s)
 {
     rank_kill(s);
     waitpid(s->process, NULL, 0);
+    cli_remove_mpi_memory(true); /* this supervisor may be the last one alive on its machine */
     if (!ended_by)
         return 1;
     rank_tell_end(s, (cli_rank_end){.of_supervisor = true, .by_signal = true, .number = ended_by});
@@ -236,6 +238,7 @@ static int rank_watch(supervised *s)
     for (;;) {
         wait_for_something(s);
         if (rank_has_ended(s, &status)) {
+            cli_remove_mpi_memory(false);
             rank_tell_end(s, rank_end_of(s, status));
             return 0;
         }

@@ -40,13 +40,13 @@ static bool process_is_child(long process)
     return after_name && strlen(after_name) > 4 && strtol(after_name + 4, NULL, 10) == getpid();
 }
 
-static void kill_children(void)
+static void signal_children(int number)
 {
     DIR *all = opendir("/proc");
     for (struct dirent *entry = all ? readdir(all) : NULL; entry; entry = readdir(all)) {
         long process = strtol(entry->d_name, NULL, 10); /* 0: the entry is not a process */
         if (process > 0 && process_is_child(process))
-            kill((pid_t)process, SIGKILL);
+            kill((pid_t)process, number);
     }
     if (all)
         closedir(all);
@@ -54,9 +54,12 @@ static void kill_children(void)
 
 void cli_kill_descendants(void)
 {
-    enum { TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* nanoseconds */
+    enum { GRACE = 30, TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* nanoseconds */
     for (int i = 0; i < TRIES; i++) { /* a process that waits for a disk dies only when the disk has answered */
-        kill_children();              /* their children become ours */
+        if (i == 0)
+            signal_children(SIGTERM); /* supervisors end their ranks and remove what these leave */
+        else if (i >= GRACE)
+            signal_children(SIGKILL); /* their children become ours */
         pid_t ended;
         do
             ended = waitpid(-1, NULL, WNOHANG);

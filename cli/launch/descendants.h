@@ -12,5 +12,6 @@ void cli_adopt_descendants(void);
  * `output`. False, with errno set, on failure. */
 bool cli_prepare_child(pid_t parent, int output);
 
-/* Kills all descendants and waits for them; gives up after a minute on those that cannot be killed. */
+/* Ends all descendants, by SIGTERM and a moment later SIGKILL, and waits for them; gives up after a minute on those
+ * that cannot be killed. */
 void cli_kill_descendants(void);

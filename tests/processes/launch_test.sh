@@ -151,6 +151,8 @@ done
 (needs_mpi) || exit 0 # the rest has passed
 needs_mpi
 
+export OMPI_MCA_btl_vader_backing_directory=$work/memory
+mkdir "$work/memory"
 launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
 prints "$wanted"
 
@@ -175,3 +177,4 @@ done
 launch_long --hosts localhost:2 --stall-timeout 2
 kill -STOP "$(pgrep -f -P "$process" mpirun)"
 ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
+[[ -z $(ls "$work/memory") ]] || fail "left behind: $(ls "$work/memory")"
