@@ -11,26 +11,26 @@ typedef struct epoch_csv {
     lk_row_writer *writer; /* NULL: not open yet */
 } epoch_csv;
 
-/* An empty cell if nothing was measured. */
-static lk_field mean_field(const char *name, lk_mean value)
+/* Makes an empty cell if nothing was measured. */
+static lk_field epoch_csv_mean_field(const char *name, lk_mean value)
 {
     return value.count ? LK_REAL(name, lk_mean_value(value)) : LK_NONE(name);
 }
 
 enum { COLUMNS = 13 };
 
-static void make_csv_epoch(const lk_epoch_report *report, lk_field row[COLUMNS])
+static void epoch_csv_make_row(const lk_epoch_report *report, lk_field row[COLUMNS])
 {
     const lk_metrics *train = &report->train, *val = &report->val;
     const lk_field fields[COLUMNS] = {
         LK_INT("epoch", report->epoch),
         LK_INT("step", report->steps),
-        mean_field("train_loss", train->loss),
-        mean_field("train_accuracy", train->accuracy),
-        mean_field("train_top_k", train->top_k),
-        mean_field("val_loss", val->loss),
-        mean_field("val_accuracy", val->accuracy),
-        mean_field("val_top_k", val->top_k),
+        epoch_csv_mean_field("train_loss", train->loss),
+        epoch_csv_mean_field("train_accuracy", train->accuracy),
+        epoch_csv_mean_field("train_top_k", train->top_k),
+        epoch_csv_mean_field("val_loss", val->loss),
+        epoch_csv_mean_field("val_accuracy", val->accuracy),
+        epoch_csv_mean_field("val_top_k", val->top_k),
         LK_REAL("rate", report->rate),
         LK_REAL("seconds", report->seconds),
         LK_REAL("total_seconds", report->total_seconds),
@@ -41,7 +41,7 @@ static void make_csv_epoch(const lk_epoch_report *report, lk_field row[COLUMNS])
 }
 
 /* Writes the names of the columns at once, so that a training that ends in its first epoch leaves a table too. */
-static lk_status csv_train_begin(void *self, lk_trainer *trainer)
+static lk_status epoch_csv_train_begin(void *self, lk_trainer *trainer)
 {
     (void)trainer;
     epoch_csv *csv = self;
@@ -50,20 +50,20 @@ static lk_status csv_train_begin(void *self, lk_trainer *trainer)
         csv->writer = lk_row_writer_new(csv->path, LK_ROWS_CSV, false);
     if (!csv->writer)
         return lk_error_status();
-    make_csv_epoch(&(lk_epoch_report){0}, row);
+    epoch_csv_make_row(&(lk_epoch_report){0}, row);
     return lk_row_names(csv->writer, row, COLUMNS);
 }
 
-static lk_status csv_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status epoch_csv_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
     epoch_csv *csv = self;
     lk_field row[COLUMNS];
-    make_csv_epoch(report, row);
+    epoch_csv_make_row(report, row);
     return lk_row_write(csv->writer, row, COLUMNS);
 }
 
-static lk_status csv_save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status epoch_csv_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const epoch_csv *csv = self;
@@ -73,7 +73,7 @@ static lk_status csv_save(void *self, lk_trainer *trainer, lk_state *state)
 }
 
 /* If the file is not the one that was marked, train_begin starts a new one. */
-static lk_status csv_resume(void *self, lk_trainer *trainer, const lk_state *state)
+static lk_status epoch_csv_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     epoch_csv *csv = self;
@@ -84,7 +84,7 @@ static lk_status csv_resume(void *self, lk_trainer *trainer, const lk_state *sta
     return csv->writer ? LK_OK : lk_error_status();
 }
 
-static void csv_release(void *self)
+static void epoch_csv_release(void *self)
 {
     epoch_csv *csv = self;
     lk_row_writer_release(csv->writer);
@@ -99,14 +99,14 @@ lk_callback lk_callback_csv(const char *path)
         return (lk_callback){0};
     csv->path = lk__strdup(path);
     if (!csv->path) {
-        csv_release(csv);
+        epoch_csv_release(csv);
         return (lk_callback){0};
     }
     return (lk_callback){.name = "CSV",
-                         .train_begin = csv_train_begin,
-                         .epoch_end = csv_epoch_end,
-                         .save = csv_save,
-                         .resume = csv_resume,
-                         .release = csv_release,
+                         .train_begin = epoch_csv_train_begin,
+                         .epoch_end = epoch_csv_epoch_end,
+                         .save = epoch_csv_save,
+                         .resume = epoch_csv_resume,
+                         .release = epoch_csv_release,
                          .self = csv};
 }

@@ -26,32 +26,32 @@ typedef struct json_lines {
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
 /* Writes null for a value that was not measured. */
-static void put_real_or_null(json_lines *j, const char *name, double value)
+static void json_lines_put_real(json_lines *j, const char *name, double value)
 {
     lk__json_field(&j->line, lk__real_or_null(name, value));
 }
 
-static void put_mean(json_lines *j, const char *name, lk_mean value)
+static void json_lines_put_mean(json_lines *j, const char *name, lk_mean value)
 {
-    put_real_or_null(j, name, lk_mean_value(value));
+    json_lines_put_real(j, name, lk_mean_value(value));
 }
 
-static void put_int_field(json_lines *j, const char *name, int64_t value)
+static void json_lines_put_int(json_lines *j, const char *name, int64_t value)
 {
     lk__json_field(&j->line, LK_INT(name, value));
 }
 
-static void put_text_field(json_lines *j, const char *name, const char *value)
+static void json_lines_put_text(json_lines *j, const char *name, const char *value)
 {
     lk__json_field(&j->line, LK_TEXT(name, value));
 }
 
-static void put_ledger(json_lines *j, const char *name, const lk_ledger_report *report)
+static void json_lines_put_ledger(json_lines *j, const char *name, const lk_ledger_report *report)
 {
     lk__json_open(&j->line, name, '{');
-    put_int_field(j, "used_once", report->used_once);
-    put_int_field(j, "unused", report->unused);
-    put_int_field(j, "repeated", report->repeated);
+    json_lines_put_int(j, "used_once", report->used_once);
+    json_lines_put_int(j, "unused", report->unused);
+    json_lines_put_int(j, "repeated", report->repeated);
     lk__json_close(&j->line, '}');
 }
 
@@ -60,34 +60,34 @@ static void json_lines_put_devices(json_lines *j, const lk_trainer *trainer)
     lk_strategy *strategy = lk_trainer_strategy(trainer);
     lk__json_open(&j->line, "devices", '[');
     for (int r = 0; r < lk_strategy_num_replicas(strategy); r++)
-        put_text_field(j, NULL, lk_device_name(lk_strategy_device(strategy, r)));
+        json_lines_put_text(j, NULL, lk_device_name(lk_strategy_device(strategy, r)));
     lk__json_close(&j->line, ']');
 }
 
 /* Writes everything besides the settings that decides the bits: dtypes, kernels, transport. */
-static void put_execution(json_lines *j, const lk_trainer *trainer)
+static void json_lines_put_execution(json_lines *j, const lk_trainer *trainer)
 {
     const lk_plan *plan = lk_trainer_plan(trainer);
     const lk_train_config *config = lk_trainer_config(trainer);
-    put_text_field(j, "dtype", lk_dtype_name(plan->dtype));
+    json_lines_put_text(j, "dtype", lk_dtype_name(plan->dtype));
     lk__json_field(&j->line, LK_BOOL("tf32", plan->tf32));
-    put_int_field(j, "micro_batch", plan->micro_batch);
-    put_text_field(j, "executor", config->execution.executor == LK_EXECUTOR_EAGER ? "eager" : "program");
-    put_text_field(j, "fuse", config->execution.fuse == LK_FUSE_OFF ? "off" : "on");
-    put_text_field(j, "algorithms", plan->algorithms);
+    json_lines_put_int(j, "micro_batch", plan->micro_batch);
+    json_lines_put_text(j, "executor", config->execution.executor == LK_EXECUTOR_EAGER ? "eager" : "program");
+    json_lines_put_text(j, "fuse", config->execution.fuse == LK_FUSE_OFF ? "off" : "on");
+    json_lines_put_text(j, "algorithms", plan->algorithms);
     lk__json_hash(&j->line, "implementations", plan->implementations);
-    put_text_field(j, "transport", plan->transport);
-    put_text_field(j, "reduce", plan->reduce == LK_REDUCE_NCCL ? "nccl" : "tree");
+    json_lines_put_text(j, "transport", plan->transport);
+    json_lines_put_text(j, "reduce", plan->reduce == LK_REDUCE_NCCL ? "nccl" : "tree");
 }
 
-static void begin_event(json_lines *j, const char *event)
+static void json_lines_begin_event(json_lines *j, const char *event)
 {
     lk__bytes_clear(&j->line);
     lk__json_open(&j->line, NULL, '{');
-    put_text_field(j, "event", event);
+    json_lines_put_text(j, "event", event);
 }
 
-static lk_status write_line(json_lines *j)
+static lk_status json_lines_write(json_lines *j)
 {
     lk__json_close(&j->line, '}');
     lk__bytes_char(&j->line, '\n');
@@ -102,14 +102,14 @@ static lk_status write_line(json_lines *j)
 
 /* --- hooks -------------------------------------------------------------------------------------------------------- */
 
-static lk_status json_put_setting(void *user, const lk_field *setting)
+static lk_status json_lines_put_setting(void *user, const lk_field *setting)
 {
     json_lines *j = user;
     lk__json_field(&j->line, *setting);
     return LK_OK;
 }
 
-static lk_status json_train_begin(void *self, lk_trainer *trainer)
+static lk_status json_lines_train_begin(void *self, lk_trainer *trainer)
 {
     json_lines *j = self;
     j->epoch_open = false;
@@ -120,12 +120,12 @@ static lk_status json_train_begin(void *self, lk_trainer *trainer)
     j->resumed = false;
     if (!j->opts.settings || has_settings)
         return LK_OK;
-    begin_event(j, "settings");
-    LK_TRY(lk__settings_visit(trainer, json_put_setting, j));
-    return write_line(j);
+    json_lines_begin_event(j, "settings");
+    LK_TRY(lk__settings_visit(trainer, json_lines_put_setting, j));
+    return json_lines_write(j);
 }
 
-static lk_status json_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+static lk_status json_lines_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
     json_lines *j = self;
@@ -134,37 +134,37 @@ static lk_status json_step_end(void *self, lk_trainer *trainer, const lk_step_re
     return LK_OK;
 }
 
-static lk_status json_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status json_lines_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
     json_lines *j = self;
     const lk_metrics *train = &report->train, *val = &report->val;
     j->epoch_open = false;
-    begin_event(j, "epoch");
-    put_int_field(j, "epoch", report->epoch);
-    put_mean(j, "train_loss", train->loss);
-    put_mean(j, "train_accuracy", train->accuracy);
-    put_mean(j, "val_loss", val->loss);
-    put_mean(j, "val_accuracy", val->accuracy);
-    put_real_or_null(j, "seconds", report->seconds);
-    put_real_or_null(j, "images_per_second", report->images_per_second);
-    put_int_field(j, "steps", report->steps);
-    put_real_or_null(j, "rate", report->rate);
-    put_real_or_null(j, "total_seconds", report->total_seconds);
-    put_int_field(j, "skipped_steps", report->skipped_steps);
+    json_lines_begin_event(j, "epoch");
+    json_lines_put_int(j, "epoch", report->epoch);
+    json_lines_put_mean(j, "train_loss", train->loss);
+    json_lines_put_mean(j, "train_accuracy", train->accuracy);
+    json_lines_put_mean(j, "val_loss", val->loss);
+    json_lines_put_mean(j, "val_accuracy", val->accuracy);
+    json_lines_put_real(j, "seconds", report->seconds);
+    json_lines_put_real(j, "images_per_second", report->images_per_second);
+    json_lines_put_int(j, "steps", report->steps);
+    json_lines_put_real(j, "rate", report->rate);
+    json_lines_put_real(j, "total_seconds", report->total_seconds);
+    json_lines_put_int(j, "skipped_steps", report->skipped_steps);
     if (train->top_k.count) {
-        put_mean(j, "train_top_k", train->top_k);
-        put_mean(j, "val_top_k", val->top_k);
+        json_lines_put_mean(j, "train_top_k", train->top_k);
+        json_lines_put_mean(j, "val_top_k", val->top_k);
     }
     if (j->opts.ledger)
-        put_ledger(j, "train_ledger", &report->train_ledger);
+        json_lines_put_ledger(j, "train_ledger", &report->train_ledger);
     if (j->opts.ledger && val->loss.count)
-        put_ledger(j, "val_ledger", &report->val_ledger);
-    return write_line(j);
+        json_lines_put_ledger(j, "val_ledger", &report->val_ledger);
+    return json_lines_write(j);
 }
 
 /* Writes the counts of a parameter server's training; the histogram of staleness ends at the last bin that is not 0. */
-static void put_async(json_lines *j, const lk_async_report *r)
+static void json_lines_put_async(json_lines *j, const lk_async_report *r)
 {
     int bins = LK_STALENESS_BINS;
     if (!r)
@@ -172,74 +172,74 @@ static void put_async(json_lines *j, const lk_async_report *r)
     while (bins > 0 && r->staleness[bins - 1] == 0)
         bins--;
     lk__json_open(&j->line, "asynchronous", '{');
-    put_int_field(j, "updates", r->updates);
-    put_int_field(j, "handed_out", r->handed_out);
-    put_int_field(j, "handed_again", r->handed_again);
-    put_int_field(j, "repeated_pushes", r->repeated_pushes);
-    put_int_field(j, "refused_pushes", r->refused_pushes);
-    put_int_field(j, "workers_joined", r->workers_joined);
-    put_int_field(j, "workers_lost", r->workers_lost);
-    put_int_field(j, "server_restarts", r->server_restarts);
-    put_int_field(j, "lost_updates", r->lost_updates);
-    put_int_field(j, "max_staleness", r->max_staleness);
+    json_lines_put_int(j, "updates", r->updates);
+    json_lines_put_int(j, "handed_out", r->handed_out);
+    json_lines_put_int(j, "handed_again", r->handed_again);
+    json_lines_put_int(j, "repeated_pushes", r->repeated_pushes);
+    json_lines_put_int(j, "refused_pushes", r->refused_pushes);
+    json_lines_put_int(j, "workers_joined", r->workers_joined);
+    json_lines_put_int(j, "workers_lost", r->workers_lost);
+    json_lines_put_int(j, "server_restarts", r->server_restarts);
+    json_lines_put_int(j, "lost_updates", r->lost_updates);
+    json_lines_put_int(j, "max_staleness", r->max_staleness);
     lk__json_open(&j->line, "staleness", '[');
     for (int s = 0; s < bins; s++)
-        put_int_field(j, NULL, r->staleness[s]);
+        json_lines_put_int(j, NULL, r->staleness[s]);
     lk__json_close(&j->line, ']');
     lk__json_close(&j->line, '}');
 }
 
-static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_train_result *result)
+static lk_status json_lines_write_done(json_lines *j, const lk_trainer *trainer, const lk_train_result *result)
 {
-    begin_event(j, "done");
-    put_int_field(j, "steps", result->steps);
-    put_real_or_null(j, "seconds", result->seconds);
-    put_real_or_null(j, "images_per_second", result->images_per_second);
-    put_mean(j, "val_accuracy", result->val.accuracy);
-    put_text_field(j, "digest", result->digest);
-    put_text_field(j, "state_digest", result->state_digest);
+    json_lines_begin_event(j, "done");
+    json_lines_put_int(j, "steps", result->steps);
+    json_lines_put_real(j, "seconds", result->seconds);
+    json_lines_put_real(j, "images_per_second", result->images_per_second);
+    json_lines_put_mean(j, "val_accuracy", result->val.accuracy);
+    json_lines_put_text(j, "digest", result->digest);
+    json_lines_put_text(j, "state_digest", result->state_digest);
     json_lines_put_devices(j, trainer);
-    put_int_field(j, "shards", lk_trainer_plan(trainer)->shards);
-    put_int_field(j, "samples_seen", result->samples_seen);
-    put_int_field(j, "epochs", result->epochs);
-    put_real_or_null(j, "total_seconds", result->total_seconds);
-    put_mean(j, "val_loss", result->val.loss);
-    put_real_or_null(j, "flops_per_second", result->flops_per_second);
-    put_text_field(j, "stopped_by", result->stopped_by);
-    put_execution(j, trainer);
-    put_async(j, lk_trainer_async_report(trainer));
+    json_lines_put_int(j, "shards", lk_trainer_plan(trainer)->shards);
+    json_lines_put_int(j, "samples_seen", result->samples_seen);
+    json_lines_put_int(j, "epochs", result->epochs);
+    json_lines_put_real(j, "total_seconds", result->total_seconds);
+    json_lines_put_mean(j, "val_loss", result->val.loss);
+    json_lines_put_real(j, "flops_per_second", result->flops_per_second);
+    json_lines_put_text(j, "stopped_by", result->stopped_by);
+    json_lines_put_execution(j, trainer);
+    json_lines_put_async(j, lk_trainer_async_report(trainer));
     if (lk_trainer_scaling(trainer))
         lk__scaling_put(&j->line, "scaling", lk_trainer_scaling(trainer));
-    return write_line(j);
+    return json_lines_write(j);
 }
 
-static lk_status write_stopped(json_lines *j, const lk_train_result *result, lk_status status)
+static lk_status json_lines_write_stopped(json_lines *j, const lk_train_result *result, lk_status status)
 {
-    begin_event(j, "stopped");
-    put_text_field(j, "status", lk_status_name(status));
-    put_text_field(j, "message", lk_error_message());
-    put_int_field(j, "epochs", result->epochs);
-    put_int_field(j, "steps", result->steps);
-    put_int_field(j, "samples_seen", result->samples_seen);
-    put_real_or_null(j, "seconds", result->seconds);
-    put_real_or_null(j, "total_seconds", result->total_seconds);
+    json_lines_begin_event(j, "stopped");
+    json_lines_put_text(j, "status", lk_status_name(status));
+    json_lines_put_text(j, "message", lk_error_message());
+    json_lines_put_int(j, "epochs", result->epochs);
+    json_lines_put_int(j, "steps", result->steps);
+    json_lines_put_int(j, "samples_seen", result->samples_seen);
+    json_lines_put_real(j, "seconds", result->seconds);
+    json_lines_put_real(j, "total_seconds", result->total_seconds);
     if (j->epoch_open) {
         lk__json_open(&j->line, "partial", '{');
-        put_int_field(j, "epoch", j->last.epoch);
-        put_int_field(j, "step", j->last.step);
-        put_mean(j, "train_loss", j->last.so_far.loss);
-        put_mean(j, "train_accuracy", j->last.so_far.accuracy);
+        json_lines_put_int(j, "epoch", j->last.epoch);
+        json_lines_put_int(j, "step", j->last.step);
+        json_lines_put_mean(j, "train_loss", j->last.so_far.loss);
+        json_lines_put_mean(j, "train_accuracy", j->last.so_far.accuracy);
         lk__json_close(&j->line, '}');
     }
-    return write_line(j);
+    return json_lines_write(j);
 }
 
-static lk_status json_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status json_lines_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
-    return status == LK_OK ? write_done(self, trainer, result) : write_stopped(self, result, status);
+    return status == LK_OK ? json_lines_write_done(self, trainer, result) : json_lines_write_stopped(self, result, status);
 }
 
-static lk_status json_save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status json_lines_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     json_lines *j = self;
@@ -249,7 +249,7 @@ static lk_status json_save(void *self, lk_trainer *trainer, lk_state *state)
 }
 
 /* If the file is not the one that was marked, train_begin starts a new one. */
-static lk_status json_resume(void *self, lk_trainer *trainer, const lk_state *state)
+static lk_status json_lines_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     json_lines *j = self;
@@ -261,7 +261,7 @@ static lk_status json_resume(void *self, lk_trainer *trainer, const lk_state *st
     return lk__append_cut(&j->file, bytes);
 }
 
-static void json_release(void *self)
+static void json_lines_release(void *self)
 {
     json_lines *j = self;
     if (!j->to_stdout && j->opened)
@@ -278,18 +278,18 @@ lk_callback lk_callback_json_lines(const char *path, const lk_json_lines_opts *o
         return (lk_callback){0};
     j->path = lk__strdup(path);
     if (!j->path) {
-        json_release(j);
+        json_lines_release(j);
         return (lk_callback){0};
     }
     j->to_stdout = strcmp(path, "-") == 0;
     j->opts = opts ? *opts : (lk_json_lines_opts){0};
     return (lk_callback){.name = "JSON lines",
-                         .train_begin = json_train_begin,
-                         .step_end = json_step_end,
-                         .epoch_end = json_epoch_end,
-                         .save = json_save,
-                         .resume = json_resume,
-                         .train_end = json_train_end,
-                         .release = json_release,
+                         .train_begin = json_lines_train_begin,
+                         .step_end = json_lines_step_end,
+                         .epoch_end = json_lines_epoch_end,
+                         .save = json_lines_save,
+                         .resume = json_lines_resume,
+                         .train_end = json_lines_train_end,
+                         .release = json_lines_release,
                          .self = j};
 }

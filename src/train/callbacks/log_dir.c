@@ -35,8 +35,8 @@ static lk_status log_dir_make(const char *path)
     return LK_OK;
 }
 
-/* Whether the folder has files of this run, not counting its CSV file. */
-static lk_status has_files(const log_dir *log, int run, bool *has)
+/* *has: true if the folder has files of this run, not counting its CSV file. */
+static lk_status log_dir_has_files(const log_dir *log, int run, bool *has)
 {
     static const char *const files[][2] = {
         {"epochs", ".jsonl"}, {"algorithms", ".txt"}, {"scaling", ".json"}, {"curves", ".svg"}, {"curves", ".png"}};
@@ -50,12 +50,12 @@ static lk_status has_files(const log_dir *log, int run, bool *has)
 }
 
 /* Takes the first number without files by creating its CSV file, in which only one of several runs can succeed. */
-static lk_status take_run_number(const log_dir *log, int *number)
+static lk_status log_dir_take_run_number(const log_dir *log, int *number)
 {
     char path[PATH_MAX];
     for (int run = 1; run <= MAX_RUNS; run++) {
         bool has;
-        LK_TRY(has_files(log, run, &has));
+        LK_TRY(log_dir_has_files(log, run, &has));
         if (has)
             continue;
         LK_TRY(lk__record_path(log->dir, "epochs", ".csv", run, path));
@@ -98,7 +98,7 @@ static lk_status log_dir_begin(log_dir *log, lk_trainer *trainer)
 {
     char path[PATH_MAX];
     if (log->records.n == 0) {
-        LK_TRY(take_run_number(log, &log->run));
+        LK_TRY(log_dir_take_run_number(log, &log->run));
         LK_TRY(log_dir_add_records(log));
     }
     LK_TRY(lk__callbacks_train_begin(&log->records, trainer));
@@ -165,7 +165,7 @@ static lk_status log_dir_save(void *self, lk_trainer *trainer, lk_state *state)
 
 /* Clears *same if the run's file is not the one that was saved; skips the check if it is already false. record: the
  * name of the callback that writes the file. */
-static lk_status check_same_file(const log_dir *log, const lk_state *records, const char *record, const char *extension,
+static lk_status log_dir_check_same_file(const log_dir *log, const lk_state *records, const char *record, const char *extension,
                                  bool *same)
 {
     int64_t bytes;
@@ -186,8 +186,8 @@ static lk_status log_dir_resume(void *self, lk_trainer *trainer, const lk_state 
     if (lk_state_get(state, "run", &run, 1) != 1 || log->records.n > 0)
         return LK_OK;
     log->run = (int)run;
-    LK_TRY(check_same_file(log, &records, "CSV", ".csv", &same));
-    LK_TRY(check_same_file(log, &records, "JSON lines", ".jsonl", &same));
+    LK_TRY(log_dir_check_same_file(log, &records, "CSV", ".csv", &same));
+    LK_TRY(log_dir_check_same_file(log, &records, "JSON lines", ".jsonl", &same));
     if (!same)
         return LK_OK;
     LK_TRY(log_dir_add_records(log));

@@ -29,7 +29,7 @@ static void progress_bar_clear(progress_bar *bar)
     bar->drawn = false;
 }
 
-static void format_seconds(char *text, size_t size, double seconds)
+static void progress_bar_format_seconds(char *text, size_t size, double seconds)
 {
     long whole = lround(seconds);
     if (whole >= 3600)
@@ -100,7 +100,7 @@ static lk_status progress_bar_step_end(void *self, lk_trainer *trainer, const lk
     double speed = report->seconds > 0 ? (double)report->samples / report->seconds : 0;
     /* The ETA covers training only: how long evaluation takes is not known before the first one. */
     int64_t left = plan->train_samples * (plan->epochs - report->epoch + 1) - report->samples;
-    format_seconds(eta, sizeof eta, speed > 0 ? (double)left / speed : 0);
+    progress_bar_format_seconds(eta, sizeof eta, speed > 0 ? (double)left / speed : 0);
     if (report->so_far.loss.count)
         snprintf(loss, sizeof loss, "  loss %.4f", lk_mean_value(report->so_far.loss));
     snprintf(numbers, sizeof numbers, "%s  %.0f images/s  ETA %s", loss, speed, eta);

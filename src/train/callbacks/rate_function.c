@@ -7,7 +7,7 @@ typedef struct rate_function {
     void *user;
 } rate_function;
 
-static double call_rate_function(void *self, lk_trainer *trainer, double epoch, double before)
+static double rate_function_call(void *self, lk_trainer *trainer, double epoch, double before)
 {
     (void)trainer;
     rate_function *f = self;
@@ -20,5 +20,5 @@ lk_callback lk_callback_rate(lk_rate_fn function, void *user)
     if (!f)
         return (lk_callback){0};
     *f = (rate_function){function, user};
-    return (lk_callback){.name = "rate", .rate = call_rate_function, .release = lk__free, .self = f};
+    return (lk_callback){.name = "rate", .rate = rate_function_call, .release = lk__free, .self = f};
 }

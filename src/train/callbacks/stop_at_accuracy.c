@@ -11,7 +11,7 @@ typedef struct stopper {
     bool resumed;
 } stopper;
 
-static lk_status stopper_train_begin(void *self, lk_trainer *trainer)
+static lk_status stop_at_accuracy_train_begin(void *self, lk_trainer *trainer)
 {
     stopper *s = self;
     if (!s->resumed)
@@ -22,7 +22,7 @@ static lk_status stopper_train_begin(void *self, lk_trainer *trainer)
     return LK_OK;
 }
 
-static lk_status stopper_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status stop_at_accuracy_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer;
     stopper *s = self;
@@ -40,7 +40,7 @@ static lk_status stopper_epoch_end(void *self, lk_trainer *trainer, const lk_epo
     return LK_OK;
 }
 
-static lk_status stopper_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status stop_at_accuracy_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)result, (void)status;
     stopper *s = self;
@@ -51,7 +51,7 @@ static lk_status stopper_train_end(void *self, lk_trainer *trainer, const lk_tra
     return LK_OK;
 }
 
-static lk_status stopper_save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status stop_at_accuracy_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const stopper *s = self;
@@ -60,7 +60,7 @@ static lk_status stopper_save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-static lk_status stopper_resume(void *self, lk_trainer *trainer, const lk_state *state)
+static lk_status stop_at_accuracy_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     stopper *s = self;
@@ -74,7 +74,7 @@ static lk_status stopper_resume(void *self, lk_trainer *trainer, const lk_state 
 }
 
 /* The comparisons also reject NaN. */
-static lk_status stopper_check(double target, double patience)
+static lk_status stop_at_accuracy_check(double target, double patience)
 {
     if (!(target >= 0 && target <= 1))
         LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy: a target of %g; an accuracy is a number from 0 to 1", target);
@@ -86,18 +86,18 @@ static lk_status stopper_check(double target, double patience)
 
 lk_callback lk_callback_stop_at_accuracy(double target, double patience, FILE *stream)
 {
-    if (stopper_check(target, patience) != LK_OK)
+    if (stop_at_accuracy_check(target, patience) != LK_OK)
         return (lk_callback){0};
     stopper *s = lk__calloc(1, sizeof *s);
     if (!s)
         return (lk_callback){0};
     *s = (stopper){.target = target, .patience = patience, .stream = stream};
     return (lk_callback){.name = "stop at accuracy",
-                         .train_begin = stopper_train_begin,
-                         .epoch_end = stopper_epoch_end,
-                         .save = stopper_save,
-                         .resume = stopper_resume,
-                         .train_end = stopper_train_end,
+                         .train_begin = stop_at_accuracy_train_begin,
+                         .epoch_end = stop_at_accuracy_epoch_end,
+                         .save = stop_at_accuracy_save,
+                         .resume = stop_at_accuracy_resume,
+                         .train_end = stop_at_accuracy_train_end,
                          .release = lk__free,
                          .self = s};
 }

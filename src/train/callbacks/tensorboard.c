@@ -22,7 +22,7 @@ typedef struct tensorboard {
 /* --- settings ----------------------------------------------------------------------------------------------------- */
 
 /* Writes a row of a Markdown table. A bar in a cell is escaped. */
-static lk_status print_table_row(void *user, const lk_field *setting)
+static lk_status tensorboard_print_setting(void *user, const lk_field *setting)
 {
     FILE *table = user;
     fprintf(table, "| %s | ", setting->name);
@@ -35,7 +35,7 @@ static lk_status print_table_row(void *user, const lk_field *setting)
     return LK_OK;
 }
 
-static lk_status write_settings_text(tensorboard *t, const lk_trainer *trainer)
+static lk_status tensorboard_write_settings(tensorboard *t, const lk_trainer *trainer)
 {
     char *markdown = NULL;
     size_t size;
@@ -43,7 +43,7 @@ static lk_status write_settings_text(tensorboard *t, const lk_trainer *trainer)
     if (!table)
         LK_FAIL(LK_ERR_MEMORY, "TensorBoard: no memory for the settings");
     fputs("| setting | value |\n|---|---|\n", table);
-    lk_status status = lk__settings_visit(trainer, print_table_row, table);
+    lk_status status = lk__settings_visit(trainer, tensorboard_print_setting, table);
     bool complete = fclose(table) == 0;
     if (status == LK_OK && complete)
         status = lk_event_text(t->events, "settings", 0, markdown, 0);
@@ -56,27 +56,27 @@ static lk_status write_settings_text(tensorboard *t, const lk_trainer *trainer)
 /* --- scalars ------------------------------------------------------------------------------------------------------ */
 
 /* Writes no point if nothing was measured. */
-static lk_status write_mean_scalar(tensorboard *t, const char *tag, int64_t epoch, lk_mean mean)
+static lk_status tensorboard_write_mean(tensorboard *t, const char *tag, int64_t epoch, lk_mean mean)
 {
     return mean.count ? lk_event_scalar(t->events, tag, epoch, lk_mean_value(mean), 0) : LK_OK;
 }
 
-static lk_status write_scalars(tensorboard *t, const lk_epoch_report *report)
+static lk_status tensorboard_write_scalars(tensorboard *t, const lk_epoch_report *report)
 {
     const lk_metrics *train = &report->train, *val = &report->val;
-    LK_TRY(write_mean_scalar(t, "loss/train", report->epoch, train->loss));
-    LK_TRY(write_mean_scalar(t, "loss/val", report->epoch, val->loss));
-    LK_TRY(write_mean_scalar(t, "accuracy/train", report->epoch, train->accuracy));
-    LK_TRY(write_mean_scalar(t, "accuracy/val", report->epoch, val->accuracy));
-    LK_TRY(write_mean_scalar(t, "top_k/train", report->epoch, train->top_k));
-    LK_TRY(write_mean_scalar(t, "top_k/val", report->epoch, val->top_k));
+    LK_TRY(tensorboard_write_mean(t, "loss/train", report->epoch, train->loss));
+    LK_TRY(tensorboard_write_mean(t, "loss/val", report->epoch, val->loss));
+    LK_TRY(tensorboard_write_mean(t, "accuracy/train", report->epoch, train->accuracy));
+    LK_TRY(tensorboard_write_mean(t, "accuracy/val", report->epoch, val->accuracy));
+    LK_TRY(tensorboard_write_mean(t, "top_k/train", report->epoch, train->top_k));
+    LK_TRY(tensorboard_write_mean(t, "top_k/val", report->epoch, val->top_k));
     LK_TRY(lk_event_scalar(t->events, "learning_rate", report->epoch, report->rate, 0));
     return lk_event_scalar(t->events, "images_per_second", report->epoch, report->images_per_second, 0);
 }
 
 /* --- histograms --------------------------------------------------------------------------------------------------- */
 
-static lk_status write_histogram(tensorboard *t, const char *group, const char *name, int64_t epoch, lk_tensor *tensor)
+static lk_status tensorboard_write_histogram(tensorboard *t, const char *group, const char *name, int64_t epoch, lk_tensor *tensor)
 {
     int64_t count = lk_tensor_count(tensor);
     if (count > t->capacity) {
@@ -92,22 +92,22 @@ static lk_status write_histogram(tensorboard *t, const char *group, const char *
     return lk_event_histogram(t->events, tag, epoch, t->values, count, 0);
 }
 
-static lk_status write_weights(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
+static lk_status tensorboard_write_weights(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
 {
     const lk_model *model = lk_trainer_model(trainer);
     lk_tensor *const *variables = lk_trainer_variables(trainer, 0);
     for (int i = 0; i < lk_model_variable_count(model); i++)
-        LK_TRY(write_histogram(t, "weights", lk_model_variable_name(model, i), epoch, variables[i]));
+        LK_TRY(tensorboard_write_histogram(t, "weights", lk_model_variable_name(model, i), epoch, variables[i]));
     return LK_OK;
 }
 
-static lk_status write_gradients(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
+static lk_status tensorboard_write_gradients(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
 {
     const lk_model *model = lk_trainer_model(trainer);
     lk_tensor *const *gradients = lk_trainer_gradients(trainer);
     for (int i = 0; gradients && i < lk_model_parameter_count(model); i++)
         if (gradients[i])
-            LK_TRY(write_histogram(t, "gradients", lk_model_variable_name(model, i), epoch, gradients[i]));
+            LK_TRY(tensorboard_write_histogram(t, "gradients", lk_model_variable_name(model, i), epoch, gradients[i]));
     return LK_OK;
 }
 
@@ -123,16 +123,16 @@ static lk_status tensorboard_train_begin(void *self, lk_trainer *trainer)
     t->gradients_epoch = 0;
     lk_event_writer_release(t->events);
     t->events = lk_event_writer_new(t->dir);
-    return t->events ? write_settings_text(t, trainer) : lk_error_status();
+    return t->events ? tensorboard_write_settings(t, trainer) : lk_error_status();
 }
 
 static lk_status tensorboard_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)stop;
     tensorboard *t = self;
-    LK_TRY(write_scalars(t, report));
-    LK_TRY(write_weights(t, trainer, report->epoch));
-    return t->gradients_epoch == report->epoch ? LK_OK : write_gradients(t, trainer, report->epoch);
+    LK_TRY(tensorboard_write_scalars(t, report));
+    LK_TRY(tensorboard_write_weights(t, trainer, report->epoch));
+    return t->gradients_epoch == report->epoch ? LK_OK : tensorboard_write_gradients(t, trainer, report->epoch);
 }
 
 /* If training is interrupted after an epoch's last update, the epoch ends in the run that resumes it. Checkpoints hold
@@ -144,7 +144,7 @@ static lk_status tensorboard_rest(void *self, lk_trainer *trainer, const lk_rest
         !lk_trainer_gradients(trainer))
         return LK_OK;
     t->gradients_epoch = report->epoch;
-    return write_gradients(t, trainer, report->epoch);
+    return tensorboard_write_gradients(t, trainer, report->epoch);
 }
 
 static lk_status tensorboard_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)

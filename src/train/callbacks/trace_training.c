@@ -10,7 +10,7 @@ typedef struct tracing {
     bool recording;
 } tracing;
 
-static lk_status tracing_train_begin(void *self, lk_trainer *trainer)
+static lk_status trace_training_train_begin(void *self, lk_trainer *trainer)
 {
     tracing *t = self;
     (void)trainer;
@@ -19,7 +19,7 @@ static lk_status tracing_train_begin(void *self, lk_trainer *trainer)
     return status;
 }
 
-static lk_status tracing_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status trace_training_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     tracing *t = self;
     (void)trainer, (void)result;
@@ -35,7 +35,7 @@ static lk_status tracing_train_end(void *self, lk_trainer *trainer, const lk_tra
     return written;
 }
 
-static void tracing_release(void *self)
+static void trace_training_release(void *self)
 {
     tracing *t = self;
     if (t->recording) /* training did not end */
@@ -53,12 +53,12 @@ lk_callback lk_callback_trace(const char *path)
         return (lk_callback){0};
     t->path = lk__strdup(path);
     if (!t->path) {
-        tracing_release(t);
+        trace_training_release(t);
         return (lk_callback){0};
     }
     return (lk_callback){.name = "trace",
-                         .train_begin = tracing_train_begin,
-                         .train_end = tracing_train_end,
-                         .release = tracing_release,
+                         .train_begin = trace_training_train_begin,
+                         .train_end = trace_training_train_end,
+                         .release = trace_training_release,
                          .self = t};
 }

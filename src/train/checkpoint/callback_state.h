@@ -12,7 +12,7 @@ struct lk_state {
     const json_t *in; /* restoring: the callback's object; NULL: nothing was saved */
 };
 
-/* A number as io/json.c writes it, infinities included. NaN if the value is not a number. */
+/* Reads a number as io/json.c writes it, infinities included. Returns NaN if the value is not a number. */
 double lk__state_number(const json_t *value);
 
 /* Saves the mark of a file of records. */

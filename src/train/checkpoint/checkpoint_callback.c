@@ -67,7 +67,7 @@ lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts)
 
 /* --- the best ----------------------------------------------------------------------------------------------------- */
 
-static double metric_value(lk_best_metric metric, const lk_epoch_report *report)
+static double checkpoint_callback_metric_value(lk_best_metric metric, const lk_epoch_report *report)
 {
     switch (metric) {
     case LK_BEST_VAL_ACCURACY:
@@ -83,29 +83,29 @@ static double metric_value(lk_best_metric metric, const lk_epoch_report *report)
     }
 }
 
-static void name_metric(lk_best *best, lk_best_metric metric)
+static void checkpoint_callback_name_metric(lk_best *best, lk_best_metric metric)
 {
     snprintf(best->metric, sizeof best->metric, "%s", metric_names[metric]);
 }
 
 /* A value that is not finite is never better. Of two equal values the first stays the best. */
-static bool update_best(saver *s, const lk_epoch_report *report)
+static bool checkpoint_callback_update_best(saver *s, const lk_epoch_report *report)
 {
     if (!report)
         return false;
-    double value = metric_value(s->metric, report);
+    double value = checkpoint_callback_metric_value(s->metric, report);
     bool low = s->metric == LK_BEST_VAL_LOSS || s->metric == LK_BEST_TRAIN_LOSS;
     if (!isfinite(value) || (*s->best.name && !(low ? value < s->best.value : value > s->best.value)))
         return false;
     s->best = (lk_best){.value = value, .epoch = report->epoch};
     lk__checkpoint_name(report->steps, s->best.name);
-    name_metric(&s->best, s->metric);
+    checkpoint_callback_name_metric(&s->best, s->metric);
     return true;
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static lk_status queue_checkpoint(saver *s, lk_trainer *trainer, bool ends, bool is_best)
+static lk_status checkpoint_callback_queue(saver *s, lk_trainer *trainer, bool ends, bool is_best)
 {
     lk_checkpoint_info extra = {.finished = ends};
     if (*s->best.name) {
@@ -123,9 +123,9 @@ static lk_status queue_checkpoint(saver *s, lk_trainer *trainer, bool ends, bool
     return LK_OK;
 }
 
-/* The best checkpoint must exist. If the latest best could not be written, later ones are compared with the one before
- * it. */
-static void handle_failures(saver *s)
+/* Warns of checkpoints that could not be written. The best checkpoint must exist: if the latest best could not be
+ * written, later ones are compared with the one before it. */
+static void checkpoint_callback_note_failed(saver *s)
 {
     lk__checkpoint_thread_warn(s->writer);
     lk__checkpoint_thread_lost_best(s->writer, &s->best);
@@ -136,7 +136,7 @@ static void handle_failures(saver *s)
 /* After resuming, decides which checkpoint is the best, because the restored state and best.json may disagree. If the
  * checkpoint that is resumed from is itself the best by its state, the run may have been killed before it updated
  * best.json; this is done now. Otherwise the best is the one that best.json names, if it exists, or none. */
-static lk_status find_best(saver *s, const lk_trainer *trainer)
+static lk_status checkpoint_callback_find_best(saver *s, const lk_trainer *trainer)
 {
     const lk_position *at = &trainer->progress.position;
     char path[PATH_MAX];
@@ -156,7 +156,7 @@ static lk_status find_best(saver *s, const lk_trainer *trainer)
     return LK_OK;
 }
 
-static lk_status saver_train_begin(void *self, lk_trainer *trainer)
+static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer)
 {
     saver *s = self;
     lk__checkpoint_thread_release(s->writer);
@@ -171,46 +171,46 @@ static lk_status saver_train_begin(void *self, lk_trainer *trainer)
     s->last_time = lk__seconds();
     LK_TRY(lk__checkpoint_thread_new(s->folder, trainer->progress.position.steps, trainer->resumed != NULL,
                                      s->opts.keep, trainer->replicas, &s->writer));
-    LK_TRY(find_best(s, trainer));
+    LK_TRY(checkpoint_callback_find_best(s, trainer));
     /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
      * on. */
-    return trainer->resumed ? LK_OK : queue_checkpoint(s, trainer, false, false);
+    return trainer->resumed ? LK_OK : checkpoint_callback_queue(s, trainer, false, false);
 }
 
-static bool saver_is_due(const saver *s, int64_t steps)
+static bool checkpoint_callback_is_due(const saver *s, int64_t steps)
 {
     if (s->opts.every_steps > 0)
         return steps / s->opts.every_steps > s->last.steps / s->opts.every_steps;
     return s->opts.every_minutes > 0 && lk__seconds() - s->last_time >= 60 * s->opts.every_minutes;
 }
 
-static bool saver_wants_rest(void *self, lk_trainer *trainer, int64_t steps)
+static bool checkpoint_callback_wants_rest(void *self, lk_trainer *trainer, int64_t steps)
 {
     (void)trainer;
     saver *s = self;
-    handle_failures(s);
-    return saver_is_due(s, steps);
+    checkpoint_callback_note_failed(s);
+    return checkpoint_callback_is_due(s, steps);
 }
 
 /* Returns whether the last checkpoint describes this very position. */
-static bool is_written(const saver *s, const lk_trainer *trainer, bool ends)
+static bool checkpoint_callback_is_written(const saver *s, const lk_trainer *trainer, bool ends)
 {
     const lk_position *at = &trainer->progress.position;
     return s->has_queued && s->last.steps == at->steps && s->last.epoch == at->epoch && s->last_ends == ends;
 }
 
-static lk_status saver_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+static lk_status checkpoint_callback_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
 {
     saver *s = self;
     bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
-    handle_failures(s); /* before a comparison with a best that could not be written */
-    bool is_best = update_best(s, report->epoch_end);
-    if (!(is_best || every_epoch || report->ends || report->interrupted || saver_is_due(s, report->steps)))
+    checkpoint_callback_note_failed(s); /* before a comparison with a best that could not be written */
+    bool is_best = checkpoint_callback_update_best(s, report->epoch_end);
+    if (!(is_best || every_epoch || report->ends || report->interrupted || checkpoint_callback_is_due(s, report->steps)))
         return LK_OK;
-    return is_written(s, trainer, report->ends) ? LK_OK : queue_checkpoint(s, trainer, report->ends, is_best);
+    return checkpoint_callback_is_written(s, trainer, report->ends) ? LK_OK : checkpoint_callback_queue(s, trainer, report->ends, is_best);
 }
 
-static lk_status saver_save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status checkpoint_callback_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const saver *s = self;
@@ -219,8 +219,8 @@ static lk_status saver_save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-/* Restores the best value; find_best drops it if this run uses another metric. */
-static lk_status saver_resume(void *self, lk_trainer *trainer, const lk_state *state)
+/* Restores the best value; checkpoint_callback_find_best drops it if this run uses another metric. */
+static lk_status checkpoint_callback_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     saver *s = self;
@@ -228,11 +228,11 @@ static lk_status saver_resume(void *self, lk_trainer *trainer, const lk_state *s
     if (lk_state_get(state, "best", best, 3) != 3 || !(best[0] > LK_BEST_AUTO && best[0] < LK_BEST_NONE))
         return LK_OK;
     s->best = (lk_best){.value = best[1], .epoch = (int64_t)best[2]};
-    name_metric(&s->best, (lk_best_metric)best[0]);
+    checkpoint_callback_name_metric(&s->best, (lk_best_metric)best[0]);
     return LK_OK;
 }
 
-static lk_status saver_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status checkpoint_callback_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)result;
     saver *s = self;
@@ -243,7 +243,7 @@ static lk_status saver_train_end(void *self, lk_trainer *trainer, const lk_train
     return written;
 }
 
-static void saver_release(void *self)
+static void checkpoint_callback_release(void *self)
 {
     saver *s = self;
     lk__checkpoint_thread_release(s->writer);
@@ -259,16 +259,16 @@ lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts 
     s->opts = opts ? *opts : (lk_checkpoint_opts){0};
     s->folder = lk__strdup(folder);
     if (!s->folder) {
-        saver_release(s);
+        checkpoint_callback_release(s);
         return (lk_callback){0};
     }
     return (lk_callback){.name = "checkpoint",
-                         .train_begin = saver_train_begin,
-                         .wants_rest = saver_wants_rest,
-                         .rest = saver_rest,
-                         .save = saver_save,
-                         .resume = saver_resume,
-                         .train_end = saver_train_end,
-                         .release = saver_release,
+                         .train_begin = checkpoint_callback_train_begin,
+                         .wants_rest = checkpoint_callback_wants_rest,
+                         .rest = checkpoint_callback_rest,
+                         .save = checkpoint_callback_save,
+                         .resume = checkpoint_callback_resume,
+                         .train_end = checkpoint_callback_train_end,
+                         .release = checkpoint_callback_release,
                          .self = s};
 }

@@ -6,8 +6,8 @@
 #include "optim/optimizer_step.h"
 #include "train/replicas.h"
 
-/* The elements of the model's first n variables. */
-static int64_t variable_elements(const lk_model *model, int n)
+/* The number of elements in the model's first n variables. */
+static int64_t checkpoint_contents_elements(const lk_model *model, int n)
 {
     int64_t sum = 0;
     for (int i = 0; i < n; i++)
@@ -20,14 +20,14 @@ lk_status lk__checkpoint_contents_init(lk_checkpoint_contents *c, lk_replicas *r
     const lk_model *model = lk__replicas_model(replicas);
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     *c = (lk_checkpoint_contents){.model = model};
-    c->variables = lk__calloc((size_t)variable_elements(model, lk_model_variable_count(model)), sizeof *c->variables);
+    c->variables = lk__calloc((size_t)checkpoint_contents_elements(model, lk_model_variable_count(model)), sizeof *c->variables);
     if (!c->variables)
         return LK_ERR_MEMORY;
     const char *name;
     for (int s = 0; optimizer && lk_optimizer_state(optimizer, s, &name); s++) {
         c->slot_names[s] = name;
         c->slots[s] =
-            lk__calloc((size_t)variable_elements(model, lk_model_parameter_count(model)), sizeof *c->slots[s]);
+            lk__calloc((size_t)checkpoint_contents_elements(model, lk_model_parameter_count(model)), sizeof *c->slots[s]);
         if (!c->slots[s])
             return LK_ERR_MEMORY;
         c->n_slots = s + 1;
@@ -46,7 +46,7 @@ void lk__checkpoint_contents_free(lk_checkpoint_contents *c)
 }
 
 /* Copies the parts of a slot that belong to the parameters; `whole` is the packed slot. */
-static lk_status copy_slot(const lk_tensor *whole, lk_tensor *const *parameters, int n, float *values)
+static lk_status checkpoint_contents_copy_slot(const lk_tensor *whole, lk_tensor *const *parameters, int n, float *values)
 {
     for (int i = 0; i < n; i++) {
         lk_tensor *part = lk__tensor_over(whole->storage, parameters[i]);
@@ -70,7 +70,7 @@ lk_status lk__checkpoint_contents_copy(lk_checkpoint_contents *c, lk_replicas *r
         values += count;
     }
     for (int s = 0; s < c->n_slots; s++)
-        LK_TRY(copy_slot(lk_optimizer_state(optimizer, s, NULL), variables, lk_model_parameter_count(c->model),
+        LK_TRY(checkpoint_contents_copy_slot(lk_optimizer_state(optimizer, s, NULL), variables, lk_model_parameter_count(c->model),
                          c->slots[s]));
     return LK_OK;
 }

@@ -48,7 +48,7 @@ lk_status lk__load_json(const char *path, int64_t most, json_t **json)
 /* --- one file ----------------------------------------------------------------------------------------------------- */
 
 /* Reads a file of `bytes` bytes and hashes them. whole: the bytes are stored here; NULL: they are not kept. */
-static lk_status hash_stream(const char *path, int fd, int64_t bytes, unsigned char *whole, uint64_t *hash)
+static lk_status checkpoint_files_hash(const char *path, int fd, int64_t bytes, unsigned char *whole, uint64_t *hash)
 {
     enum { PIECE = 1 << 20 };
     unsigned char *piece = whole ? NULL : lk__alloc_aligned(PIECE);
@@ -78,7 +78,7 @@ static lk_status hash_stream(const char *path, int fd, int64_t bytes, unsigned c
     return status;
 }
 
-static lk_status open_listed_file(const char *path, int64_t bytes, int *fd)
+static lk_status checkpoint_files_open(const char *path, int64_t bytes, int *fd)
 {
     struct stat about;
     lk_status status = LK_OK;
@@ -97,7 +97,7 @@ static lk_status open_listed_file(const char *path, int64_t bytes, int *fd)
     return status;
 }
 
-static lk_status read_manifest_entry(const char *path, const json_t *listed, int64_t *bytes, const char **xxh3)
+static lk_status checkpoint_files_read_entry(const char *path, const json_t *listed, int64_t *bytes, const char **xxh3)
 {
     *xxh3 = json_string_value(json_object_get(listed, "xxh3"));
     *bytes = json_integer_value(json_object_get(listed, "bytes"));
@@ -106,31 +106,31 @@ static lk_status read_manifest_entry(const char *path, const json_t *listed, int
     return LK_OK;
 }
 
-static lk_status check_listed_size(const lk_checkpoint *c, const char *name, const json_t *listed)
+static lk_status checkpoint_files_check_size(const lk_checkpoint *c, const char *name, const json_t *listed)
 {
     char path[PATH_MAX];
     const char *xxh3;
     int64_t bytes;
     int fd;
     LK_TRY(lk__checkpoint_path(c->folder, name, path));
-    LK_TRY(read_manifest_entry(path, listed, &bytes, &xxh3));
-    LK_TRY(open_listed_file(path, bytes, &fd));
+    LK_TRY(checkpoint_files_read_entry(path, listed, &bytes, &xxh3));
+    LK_TRY(checkpoint_files_open(path, bytes, &fd));
     close(fd);
     return LK_OK;
 }
 
 /* Compares a file with its entry in the manifest. With `keep` the contents are returned in *data, which has space for
  * one more byte. */
-static lk_status check_file(const char *path, const json_t *listed, bool keep, unsigned char **data, int64_t *bytes)
+static lk_status checkpoint_files_check(const char *path, const json_t *listed, bool keep, unsigned char **data, int64_t *bytes)
 {
     char text[24];
     uint64_t hash = 0;
     int fd;
     const char *xxh3;
-    LK_TRY(read_manifest_entry(path, listed, bytes, &xxh3));
-    LK_TRY(open_listed_file(path, *bytes, &fd));
+    LK_TRY(checkpoint_files_read_entry(path, listed, bytes, &xxh3));
+    LK_TRY(checkpoint_files_open(path, *bytes, &fd));
     *data = keep ? lk__alloc_aligned((size_t)*bytes + 1) : NULL;
-    lk_status status = keep && !*data ? LK_ERR_MEMORY : hash_stream(path, fd, *bytes, *data, &hash);
+    lk_status status = keep && !*data ? LK_ERR_MEMORY : checkpoint_files_hash(path, fd, *bytes, *data, &hash);
     close(fd);
     snprintf(text, sizeof text, "%016" PRIx64, hash);
     if (status == LK_OK && strcmp(text, xxh3) != 0)
@@ -146,10 +146,9 @@ static lk_status check_file(const char *path, const json_t *listed, bool keep, u
 static const char optimizer_file[] = "optimizer.safetensors"; /* a second thread reads it: see optimizer_job */
 
 /* Checks a file and keeps what training or prediction needs: tensors and the model's text in memory, so that these
- * files are read only once, and the paths of the model file and the implementations. Files that are not listed are not
- * used.
- */
-static lk_status read_listed_file(lk_checkpoint *c, const char *name, const json_t *listed)
+ * files are read only once, and the paths of the model file and the implementations. Files that the manifest does not
+ * list are not used. */
+static lk_status checkpoint_files_read_one(lk_checkpoint *c, const char *name, const json_t *listed)
 {
     char path[PATH_MAX];
     unsigned char *data;
@@ -161,7 +160,7 @@ static lk_status read_listed_file(lk_checkpoint *c, const char *name, const json
         LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: lists '%.60s', which is no file of a checkpoint", c->folder, name);
     LK_TRY(lk__checkpoint_path(c->folder, name, path));
     bool is_model = strcmp(name, "model.lk") == 0, is_tuning = strcmp(name, "implementations") == 0;
-    LK_TRY(check_file(path, listed, tensors || is_model, &data, &bytes));
+    LK_TRY(checkpoint_files_check(path, listed, tensors || is_model, &data, &bytes));
     if (tensors)
         return lk__safetensors_take(path, data, bytes, tensors);
     if (is_model) {
@@ -184,41 +183,41 @@ typedef struct optimizer_job {
     lk_error_state error;
 } optimizer_job;
 
-static void *read_optimizer_file(void *argument)
+static void *checkpoint_files_read_optimizer(void *argument)
 {
     optimizer_job *job = argument;
-    read_listed_file(job->checkpoint, optimizer_file, job->listed);
+    checkpoint_files_read_one(job->checkpoint, optimizer_file, job->listed);
     lk__error_save(&job->error);
     return NULL;
 }
 
-static lk_status read_other_files(lk_checkpoint *c, json_t *files)
+static lk_status checkpoint_files_read_others(lk_checkpoint *c, json_t *files)
 {
     const char *name;
     json_t *listed;
     json_object_foreach(files, name, listed)
     {
         if (strcmp(name, optimizer_file) != 0)
-            LK_TRY(read_listed_file(c, name, listed));
+            LK_TRY(checkpoint_files_read_one(c, name, listed));
     }
     return LK_OK;
 }
 
 /* If no thread can be started, the optimizer's file is read last. */
-static lk_status read_listed_files(lk_checkpoint *c, json_t *files)
+static lk_status checkpoint_files_read_all(lk_checkpoint *c, json_t *files)
 {
     optimizer_job job = {.checkpoint = c, .listed = json_object_get(files, optimizer_file)};
     pthread_t thread;
     if (job.listed && c->is_model_only) {
-        LK_TRY(check_listed_size(c, optimizer_file, job.listed));
+        LK_TRY(checkpoint_files_check_size(c, optimizer_file, job.listed));
         job.listed = NULL;
     }
-    bool is_thread = job.listed && lk__thread_start(&thread, read_optimizer_file, &job) == 0;
-    lk_status status = read_other_files(c, files);
+    bool is_thread = job.listed && lk__thread_start(&thread, checkpoint_files_read_optimizer, &job) == 0;
+    lk_status status = checkpoint_files_read_others(c, files);
     if (is_thread)
         pthread_join(thread, NULL);
     else if (job.listed && status == LK_OK)
-        return read_listed_file(c, optimizer_file, job.listed);
+        return checkpoint_files_read_one(c, optimizer_file, job.listed);
     if (status == LK_OK && is_thread && job.error.status != LK_OK) {
         lk__error_restore(&job.error);
         status = job.error.status;
@@ -226,7 +225,7 @@ static lk_status read_listed_files(lk_checkpoint *c, json_t *files)
     return status;
 }
 
-static lk_status read_manifest(lk_checkpoint *c, const json_t *manifest)
+static lk_status checkpoint_files_read_manifest(lk_checkpoint *c, const json_t *manifest)
 {
     static const char *const needed[] = {"model.safetensors", "state.json"};
     json_t *files = json_object_get(manifest, "files");
@@ -238,7 +237,7 @@ static lk_status read_manifest(lk_checkpoint *c, const json_t *manifest)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!json_object_get(files, needed[i]))
             LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: does not list %s", folder, needed[i]);
-    return read_listed_files(c, files);
+    return checkpoint_files_read_all(c, files);
 }
 
 lk_status lk__checkpoint_read_files(lk_checkpoint *c)
@@ -247,7 +246,7 @@ lk_status lk__checkpoint_read_files(lk_checkpoint *c)
     json_t *manifest;
     LK_TRY(lk__checkpoint_path(c->folder, "manifest.json", path));
     LK_TRY(lk__load_json(path, 1 << 20, &manifest));
-    lk_status status = read_manifest(c, manifest);
+    lk_status status = checkpoint_files_read_manifest(c, manifest);
     json_decref(manifest);
     return status;
 }

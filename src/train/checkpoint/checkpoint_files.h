@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <limits.h>
 
-/* "FOLDER/NAME", and "FOLDER/PREFIXNAME". Errors: LK_ERR_ARGUMENT (the path is too long). */
+/* Write "FOLDER/NAME" and "FOLDER/PREFIXNAME". Errors: LK_ERR_ARGUMENT (the path is too long). */
 lk_status lk__checkpoint_path(const char *folder, const char *name, char path[PATH_MAX]);
 lk_status lk__checkpoint_prefixed_path(const char *folder, const char *prefix, const char *name, char path[PATH_MAX]);
 

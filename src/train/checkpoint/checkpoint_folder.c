@@ -26,24 +26,25 @@ void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME])
     snprintf(name, LK_CHECKPOINT_NAME, "checkpoint-%08" PRId64, steps);
 }
 
-static bool begins_with(const char *name, const char *prefix)
+static bool checkpoint_folder_begins_with(const char *name, const char *prefix)
 {
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* The steps in the name "checkpoint-00000120". -1 for any other name, also for another spelling of the same number. */
-static int64_t steps_of(const char *name)
+/* Returns 120 for the name "checkpoint-00000120"; -1 for any other name, also for another spelling of the same
+ * number. */
+static int64_t checkpoint_folder_steps_of(const char *name)
 {
     static const char prefix[] = "checkpoint-";
     char whole[LK_CHECKPOINT_NAME];
-    if (!begins_with(name, prefix))
+    if (!checkpoint_folder_begins_with(name, prefix))
         return -1;
     int64_t steps = strtoll(name + sizeof prefix - 1, NULL, 10);
     lk__checkpoint_name(steps, whole);
     return steps >= 0 && strcmp(name, whole) == 0 ? steps : -1;
 }
 
-static int compare_step_counts(const void *a, const void *b)
+static int checkpoint_folder_compare_steps(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -60,7 +61,7 @@ lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n)
     if (!entries)
         return LK_OK;
     for (struct dirent *entry; (entry = readdir(entries));) {
-        int64_t found = steps_of(entry->d_name);
+        int64_t found = checkpoint_folder_steps_of(entry->d_name);
         if (found < 0)
             continue;
         int64_t *grown = lk__grow(*steps, &capacity, *n + 1, sizeof **steps);
@@ -75,7 +76,7 @@ lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n)
     }
     closedir(entries);
     if (*n > 0)
-        qsort(*steps, (size_t)*n, sizeof **steps, compare_step_counts);
+        qsort(*steps, (size_t)*n, sizeof **steps, checkpoint_folder_compare_steps);
     return LK_OK;
 }
 
@@ -84,7 +85,7 @@ void lk__checkpoint_restore_replaced(const char *folder)
     char path[PATH_MAX];
     DIR *entries = opendir(folder);
     for (struct dirent *entry; entries && (entry = readdir(entries));)
-        if (begins_with(entry->d_name, LK_REPLACED) &&
+        if (checkpoint_folder_begins_with(entry->d_name, LK_REPLACED) &&
             snprintf(path, sizeof path, "%s/%s", folder, entry->d_name + strlen(LK_REPLACED)) < (int)sizeof path)
             lk__durable_restore(path);
     if (entries)
@@ -93,11 +94,11 @@ void lk__checkpoint_restore_replaced(const char *folder)
 
 /* --- the best ----------------------------------------------------------------------------------------------------- */
 
-static bool parse_best(const json_t *json, lk_best *best)
+static bool checkpoint_folder_parse_best(const json_t *json, lk_best *best)
 {
     const char *name = json_string_value(json_object_get(json, "checkpoint"));
     const char *metric = json_string_value(json_object_get(json, "metric"));
-    if (!name || steps_of(name) < 0)
+    if (!name || checkpoint_folder_steps_of(name) < 0)
         return false;
     snprintf(best->name, sizeof best->name, "%s", name);
     snprintf(best->metric, sizeof best->metric, "%s", metric ? metric : "");
@@ -115,7 +116,7 @@ lk_status lk__checkpoint_read_best(const char *folder, lk_best *best)
     if (access(path, F_OK) != 0)
         return LK_OK;
     LK_TRY(lk__load_json(path, 1 << 16, &json));
-    bool is_valid = parse_best(json, best);
+    bool is_valid = checkpoint_folder_parse_best(json, best);
     json_decref(json);
     if (!is_valid)
         LK_FAIL(LK_ERR_FORMAT, "%s: names no checkpoint", path);
@@ -144,7 +145,7 @@ lk_status lk__checkpoint_write_best(const char *folder, const lk_best *best)
 /* --- removing ----------------------------------------------------------------------------------------------------- */
 
 /* Hides the checkpoint by a rename first, so that a reader finds it complete or not at all. */
-static lk_status remove_checkpoint(const char *folder, const char *name)
+static lk_status checkpoint_folder_remove(const char *folder, const char *name)
 {
     char path[PATH_MAX], hidden[PATH_MAX];
     LK_TRY(lk__checkpoint_path(folder, name, path));
@@ -164,7 +165,7 @@ lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *bes
     for (int i = 0; found && i < n - keep; i++) {
         char name[LK_CHECKPOINT_NAME];
         lk__checkpoint_name(found[i], name);
-        lk_status status = strcmp(name, best) == 0 ? LK_OK : remove_checkpoint(folder, name);
+        lk_status status = strcmp(name, best) == 0 ? LK_OK : checkpoint_folder_remove(folder, name);
         if (first == LK_OK)
             first = status;
     }
@@ -187,7 +188,7 @@ lk_status lk__checkpoint_check_folder(const char *folder)
 }
 
 /* Succeeds without a lock if the file system has no locks. */
-static lk_status try_lock(const char *folder, int *lock)
+static lk_status checkpoint_folder_try_lock(const char *folder, int *lock)
 {
     *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
@@ -197,7 +198,7 @@ static lk_status try_lock(const char *folder, int *lock)
 }
 
 /* Removes what killed processes left unfinished. */
-static lk_status remove_unfinished(const char *folder)
+static lk_status checkpoint_folder_clean(const char *folder)
 {
     char path[PATH_MAX];
     lk_status status = LK_OK;
@@ -206,7 +207,7 @@ static lk_status remove_unfinished(const char *folder)
     if (!entries)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
     for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
-        if (!begins_with(entry->d_name, LK_UNFINISHED) && !begins_with(entry->d_name, LK_REPLACED))
+        if (!checkpoint_folder_begins_with(entry->d_name, LK_UNFINISHED) && !checkpoint_folder_begins_with(entry->d_name, LK_REPLACED))
             continue;
         status = lk__checkpoint_path(folder, entry->d_name, path);
         if (status == LK_OK)
@@ -221,8 +222,8 @@ lk_status lk__checkpoint_lock(const char *folder, int *lock)
     *lock = -1;
     LK_TRY(lk__checkpoint_check_folder(folder));
     LK_TRY(lk_make_directory(folder));
-    LK_TRY(try_lock(folder, lock));
-    lk_status status = remove_unfinished(folder);
+    LK_TRY(checkpoint_folder_try_lock(folder, lock));
+    lk_status status = checkpoint_folder_clean(folder);
     if (status != LK_OK)
         lk__checkpoint_unlock(lock);
     return status;

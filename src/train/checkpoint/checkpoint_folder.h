@@ -3,7 +3,7 @@
 
 #include "train/checkpoint/checkpoint.h"
 
-/* "checkpoint-00000120" */
+/* Writes "checkpoint-00000120" for 120 steps. */
 void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME]);
 
 /* Lists the steps of the folder's checkpoints, ascending; free *steps with lk__free. A missing folder has none. */

@@ -17,7 +17,7 @@
 
 /* --- contents ----------------------------------------------------------------------------------------------------- */
 
-static lk_status find_saved_variable(lk_checkpoint *c, int index, const char *name)
+static lk_status checkpoint_find_variable(lk_checkpoint *c, int index, const char *name)
 {
     const lk_safetensor *tensor = lk__safetensors_find(c->model, name);
     if (!tensor || strcmp(tensor->dtype, "F32") != 0)
@@ -29,7 +29,7 @@ static lk_status find_saved_variable(lk_checkpoint *c, int index, const char *na
     return LK_OK;
 }
 
-static lk_status find_variables(lk_checkpoint *c)
+static lk_status checkpoint_find_variables(lk_checkpoint *c)
 {
     const json_t *names = json_object_get(json_object_get(c->state, "model"), "variables");
     int n = (int)json_array_size(names);
@@ -43,23 +43,23 @@ static lk_status find_variables(lk_checkpoint *c)
     c->n = n;
     for (int i = 0; i < n; i++) {
         const char *name = json_string_value(json_array_get(names, (size_t)i));
-        LK_TRY(find_saved_variable(c, i, name ? name : ""));
+        LK_TRY(checkpoint_find_variable(c, i, name ? name : ""));
     }
     return LK_OK;
 }
 
-static lk_status read_contents(lk_checkpoint *c)
+static lk_status checkpoint_read_contents(lk_checkpoint *c)
 {
     char path[PATH_MAX];
     LK_TRY(lk__checkpoint_read_files(c));
     LK_TRY(lk__checkpoint_path(c->folder, "state.json", path));
     LK_TRY(lk__checkpoint_state_read(path, c));
-    LK_TRY(find_variables(c));
+    LK_TRY(checkpoint_find_variables(c));
     c->info.model_file = c->model_file;
     return LK_OK;
 }
 
-static lk_status open_checkpoint(const char *folder, bool is_model_only, lk_checkpoint **checkpoint)
+static lk_status checkpoint_open_path(const char *folder, bool is_model_only, lk_checkpoint **checkpoint)
 {
     lk_checkpoint *c = lk__calloc(1, sizeof *c);
     if (!c)
@@ -67,7 +67,7 @@ static lk_status open_checkpoint(const char *folder, bool is_model_only, lk_chec
     c->folder = lk__strdup(folder);
     c->info.folder = c->folder;
     c->is_model_only = is_model_only;
-    lk_status status = c->folder ? read_contents(c) : LK_ERR_MEMORY;
+    lk_status status = c->folder ? checkpoint_read_contents(c) : LK_ERR_MEMORY;
     if (status == LK_OK)
         *checkpoint = c;
     else
@@ -104,26 +104,26 @@ void lk_checkpoint_release(lk_checkpoint *c)
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
 /* *gone: the checkpoint does not exist any more, because the training that writes the folder has removed it. */
-static lk_status open_named(const char *folder, const char *name, bool is_model_only, lk_checkpoint **checkpoint,
+static lk_status checkpoint_open_named(const char *folder, const char *name, bool is_model_only, lk_checkpoint **checkpoint,
                             bool *gone)
 {
     char path[PATH_MAX];
     struct stat about;
     LK_TRY(lk__checkpoint_path(folder, name, path));
-    lk_status status = open_checkpoint(path, is_model_only, checkpoint);
+    lk_status status = checkpoint_open_path(path, is_model_only, checkpoint);
     *gone = status != LK_OK && lstat(path, &about) != 0; /* a dangling link counts as a damaged checkpoint */
     return status;
 }
 
 /* Opens the newest checkpoint that is not damaged, with a warning if it is not the newest of all. */
-static lk_status open_newest(const char *folder, const int64_t *steps, int n, bool is_model_only,
+static lk_status checkpoint_open_newest(const char *folder, const int64_t *steps, int n, bool is_model_only,
                              lk_checkpoint **checkpoint, bool *gone)
 {
     lk_error_state first = {.status = LK_OK};
     for (int i = n - 1; i >= 0; i--) {
         char name[LK_CHECKPOINT_NAME];
         lk__checkpoint_name(steps[i], name);
-        lk_status status = open_named(folder, name, is_model_only, checkpoint, gone);
+        lk_status status = checkpoint_open_named(folder, name, is_model_only, checkpoint, gone);
         if (status == LK_OK && first.status != LK_OK)
             lk__log(LK_LOG_WARNING, "%s; %s is used in its place", first.message, name);
         if (*gone || (status != LK_ERR_FORMAT && status != LK_ERR_IO))
@@ -136,7 +136,7 @@ static lk_status open_newest(const char *folder, const int64_t *steps, int n, bo
     return first.status;
 }
 
-static lk_status open_last(const char *folder, bool is_model_only, lk_checkpoint **checkpoint, bool *gone)
+static lk_status checkpoint_open_last(const char *folder, bool is_model_only, lk_checkpoint **checkpoint, bool *gone)
 {
     int64_t *steps;
     int n;
@@ -145,25 +145,25 @@ static lk_status open_last(const char *folder, bool is_model_only, lk_checkpoint
     if (n == 0)
         status = lk__fail(LK_ERR_NOT_FOUND, "%s: there is no checkpoint", folder);
     else
-        status = open_newest(folder, steps, n, is_model_only, checkpoint, gone);
+        status = checkpoint_open_newest(folder, steps, n, is_model_only, checkpoint, gone);
     lk__free(steps);
     return status;
 }
 
-static lk_status open_best(const char *folder, bool is_model_only, lk_checkpoint **checkpoint, bool *gone)
+static lk_status checkpoint_open_best(const char *folder, bool is_model_only, lk_checkpoint **checkpoint, bool *gone)
 {
     lk_best best;
     LK_TRY(lk__checkpoint_read_best(folder, &best));
     if (!*best.name)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
-    lk_status status = open_named(folder, best.name, is_model_only, checkpoint, gone);
+    lk_status status = checkpoint_open_named(folder, best.name, is_model_only, checkpoint, gone);
     if (!*gone)
         return status;
     lk_error_clear();
     LK_FAIL(LK_ERR_NOT_FOUND, "%s/best.json: names %s, which is not there", folder, best.name);
 }
 
-static lk_status open_in_folder(const char *folder, lk_checkpoint_which which, bool is_model_only,
+static lk_status checkpoint_open_in_folder(const char *folder, lk_checkpoint_which which, bool is_model_only,
                                 lk_checkpoint **checkpoint)
 {
     enum { TRIES = 100 };
@@ -173,13 +173,13 @@ static lk_status open_in_folder(const char *folder, lk_checkpoint_which which, b
     if (access(path, F_OK) == 0) {
         if (which == LK_CHECKPOINT_BEST)
             LK_FAIL(LK_ERR_ARGUMENT, "%s: is a checkpoint itself; the best is one of the folder that holds it", folder);
-        return open_checkpoint(folder, is_model_only, checkpoint);
+        return checkpoint_open_path(folder, is_model_only, checkpoint);
     }
     for (int tries = 1;; tries++) {
         bool gone = false;
         lk__checkpoint_restore_replaced(folder);
-        lk_status status = which == LK_CHECKPOINT_BEST ? open_best(folder, is_model_only, checkpoint, &gone)
-                                                       : open_last(folder, is_model_only, checkpoint, &gone);
+        lk_status status = which == LK_CHECKPOINT_BEST ? checkpoint_open_best(folder, is_model_only, checkpoint, &gone)
+                                                       : checkpoint_open_last(folder, is_model_only, checkpoint, &gone);
         if (!gone || tries == TRIES)
             return status;
         lk_error_clear(); /* it was removed because there is a newer one: list again */
@@ -188,12 +188,12 @@ static lk_status open_in_folder(const char *folder, lk_checkpoint_which which, b
 
 lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
 {
-    return open_in_folder(folder, which, false, checkpoint);
+    return checkpoint_open_in_folder(folder, which, false, checkpoint);
 }
 
 lk_status lk_checkpoint_open_model(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
 {
-    return open_in_folder(folder, which, true, checkpoint);
+    return checkpoint_open_in_folder(folder, which, true, checkpoint);
 }
 
 /* --- access ------------------------------------------------------------------------------------------------------- */
@@ -272,29 +272,29 @@ lk_model *lk_checkpoint_model(const lk_checkpoint *c)
     return NULL;
 }
 
-static lk_tensor *copy_variable(const lk_checkpoint *c, lk_device *device, int index)
+static lk_tensor *checkpoint_copy_variable(const lk_checkpoint *c, lk_device *device, int index)
 {
     return lk_tensor_from(device, LK_F32, c->tensors[index]->shape, c->values[index]);
 }
 
-static void release_file(void *user)
+static void checkpoint_release_file(void *user)
 {
     lk__safetensors_close(user);
 }
 
-static lk_tensor *lend_variable(const lk_checkpoint *c, lk_device *device, int index)
+static lk_tensor *checkpoint_lend_variable(const lk_checkpoint *c, lk_device *device, int index)
 {
     void *values = (void *)(uintptr_t)c->values[index];
     if (device->backend->offload)
-        return copy_variable(c, device, index);
+        return checkpoint_copy_variable(c, device, index);
     lk__safetensors_retain(c->model);
-    lk_tensor *tensor = lk_tensor_wrap(device, LK_F32, c->tensors[index]->shape, values, release_file, c->model);
+    lk_tensor *tensor = lk_tensor_wrap(device, LK_F32, c->tensors[index]->shape, values, checkpoint_release_file, c->model);
     if (!tensor)
         lk__safetensors_close(c->model);
     return tensor;
 }
 
-static lk_status make_variables(const lk_checkpoint *c, lk_device *device, lk_tensor **variables,
+static lk_status checkpoint_make_variables(const lk_checkpoint *c, lk_device *device, lk_tensor **variables,
                                 lk_tensor *(*make)(const lk_checkpoint *, lk_device *, int))
 {
     lk_status status = LK_OK;
@@ -315,10 +315,10 @@ static lk_status make_variables(const lk_checkpoint *c, lk_device *device, lk_te
 
 lk_status lk_checkpoint_load(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables)
 {
-    return make_variables(checkpoint, device, variables, copy_variable);
+    return checkpoint_make_variables(checkpoint, device, variables, checkpoint_copy_variable);
 }
 
 lk_status lk__checkpoint_lend(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables)
 {
-    return make_variables(checkpoint, device, variables, lend_variable);
+    return checkpoint_make_variables(checkpoint, device, variables, checkpoint_lend_variable);
 }

@@ -48,7 +48,7 @@ struct lk_checkpoint_thread {
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
 
-static lk_status rename_damaged(const lk_checkpoint_thread *w, int64_t steps)
+static lk_status checkpoint_thread_rename_damaged(const lk_checkpoint_thread *w, int64_t steps)
 {
     char path[PATH_MAX], damaged[PATH_MAX], name[LK_CHECKPOINT_NAME];
     lk__checkpoint_name(steps, name);
@@ -60,7 +60,7 @@ static lk_status rename_damaged(const lk_checkpoint_thread *w, int64_t steps)
     return LK_OK;
 }
 
-static lk_status prepare_folder(lk_checkpoint_thread *w, int64_t steps, bool resuming)
+static lk_status checkpoint_thread_prepare_folder(lk_checkpoint_thread *w, int64_t steps, bool resuming)
 {
     int64_t *found;
     int n;
@@ -76,12 +76,12 @@ static lk_status prepare_folder(lk_checkpoint_thread *w, int64_t steps, bool res
                           w->folder, (long long)found[n - 1]);
     for (int i = 0; i < n && status == LK_OK; i++)
         if (found[i] > steps)
-            status = rename_damaged(w, found[i]);
+            status = checkpoint_thread_rename_damaged(w, found[i]);
     lk__free(found);
     return status;
 }
 
-static lk_status write_job(lk_checkpoint_thread *w, const job *j)
+static lk_status checkpoint_thread_write_job(lk_checkpoint_thread *w, const job *j)
 {
     /* Prune first: if an earlier training kept more checkpoints, a full disk has no space until they are removed. */
     if (lk__checkpoint_prune(w->folder, w->keep, w->best.name) != LK_OK)
@@ -97,7 +97,7 @@ static lk_status write_job(lk_checkpoint_thread *w, const job *j)
 /* --- the thread --------------------------------------------------------------------------------------------------- */
 
 /* The caller holds the mutex. */
-static job *oldest_job(lk_checkpoint_thread *w)
+static job *checkpoint_thread_oldest_job(lk_checkpoint_thread *w)
 {
     job *found = NULL;
     for (int i = 0; i < BUFFERS; i++)
@@ -106,12 +106,12 @@ static job *oldest_job(lk_checkpoint_thread *w)
     return found;
 }
 
-static void *thread_run(void *argument)
+static void *checkpoint_thread_run(void *argument)
 {
     lk_checkpoint_thread *w = argument;
     lk__trace_name_thread(LK_TRACK_LOADER, "checkpoints");
     pthread_mutex_lock(&w->mutex);
-    for (job *j; (j = oldest_job(w)) || !w->stopping;) {
+    for (job *j; (j = checkpoint_thread_oldest_job(w)) || !w->stopping;) {
         if (!j) {
             pthread_cond_wait(&w->changed, &w->mutex);
             continue;
@@ -120,7 +120,7 @@ static void *thread_run(void *argument)
         lk_error_clear();
         /* A wait for this thread then counts as progress. */
         lk__activity_set(LK_ACTIVITY_WORK, "write a checkpoint");
-        lk_status status = write_job(w, j);
+        lk_status status = checkpoint_thread_write_job(w, j);
         lk_error_state error = {.status = LK_OK}, unremoved = {.status = LK_OK};
         if (status != LK_OK)
             lk__error_save(&error);
@@ -142,16 +142,16 @@ static void *thread_run(void *argument)
     return NULL;
 }
 
-static lk_status thread_start(lk_checkpoint_thread *w, const char *folder, int64_t steps, bool resuming,
+static lk_status checkpoint_thread_start(lk_checkpoint_thread *w, const char *folder, int64_t steps, bool resuming,
                               lk_replicas *replicas)
 {
     w->folder = lk__strdup(folder);
     if (!w->folder)
         return LK_ERR_MEMORY;
-    LK_TRY(prepare_folder(w, steps, resuming));
+    LK_TRY(checkpoint_thread_prepare_folder(w, steps, resuming));
     for (int i = 0; i < BUFFERS; i++)
         LK_TRY(lk__checkpoint_contents_init(&w->jobs[i].contents, replicas));
-    int error = lk__thread_start(&w->thread, thread_run, w);
+    int error = lk__thread_start(&w->thread, checkpoint_thread_run, w);
     if (error)
         LK_FAIL(LK_ERR_MEMORY, "the thread that writes checkpoints cannot be started: %s", strerror(error));
     w->running = true;
@@ -169,7 +169,7 @@ lk_status lk__checkpoint_thread_new(const char *folder, int64_t steps, bool resu
     w->lock = -1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
-    lk_status status = thread_start(w, folder, steps, resuming, replicas);
+    lk_status status = checkpoint_thread_start(w, folder, steps, resuming, replicas);
     if (status == LK_OK)
         *thread = w;
     else
@@ -224,7 +224,7 @@ void lk__checkpoint_thread_release(lk_checkpoint_thread *w)
 /* --- callers ------------------------------------------------------------------------------------------------------ */
 
 /* The caller holds the mutex. */
-static job *free_job(lk_checkpoint_thread *w)
+static job *checkpoint_thread_unused_job(lk_checkpoint_thread *w)
 {
     for (int i = 0; i < BUFFERS; i++)
         if (!w->jobs[i].queued)
@@ -237,7 +237,7 @@ lk_checkpoint_contents *lk__checkpoint_thread_take(lk_checkpoint_thread *w)
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT, "wait for checkpoints to be written");
     pthread_mutex_lock(&w->mutex);
     job *j;
-    while (!(j = free_job(w)))
+    while (!(j = checkpoint_thread_unused_job(w)))
         pthread_cond_wait(&w->changed, &w->mutex);
     pthread_mutex_unlock(&w->mutex);
     lk__activity_end(before);
@@ -261,7 +261,7 @@ lk_status lk__checkpoint_thread_drain(lk_checkpoint_thread *w)
 {
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT, "wait for checkpoints to be written");
     pthread_mutex_lock(&w->mutex);
-    while (oldest_job(w))
+    while (checkpoint_thread_oldest_job(w))
         pthread_cond_wait(&w->changed, &w->mutex);
     lk_error_state last = w->last;
     if (last.status != LK_OK)

@@ -16,14 +16,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static lk_status put_trainer_setting(void *user, const lk_field *setting)
+static lk_status checkpoint_trainer_put_setting(void *user, const lk_field *setting)
 {
     lk__json_field(user, LK_TEXT(setting->name, setting->text));
     return LK_OK;
 }
 
-/* Free *names with lk__free. NULL if the data set has no class names. */
-static lk_status list_class_names(const lk_trainer *trainer, const char ***names)
+/* *names: free it with lk__free; NULL if the data set has no class names. */
+static lk_status checkpoint_trainer_list_classes(const lk_trainer *trainer, const char ***names)
 {
     int64_t n = trainer->plan.classes;
     *names = NULL;
@@ -37,7 +37,7 @@ static lk_status list_class_names(const lk_trainer *trainer, const char ***names
 
 /* Saves the state of fit and of the callbacks. While an epoch's end is being reported, only some callbacks know of it,
  * so their states are saved only at rest. */
-static lk_status put_states(lk_trainer *trainer, lk_bytes *out)
+static lk_status checkpoint_trainer_put_states(lk_trainer *trainer, lk_bytes *out)
 {
     lk_state state = {.out = out};
     lk__json_open(out, "fit", '{');
@@ -66,7 +66,7 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     const lk_plan *plan = &trainer->plan;
     const lk_position *at = &trainer->progress.position;
     const char **class_names;
-    LK_TRY(list_class_names(trainer, &class_names));
+    LK_TRY(checkpoint_trainer_list_classes(trainer, &class_names));
     lk_checkpoint_info info = {.data = plan->data,
                                .class_names = class_names,
                                .center = plan->augment.center,
@@ -93,10 +93,10 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     lk__staleness_text(trainer, staleness);
     lk__json_field(state, LK_TEXT("max_staleness", staleness));
     lk__json_open(state, "settings", '{');
-    lk_status status = lk__settings_visit(trainer, put_trainer_setting, state);
+    lk_status status = lk__settings_visit(trainer, checkpoint_trainer_put_setting, state);
     lk__json_close(state, '}');
     if (status == LK_OK)
-        status = put_states(trainer, state);
+        status = checkpoint_trainer_put_states(trainer, state);
     LK_TRY(status);
     LK_TRY(lk__checkpoint_state_end(state));
     lk__bytes_clear(&contents->implementations);

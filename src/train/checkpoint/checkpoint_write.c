@@ -23,7 +23,7 @@ typedef struct manifest {
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static void manifest_add(manifest *m, const char *name, int64_t bytes, uint64_t hash)
+static void checkpoint_manifest_add(manifest *m, const char *name, int64_t bytes, uint64_t hash)
 {
     lk__json_open(&m->text, name, '{');
     lk__json_field(&m->text, LK_INT("bytes", bytes));
@@ -31,18 +31,18 @@ static void manifest_add(manifest *m, const char *name, int64_t bytes, uint64_t 
     lk__json_close(&m->text, '}');
 }
 
-static lk_status manifest_write_file(manifest *m, const char *name, const void *data, size_t bytes)
+static lk_status checkpoint_write_file(manifest *m, const char *name, const void *data, size_t bytes)
 {
     char path[PATH_MAX];
     uint64_t hash;
     LK_TRY(lk__checkpoint_path(m->folder, name, path));
     LK_TRY(lk__durable_create(path, data, bytes, &hash));
     if (strcmp(name, "manifest.json") != 0)
-        manifest_add(m, name, (int64_t)bytes, hash);
+        checkpoint_manifest_add(m, name, (int64_t)bytes, hash);
     return LK_OK;
 }
 
-static lk_status manifest_write_tensors(manifest *m, const char *name, const lk_safetensors_entry *entries, int n)
+static lk_status checkpoint_write_tensors(manifest *m, const char *name, const lk_safetensors_entry *entries, int n)
 {
     static const char *const metadata[] = {"format", "pt", NULL}; /* as PyTorch's own files: row-major */
     char path[PATH_MAX];
@@ -50,11 +50,11 @@ static lk_status manifest_write_tensors(manifest *m, const char *name, const lk_
     uint64_t hash;
     LK_TRY(lk__checkpoint_path(m->folder, name, path));
     LK_TRY(lk__safetensors_write(path, entries, n, metadata, &bytes, &hash));
-    manifest_add(m, name, bytes, hash);
+    checkpoint_manifest_add(m, name, bytes, hash);
     return LK_OK;
 }
 
-static lk_status write_model_tensors(manifest *m, const lk_checkpoint_contents *c)
+static lk_status checkpoint_write_model(manifest *m, const lk_checkpoint_contents *c)
 {
     int n = lk_model_variable_count(c->model);
     lk_safetensors_entry *entries = lk__calloc((size_t)n + 1, sizeof *entries);
@@ -66,13 +66,13 @@ static lk_status write_model_tensors(manifest *m, const lk_checkpoint_contents *
             (lk_safetensors_entry){lk_model_variable_name(c->model, i), lk_model_variable_shape(c->model, i), values};
         values += lk_shape_count(entries[i].shape);
     }
-    lk_status status = manifest_write_tensors(m, "model.safetensors", entries, n);
+    lk_status status = checkpoint_write_tensors(m, "model.safetensors", entries, n);
     lk__free(entries);
     return status;
 }
 
-/* "momentum.conv1.weight" */
-static char *slot_name(const char *slot, const char *variable)
+/* Returns "SLOT.VARIABLE", such as "momentum.conv1.weight"; free it with lk__free. */
+static char *checkpoint_write_slot_name(const char *slot, const char *variable)
 {
     size_t size = strlen(slot) + strlen(variable) + 2;
     char *name = lk__calloc(size, 1);
@@ -81,7 +81,7 @@ static char *slot_name(const char *slot, const char *variable)
     return name;
 }
 
-static lk_status write_optimizer_tensors(manifest *m, const lk_checkpoint_contents *c)
+static lk_status checkpoint_write_optimizer(manifest *m, const lk_checkpoint_contents *c)
 {
     int parameters = lk_model_parameter_count(c->model), n = 0;
     lk_safetensors_entry *entries = lk__calloc((size_t)(c->n_slots * parameters) + 1, sizeof *entries);
@@ -90,38 +90,38 @@ static lk_status write_optimizer_tensors(manifest *m, const lk_checkpoint_conten
         const float *values = c->slots[s];
         for (int i = 0; i < parameters && status == LK_OK; i++) {
             lk_shape shape = lk_model_variable_shape(c->model, i);
-            char *name = slot_name(c->slot_names[s], lk_model_variable_name(c->model, i));
+            char *name = checkpoint_write_slot_name(c->slot_names[s], lk_model_variable_name(c->model, i));
             status = name ? LK_OK : LK_ERR_MEMORY;
             entries[n++] = (lk_safetensors_entry){name, shape, values};
             values += lk_shape_count(shape);
         }
     }
     if (status == LK_OK)
-        status = manifest_write_tensors(m, "optimizer.safetensors", entries, n);
+        status = checkpoint_write_tensors(m, "optimizer.safetensors", entries, n);
     for (int i = 0; i < n; i++)
         lk__free((char *)entries[i].name);
     lk__free(entries);
     return status;
 }
 
-static lk_status write_checkpoint_files(manifest *m, const lk_checkpoint_contents *c)
+static lk_status checkpoint_write_files(manifest *m, const lk_checkpoint_contents *c)
 {
     lk__json_open(&m->text, NULL, '{');
     lk__json_field(&m->text, LK_TEXT("format", LK_MANIFEST_FORMAT));
     lk__json_field(&m->text, LK_INT("version", LK_CHECKPOINT_VERSION));
     lk__json_open(&m->text, "files", '{');
-    LK_TRY(write_model_tensors(m, c));
-    LK_TRY(write_optimizer_tensors(m, c));
-    LK_TRY(manifest_write_file(m, "state.json", c->state.data, c->state.size));
+    LK_TRY(checkpoint_write_model(m, c));
+    LK_TRY(checkpoint_write_optimizer(m, c));
+    LK_TRY(checkpoint_write_file(m, "state.json", c->state.data, c->state.size));
     if (c->implementations.size > 0)
-        LK_TRY(manifest_write_file(m, "implementations", c->implementations.data, c->implementations.size));
+        LK_TRY(checkpoint_write_file(m, "implementations", c->implementations.data, c->implementations.size));
     if (c->model->text)
-        LK_TRY(manifest_write_file(m, "model.lk", c->model->text, strlen(c->model->text)));
+        LK_TRY(checkpoint_write_file(m, "model.lk", c->model->text, strlen(c->model->text)));
     lk__json_close(&m->text, '}');
     lk__json_close(&m->text, '}');
     lk__bytes_char(&m->text, '\n');
     LK_TRY(lk__bytes_status(&m->text));
-    return manifest_write_file(m, "manifest.json", m->text.data, m->text.size);
+    return checkpoint_write_file(m, "manifest.json", m->text.data, m->text.size);
 }
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ lk_status lk__checkpoint_write(const char *folder, const lk_checkpoint_contents 
     if (mkdir(temporary, 0777) != 0)
         LK_FAIL(LK_ERR_IO, "%s: cannot be made: %s", temporary, strerror(errno));
     manifest m = {.folder = temporary};
-    lk_status status = write_checkpoint_files(&m, contents);
+    lk_status status = checkpoint_write_files(&m, contents);
     lk__bytes_free(&m.text);
     if (status == LK_OK) {
         bool swapped; /* an older checkpoint of this name is now the temporary folder */

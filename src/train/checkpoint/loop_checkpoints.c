@@ -20,7 +20,7 @@
 /* --- contents ----------------------------------------------------------------------------------------------------- */
 
 /* Writes the tuning that the device was given, or else an empty one, which still names the machine. */
-static lk_status put_device_implementations(lk_device *device, lk_bytes *text)
+static lk_status loop_checkpoint_put_tuning(lk_device *device, lk_bytes *text)
 {
     lk_tuning *none = device->tuning ? NULL : lk_tuning_new(lk_device_kind(device));
     if (!device->tuning && !none)
@@ -32,7 +32,7 @@ static lk_status put_device_implementations(lk_device *device, lk_bytes *text)
 }
 
 /* Rejects values that could be written but not read back. */
-static lk_status check_loop_info(const lk_checkpoint_info *info)
+static lk_status loop_checkpoint_check_info(const lk_checkpoint_info *info)
 {
     size_t longest = sizeof((lk_best *)NULL)->metric - 1;
     if (info->epoch < 0 || info->batch < 0 || info->steps < 0 || info->samples_seen < 0)
@@ -45,9 +45,9 @@ static lk_status check_loop_info(const lk_checkpoint_info *info)
     return LK_OK;
 }
 
-static lk_status fill_contents(lk_replicas *replicas, const lk_checkpoint_info *info, lk_checkpoint_contents *contents)
+static lk_status loop_checkpoint_fill(lk_replicas *replicas, const lk_checkpoint_info *info, lk_checkpoint_contents *contents)
 {
-    LK_TRY(check_loop_info(info));
+    LK_TRY(loop_checkpoint_check_info(info));
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     lk_checkpoint_info known = *info;
     lk_bytes *state = &contents->state;
@@ -55,7 +55,7 @@ static lk_status fill_contents(lk_replicas *replicas, const lk_checkpoint_info *
         known.updates = lk_optimizer_steps(optimizer);
     LK_TRY(lk__checkpoint_contents_copy(contents, replicas));
     LK_TRY(
-        put_device_implementations(lk_tensor_device(lk__replicas_owned(replicas, 0)[0]), &contents->implementations));
+        loop_checkpoint_put_tuning(lk_tensor_device(lk__replicas_owned(replicas, 0)[0]), &contents->implementations));
     lk__checkpoint_state_begin(state, &known, contents->model, replicas);
     lk__json_open(state, "settings", '{');
     for (int i = 0; i < info->n_settings; i++)
@@ -66,7 +66,7 @@ static lk_status fill_contents(lk_replicas *replicas, const lk_checkpoint_info *
 }
 
 /* The name is "" unless info says that this checkpoint is the best. */
-static lk_best best_from_info(const lk_checkpoint_info *info)
+static lk_best loop_checkpoint_best(const lk_checkpoint_info *info)
 {
     lk_best best = {.value = info->best, .epoch = info->best_epoch};
     if (!info->metric || info->best_epoch != info->epoch || info->batch != 0)
@@ -81,10 +81,10 @@ static lk_best best_from_info(const lk_checkpoint_info *info)
 lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info)
 {
     lk_checkpoint_contents contents = {0};
-    lk_best best = best_from_info(info);
+    lk_best best = loop_checkpoint_best(info);
     lk_status status = lk__checkpoint_contents_init(&contents, replicas);
     if (status == LK_OK)
-        status = fill_contents(replicas, info, &contents);
+        status = loop_checkpoint_fill(replicas, info, &contents);
     if (status == LK_OK)
         status = lk__checkpoint_write_alone(folder, &contents, &best);
     lk__checkpoint_contents_free(&contents);
@@ -99,10 +99,10 @@ struct lk_checkpoint_writer {
 };
 
 /* A program that was killed may have written its best checkpoint but not best.json, so best.json is updated here. */
-static lk_status open_writer(lk_checkpoint_writer *w, const char *folder, const lk_checkpoint *resumed, int64_t keep)
+static lk_status loop_checkpoint_open_writer(lk_checkpoint_writer *w, const char *folder, const lk_checkpoint *resumed, int64_t keep)
 {
     enum { NONE = -1 }; /* a new training: every checkpoint in the folder belongs to another one */
-    lk_best best = resumed ? best_from_info(&resumed->info) : (lk_best){.name = ""};
+    lk_best best = resumed ? loop_checkpoint_best(&resumed->info) : (lk_best){.name = ""};
     LK_TRY(lk__checkpoint_thread_new(folder, resumed ? resumed->info.steps : NONE, resumed != NULL, keep, w->replicas,
                                      &w->thread));
     return *best.name ? lk__checkpoint_thread_name_best(w->thread, &best) : LK_OK;
@@ -115,7 +115,7 @@ lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char
     if (!w)
         return NULL;
     w->replicas = replicas;
-    if (open_writer(w, folder, resumed, keep) == LK_OK)
+    if (loop_checkpoint_open_writer(w, folder, resumed, keep) == LK_OK)
         return w;
     lk_checkpoint_writer_release(w);
     return NULL;
@@ -123,10 +123,10 @@ lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char
 
 lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *w, const lk_checkpoint_info *info)
 {
-    lk_best best = best_from_info(info);
+    lk_best best = loop_checkpoint_best(info);
     lk__checkpoint_thread_warn(w->thread);
     lk_checkpoint_contents *contents = lk__checkpoint_thread_take(w->thread);
-    LK_TRY(fill_contents(w->replicas, info, contents));
+    LK_TRY(loop_checkpoint_fill(w->replicas, info, contents));
     lk__checkpoint_thread_put(w->thread, contents, *best.name ? &best : NULL);
     return LK_OK;
 }
@@ -147,7 +147,7 @@ void lk_checkpoint_writer_release(lk_checkpoint_writer *w)
 /* --- restoring ---------------------------------------------------------------------------------------------------- */
 
 /* Another machine may choose other kernels, which round differently. */
-static void warn_of_another_machine(const lk_checkpoint *checkpoint)
+static void loop_checkpoint_check_machine(const lk_checkpoint *checkpoint)
 {
     if (!checkpoint->implementations)
         return;
@@ -162,6 +162,6 @@ static void warn_of_another_machine(const lk_checkpoint *checkpoint)
 lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint)
 {
     LK_TRY(lk__replicas_restore(replicas, checkpoint, true));
-    warn_of_another_machine(checkpoint);
+    loop_checkpoint_check_machine(checkpoint);
     return LK_OK;
 }

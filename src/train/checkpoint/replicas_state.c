@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* A tensor over the parameter's part of the optimizer's slot. A new reference. */
-static lk_tensor *slot_part(lk_optimizer *optimizer, int slot, const lk_tensor *parameter)
+/* Returns a tensor over the parameter's part of the optimizer's slot. The reference is new. */
+static lk_tensor *replicas_state_slot_part(lk_optimizer *optimizer, int slot, const lk_tensor *parameter)
 {
     return lk__tensor_over(lk_optimizer_state(optimizer, slot, NULL)->storage, parameter);
 }
@@ -19,7 +19,7 @@ lk_status lk__replicas_slot(lk_replicas *replicas, int owner, int slot, lk_tenso
     lk_tensor *const *parameters = lk__replicas_owned(replicas, owner);
     int n = lk_model_parameter_count(lk__replicas_model(replicas));
     for (int i = 0; i < n; i++) {
-        parts[i] = slot_part(lk_replicas_optimizer(replicas, owner), slot, parameters[i]);
+        parts[i] = replicas_state_slot_part(lk_replicas_optimizer(replicas, owner), slot, parameters[i]);
         if (!parts[i]) {
             lk__release_tensors(parts, i);
             return LK_ERR_MEMORY;
@@ -29,7 +29,7 @@ lk_status lk__replicas_slot(lk_replicas *replicas, int owner, int slot, lk_tenso
 }
 
 /* Finds the tensor "SLOT.VARIABLE", such as "momentum.conv1.weight"; NULL: no such tensor. */
-static const lk_safetensor *find_slot_tensor(const lk_checkpoint *checkpoint, const char *slot, const char *variable)
+static const lk_safetensor *replicas_state_find_tensor(const lk_checkpoint *checkpoint, const char *slot, const char *variable)
 {
     size_t length = strlen(slot);
     for (int i = 0; i < lk__safetensors_count(checkpoint->optimizer); i++) {
@@ -41,10 +41,10 @@ static const lk_safetensor *find_slot_tensor(const lk_checkpoint *checkpoint, co
     return NULL;
 }
 
-static lk_status find_slot_values(const lk_checkpoint *checkpoint, const char *slot, const char *variable,
+static lk_status replicas_state_find_values(const lk_checkpoint *checkpoint, const char *slot, const char *variable,
                                   int64_t count, const float **values)
 {
-    const lk_safetensor *tensor = find_slot_tensor(checkpoint, slot, variable);
+    const lk_safetensor *tensor = replicas_state_find_tensor(checkpoint, slot, variable);
     *values = tensor ? lk__safetensors_values(checkpoint->optimizer, tensor) : NULL;
     if (!*values || tensor->count != count)
         LK_FAIL(LK_ERR_FORMAT, "%s/optimizer.safetensors: has no %s.%s of %lld elements of f32",
@@ -52,7 +52,7 @@ static lk_status find_slot_values(const lk_checkpoint *checkpoint, const char *s
     return LK_OK;
 }
 
-static lk_status restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, int slot,
+static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, int slot,
                               const char *slot_name)
 {
     const lk_model *model = lk__replicas_model(replicas);
@@ -60,8 +60,8 @@ static lk_status restore_slot(lk_replicas *replicas, const lk_checkpoint *checkp
     for (int i = 0; i < lk_model_parameter_count(model); i++) {
         const float *values;
         int64_t count = lk_tensor_count(parameters[i]);
-        LK_TRY(find_slot_values(checkpoint, slot_name, lk_model_variable_name(model, i), count, &values));
-        lk_tensor *part = slot_part(lk_replicas_optimizer(replicas, owner), slot, parameters[i]);
+        LK_TRY(replicas_state_find_values(checkpoint, slot_name, lk_model_variable_name(model, i), count, &values));
+        lk_tensor *part = replicas_state_slot_part(lk_replicas_optimizer(replicas, owner), slot, parameters[i]);
         lk_status status = part ? lk_tensor_write(part, values, (size_t)count * sizeof *values) : LK_ERR_MEMORY;
         lk_tensor_release(part);
         LK_TRY(status);
@@ -69,20 +69,20 @@ static lk_status restore_slot(lk_replicas *replicas, const lk_checkpoint *checkp
     return LK_OK;
 }
 
-static lk_status restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
+static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
                                    bool same_settings)
 {
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
     const char *name, *first = lk_model_variable_name(lk__replicas_model(replicas), 0);
     for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++)
-        if (same_settings || find_slot_tensor(checkpoint, name, first))
-            LK_TRY(restore_slot(replicas, checkpoint, owner, s, name));
+        if (same_settings || replicas_state_find_tensor(checkpoint, name, first))
+            LK_TRY(replicas_state_restore_slot(replicas, checkpoint, owner, s, name));
     lk__optimizer_resume(optimizer, checkpoint->optimizer_steps);
     return LK_OK;
 }
 
-/* *same: whether the checkpoint's optimizer is of the same kind. With must_be it is an error if it is not. */
-static lk_status compare_optimizer(const lk_checkpoint *checkpoint, const lk_optimizer *optimizer, bool must_be,
+/* *same: true if the checkpoint's optimizer is of the same kind. With must_be another kind is an error. */
+static lk_status replicas_state_compare_kind(const lk_checkpoint *checkpoint, const lk_optimizer *optimizer, bool must_be,
                                    bool *same)
 {
     const char *kind = checkpoint->optimizer ? checkpoint->optimizer_kind : NULL;
@@ -116,9 +116,9 @@ lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *check
 {
     bool same;
     LK_TRY(lk__checkpoint_check_model(checkpoint, lk__replicas_model(replicas)));
-    LK_TRY(compare_optimizer(checkpoint, lk_replicas_optimizer(replicas, 0), same_settings, &same));
+    LK_TRY(replicas_state_compare_kind(checkpoint, lk_replicas_optimizer(replicas, 0), same_settings, &same));
     LK_TRY(lk__replicas_write(replicas, checkpoint->values));
     for (int o = 0; o < lk__replicas_owners(replicas) && same; o++)
-        LK_TRY(restore_optimizer(replicas, checkpoint, o, same_settings));
+        LK_TRY(replicas_state_restore_optimizer(replicas, checkpoint, o, same_settings));
     return LK_OK;
 }

@@ -24,11 +24,11 @@ typedef struct field {
 enum { MAX_FIELDS = 128 };
 
 typedef struct field_list {
-    field fields[MAX_FIELDS]; /* the bytes behind each text are zero, so that fields can be compared as bytes */
+    field fields[MAX_FIELDS]; /* the bytes after each text are zero, so that fields can be compared as bytes */
     int n;
 } field_list;
 
-static field *field_add(field_list *list, const char *name)
+static field *agreement_add_field(field_list *list, const char *name)
 {
     field *f = &list->fields[list->n++];
     memset(f, 0, sizeof *f);
@@ -36,10 +36,10 @@ static field *field_add(field_list *list, const char *name)
     return f;
 }
 
-static void field_add_text(field_list *list, const char *name, const char *text)
+static void agreement_add_text(field_list *list, const char *name, const char *text)
 {
     enum { HASH = 20 };
-    field *f = field_add(list, name);
+    field *f = agreement_add_field(list, name);
     if (strlen(text) < sizeof f->value)
         snprintf(f->value, sizeof f->value, "%s", text);
     else
@@ -47,14 +47,14 @@ static void field_add_text(field_list *list, const char *name, const char *text)
                  (uint64_t)XXH3_64bits(text, strlen(text)));
 }
 
-static void field_add_hash(field_list *list, const char *name, uint64_t hash)
+static void agreement_add_hash(field_list *list, const char *name, uint64_t hash)
 {
-    snprintf(field_add(list, name)->value, sizeof list->fields[0].value, "%016" PRIx64, hash);
+    snprintf(agreement_add_field(list, name)->value, sizeof list->fields[0].value, "%016" PRIx64, hash);
 }
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
 
-static lk_status fields_compare(lk_group *group, const field *all, int n)
+static lk_status agreement_compare(lk_group *group, const field *all, int n)
 {
     for (int rank = 1; rank < lk__group_ranks(group); rank++)
         for (int i = 0; i < n; i++) {
@@ -69,7 +69,7 @@ static lk_status fields_compare(lk_group *group, const field *all, int n)
 }
 
 /* All ranks list the same number of fields. */
-static lk_status agree_in_group(const lk_trainer *trainer, void (*fill)(const lk_trainer *, field_list *))
+static lk_status agreement_check_group(const lk_trainer *trainer, void (*fill)(const lk_trainer *, field_list *))
 {
     lk_group *group;
     field_list list = {.n = 0};
@@ -78,7 +78,7 @@ static lk_status agree_in_group(const lk_trainer *trainer, void (*fill)(const lk
     LK_TRY(lk__group_open(&group));
     fill(trainer, &list);
     field *all = lk__group_gather_new(group, list.fields, (size_t)list.n * sizeof *all);
-    lk_status status = all ? fields_compare(group, all, list.n) : lk_error_status();
+    lk_status status = all ? agreement_compare(group, all, list.n) : lk_error_status();
     lk__free(all);
     return status;
 }
@@ -86,45 +86,45 @@ static lk_status agree_in_group(const lk_trainer *trainer, void (*fill)(const lk
 /* --- fields ------------------------------------------------------------------------------------------------------- */
 
 /* Compared first, in a message of the same length in every version; later messages may differ in length. */
-static void fields_fill_version(const lk_trainer *trainer, field_list *list)
+static void agreement_list_version(const lk_trainer *trainer, field_list *list)
 {
     char version[64];
     (void)trainer;
     snprintf(version, sizeof version, "%s %s", lk_build_version(), lk_build_revision());
-    field_add_text(list, "version of lockstep", version);
+    agreement_add_text(list, "version of lockstep", version);
 }
 
 /* Each process reads the checkpoint on its own, so the check is that all read the same one. */
-static void fields_fill_checkpoint(const lk_trainer *trainer, field_list *list)
+static void agreement_list_checkpoint(const lk_trainer *trainer, field_list *list)
 {
     const lk_checkpoint_info *resumed = trainer->resumed ? lk_checkpoint_get_info(trainer->resumed) : NULL;
     const char *folder = resumed ? strrchr(resumed->folder, '/') : NULL;
-    field_add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
+    agreement_add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
 }
 
 /* Options that may differ between processes. With strategy parameter-server the resulting number of shards is compared
  * instead of --shards, and only the chief reads --weights. */
-static bool option_may_differ(const lk_trainer *trainer, const char *option)
+static bool agreement_option_may_differ(const lk_trainer *trainer, const char *option)
 {
     return strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
            (trainer->server.has_optimizer && (strcmp(option, "shards") == 0 || strcmp(option, "weights") == 0));
 }
 
-static void fields_fill_options(const lk_trainer *trainer, field_list *list)
+static void agreement_list_options(const lk_trainer *trainer, field_list *list)
 {
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
         char text[4096], name[32];
         const lk_option *option = &lk_train_options[i];
-        if (!option->recorded || option_may_differ(trainer, option->name))
+        if (!option->recorded || agreement_option_may_differ(trainer, option->name))
             continue;
         if (lk_options_text(option, &trainer->config, text, sizeof text) != LK_OK)
             lk_error_clear();
         snprintf(name, sizeof name, "--%s", option->name);
-        field_add_text(list, name, text);
+        agreement_add_text(list, name, text);
     }
 }
 
-static uint64_t hash_variables(const lk_model *model)
+static uint64_t agreement_hash_variables(const lk_model *model)
 {
     XXH64_hash_t hash = 0;
     for (int i = 0; i < lk_model_variable_count(model); i++) {
@@ -154,43 +154,39 @@ uint64_t lk__hash_split(lk_trainer *trainer, lk_split split)
     return *hash;
 }
 
-static uint64_t hash_model_text(const char *text)
-{
-    return text ? XXH3_64bits(text, strlen(text)) : 0;
-}
-
 static const char kernels[] = "choice of kernels";
 
-static void fields_fill_built(const lk_trainer *trainer, field_list *list)
+static void agreement_list_built(const lk_trainer *trainer, field_list *list)
 {
-    field_add_text(list, "model", trainer->plan.model);
-    field_add_hash(list, "model file", hash_model_text(trainer->model->text));
-    field_add_hash(list, "set of variables", hash_variables(trainer->model));
-    field_add_hash(list, "training set", lk__hash_data(trainer->data.train_set));
-    field_add_hash(list, "validation set", lk__hash_data(trainer->data.val_set));
-    field_add_hash(list, kernels, trainer->plan.implementations);
+    const char *text = trainer->model->text;
+    agreement_add_text(list, "model", trainer->plan.model);
+    agreement_add_hash(list, "model file", text ? XXH3_64bits(text, strlen(text)) : 0);
+    agreement_add_hash(list, "set of variables", agreement_hash_variables(trainer->model));
+    agreement_add_hash(list, "training set", lk__hash_data(trainer->data.train_set));
+    agreement_add_hash(list, "validation set", lk__hash_data(trainer->data.val_set));
+    agreement_add_hash(list, kernels, trainer->plan.implementations);
 }
 
 lk_status lk__agree_on_options(const lk_trainer *trainer)
 {
-    LK_TRY(agree_in_group(trainer, fields_fill_version));
-    LK_TRY(agree_in_group(trainer, fields_fill_checkpoint));
-    return agree_in_group(trainer, fields_fill_options);
+    LK_TRY(agreement_check_group(trainer, agreement_list_version));
+    LK_TRY(agreement_check_group(trainer, agreement_list_checkpoint));
+    return agreement_check_group(trainer, agreement_list_options);
 }
 
 lk_status lk__agree_on_work(const lk_trainer *trainer)
 {
-    return agree_in_group(trainer, fields_fill_built);
+    return agreement_check_group(trainer, agreement_list_built);
 }
 
 /* --- workers of a parameter server, which join one by one --------------------------------------------------------- */
 
-/* The default number depends on the devices. */
-static void fields_fill_shards(const lk_trainer *trainer, field_list *list)
+/* Lists the number that results, because the default depends on the devices. */
+static void agreement_list_shards(const lk_trainer *trainer, field_list *list)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, trainer->plan.shards);
-    field_add_text(list, "number of shards", text);
+    agreement_add_text(list, "number of shards", text);
 }
 
 lk_status lk__agreement_list(const lk_trainer *trainer, void **fields, size_t *bytes)
@@ -199,16 +195,16 @@ lk_status lk__agreement_list(const lk_trainer *trainer, void **fields, size_t *b
     *fields = list;
     if (!list)
         return LK_ERR_MEMORY;
-    fields_fill_version(trainer, list);
-    fields_fill_options(trainer, list);
-    fields_fill_shards(trainer, list);
-    fields_fill_built(trainer, list);
+    agreement_list_version(trainer, list);
+    agreement_list_options(trainer, list);
+    agreement_list_shards(trainer, list);
+    agreement_list_built(trainer, list);
     *bytes = (size_t)list->n * sizeof(field);
     return LK_OK;
 }
 
 /* A text from another process may lack its final zero. */
-static void field_copy_value(const field *f, char value[sizeof f->value + 1])
+static void agreement_copy_value(const field *f, char value[sizeof f->value + 1])
 {
     memcpy(value, f->value, sizeof f->value);
     lk__wire_tame(value, sizeof f->value + 1);
@@ -226,7 +222,7 @@ bool lk__agreement_is_same(const void *mine, size_t bytes, const void *theirs, s
         bool counts = same_kernels || strcmp(first[i].name, kernels) != 0;
         if (!counts || memcmp(&first[i], &other, sizeof other) == 0)
             continue;
-        field_copy_value(&other, value);
+        agreement_copy_value(&other, value);
         snprintf(reason, size, "a worker on %s has another %s: %s, where the chief has %s", host, first[i].name, value,
                  first[i].value);
         return false;

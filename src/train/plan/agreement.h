@@ -3,8 +3,8 @@
 
 #include "train/trainer.h"
 
-/* Compare, among several processes, the options; and later the model, the data and the kernels that follow from them.
- * Errors: LK_ERR_ARGUMENT, which names the rank that differs and the field. */
+/* Compare the options of all processes; and later the model, the data and the kernels that follow from them. Errors:
+ * LK_ERR_ARGUMENT, which names the rank that differs and the field. */
 lk_status lk__agree_on_options(const lk_trainer *trainer);
 lk_status lk__agree_on_work(const lk_trainer *trainer);
 

@@ -1,4 +1,4 @@
-/* Whether training fits into the memory of the devices. */
+/* Checks that training fits into the memory of the devices. */
 #pragma once
 
 #include "lockstep/train.h"

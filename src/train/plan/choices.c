@@ -71,7 +71,7 @@ lk_status lk__make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *s
 }
 
 /* Only programs are fused, not operators that run one by one. */
-static bool is_fused(const lk_trainer *trainer, bool training)
+static bool choices_is_fused(const lk_trainer *trainer, bool training)
 {
     bool together = training && lk__runs_shards_together(trainer);
     return trainer->programs.shard && trainer->config.execution.fuse == LK_FUSE_ON && !together;
@@ -94,7 +94,7 @@ lk_program *lk__record_pass(lk_trainer *trainer, bool training, int64_t samples,
 
 static lk_status choices_add_pass(lk_trainer *trainer, bool training, int64_t samples, lk_tuning *choices)
 {
-    lk_program_opts opts = {.fuse = is_fused(trainer, training)};
+    lk_program_opts opts = {.fuse = choices_is_fused(trainer, training)};
     lk_program *program = lk__record_pass(trainer, training, samples, &opts);
     if (!program)
         return lk_error_status();
@@ -144,9 +144,9 @@ lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices)
     return choices_add_epoch(trainer, false, plan->val_samples, plan->val_batch_size, choices);
 }
 
-/* GPUs of different models may round differently, so the bits depend on which GPU has which shard: warns, and returns
- * `seed` changed. */
-static uint64_t hash_other_devices(const lk_trainer *trainer, uint64_t seed)
+/* GPUs of different models may round differently, so the bits depend on which GPU has which shard. Warns of that, and
+ * returns a hash of `seed` and the other models; without other models, `seed`. */
+static uint64_t choices_hash_devices(const lk_trainer *trainer, uint64_t seed)
 {
     char first[256], other[256];
     const lk_choices *choices = trainer->devices[0]->backend->choices;
@@ -167,12 +167,12 @@ static uint64_t hash_other_devices(const lk_trainer *trainer, uint64_t seed)
     return seed;
 }
 
-/* Hashes everything that decides bits: next to the implementations also fusion, which is for programs alone, TF32,
- * NCCL's sums and compression. */
+/* Hashes everything that decides the bits: the implementations, fusion (of programs only), TF32, NCCL's sums and
+ * compression. */
 static uint64_t choices_hash(const lk_trainer *trainer)
 {
     char executor[64], reduction[64] = "", text[160];
-    uint64_t seed = hash_other_devices(trainer, lk_tuning_hash(trainer->implementations));
+    uint64_t seed = choices_hash_devices(trainer, lk_tuning_hash(trainer->implementations));
     if (!trainer->programs.shard)
         snprintf(executor, sizeof executor, "eager");
     else if (trainer->config.execution.fuse == LK_FUSE_OFF)
@@ -187,9 +187,9 @@ static uint64_t choices_hash(const lk_trainer *trainer)
     return XXH3_64bits_withSeed(text, (size_t)length, seed);
 }
 
-/* Warns if the tuning's file has no problem of this training, whose listing has looked all of them up. Then the
- * built-in choices run, which is not what naming a file is for. */
-static void warn_of_other_problems(const lk_trainer *trainer)
+/* Warns if the tuning has no problem of this training, so that only built-in choices run. Call it when all problems
+ * have been looked up. */
+static void choices_warn_if_unused(const lk_trainer *trainer)
 {
     const lk_tuning *tuning = trainer->devices[0]->tuning;
     int n = tuning ? lk_tuning_count(tuning) : 0;
@@ -205,7 +205,7 @@ lk_status lk__list_implementations(lk_trainer *trainer)
     if (!trainer->implementations)
         return lk_error_status();
     LK_TRY(lk__list_choices(trainer, trainer->implementations));
-    warn_of_other_problems(trainer);
+    choices_warn_if_unused(trainer);
     trainer->plan.implementations = choices_hash(trainer);
     return LK_OK;
 }

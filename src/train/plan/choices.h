@@ -8,8 +8,8 @@
  * LK_ERR_IO, those of lk_tuning_read. */
 lk_status lk__use_algorithms(lk_trainer *trainer);
 
-/* Makes a shard of so many samples on the first device, whose tensors have no elements: to record a pass with. The
- * caller releases the tensors, also after a failure. */
+/* Makes a shard of so many samples on the first device, to record a pass with. Its tensors are only shapes: nothing
+ * writes their elements. The caller releases them, also after a failure. */
 lk_status lk__make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *shard);
 
 /* Records the training or the evaluation pass of a shard of so many samples, on the first device, to inspect the

@@ -1,5 +1,5 @@
-/* lk_estimate_memory: how much memory a training takes on the device that needs most. For GPUs a trainer is made, whose
- * own estimate (check_memory.h) is read.
+/* lk_estimate_memory: how much memory a training takes on the device that needs most. For GPUs it makes a trainer
+ * and reads the trainer's own estimate (check_memory.h).
  *
  * For CPU devices the memory follows from the shapes of the layers. Always needed are parameters and buffers, the
  * optimizer's state and its copy of the gradients, and the gradients of the last update. Sums of earlier shards that
@@ -34,7 +34,7 @@ typedef struct shard_step {
     int n_out;         /* gradients, statistics of batch-norm, loss, hits */
 } shard_step;
 
-static lk_status shard_step_pass(const shard_step *step, lk_tensor *const *in, lk_tensor **out)
+static lk_status memory_estimate_pass(const shard_step *step, lk_tensor *const *in, lk_tensor **out)
 {
     int n = lk_model_parameter_count(step->model);
     lk_tensor **metrics = out + step->n_out - 2;
@@ -50,7 +50,7 @@ static lk_status shard_step_pass(const shard_step *step, lk_tensor *const *in, l
     return status;
 }
 
-static lk_status shard_step_add_piece(const shard_step *step, lk_tensor *const *in, int64_t begin, int64_t end,
+static lk_status memory_estimate_add_piece(const shard_step *step, lk_tensor *const *in, int64_t begin, int64_t end,
                                       lk_tensor **out)
 {
     lk_tensor *piece[INPUTS] = {lk_slice(in[IMAGES], 0, begin, end), lk_slice(in[LABELS], 0, begin, end),
@@ -58,7 +58,7 @@ static lk_status shard_step_add_piece(const shard_step *step, lk_tensor *const *
     if (!piece[IMAGES] || !piece[LABELS] || !piece[INDICES])
         return lk_error_status();
     memset(step->piece, 0, (size_t)step->n_out * sizeof(lk_tensor *));
-    lk_status status = shard_step_pass(step, piece, step->piece);
+    lk_status status = memory_estimate_pass(step, piece, step->piece);
     for (int i = 0; i < step->n_out && status == LK_OK; i++) {
         if (out[i] && step->piece[i])
             status = lk_add_into(out[i], out[i], step->piece[i]);
@@ -69,19 +69,19 @@ static lk_status shard_step_add_piece(const shard_step *step, lk_tensor *const *
 }
 
 /* The function that is recorded: a shard's pass, in pieces if training does so. */
-static lk_status shard_step_record(void *user, lk_tensor *const *in, lk_tensor **out)
+static lk_status memory_estimate_record(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const shard_step *step = user;
     int64_t size = step->micro_batch;
     if (size == 0 || step->samples <= size)
-        return shard_step_pass(step, in, out);
+        return memory_estimate_pass(step, in, out);
     lk_status status = LK_OK;
     for (int64_t begin = 0; begin < step->samples && status == LK_OK; begin += size)
-        status = shard_step_add_piece(step, in, begin, lk__min(begin + size, step->samples), out);
+        status = memory_estimate_add_piece(step, in, begin, lk__min(begin + size, step->samples), out);
     return status;
 }
 
-static lk_status shard_step_run_on(shard_step *step, lk_device *device, const lk_program_opts *opts, lk_tensor **out,
+static lk_status memory_estimate_run_on(shard_step *step, lk_device *device, const lk_program_opts *opts, lk_tensor **out,
                                    lk_program_memory *memory)
 {
     lk_model_input image = lk_model_get_input(step->model);
@@ -92,7 +92,7 @@ static lk_status shard_step_run_on(shard_step *step, lk_device *device, const lk
         lk_full(device, LK_F32, LK_SCALAR, 1.0 / (double)step->samples)};
     if (!in[SEED])
         return lk_error_status();
-    lk_program *program = lk_program_record(device, shard_step_record, step, in, INPUTS, step->n_out, opts);
+    lk_program *program = lk_program_record(device, memory_estimate_record, step, in, INPUTS, step->n_out, opts);
     if (!program)
         return lk_error_status();
     lk_status status = lk_program_run(program, in, 0, out);
@@ -102,7 +102,7 @@ static lk_status shard_step_run_on(shard_step *step, lk_device *device, const lk
     return status;
 }
 
-static lk_status shard_step_run(const lk_model *model, const lk_program_opts *opts, lk_memory_estimate *estimate)
+static lk_status memory_estimate_run_step(const lk_model *model, const lk_program_opts *opts, lk_memory_estimate *estimate)
 {
     shard_step step = {.model = model,
                        .samples = estimate->samples,
@@ -116,7 +116,7 @@ static lk_status shard_step_run(const lk_model *model, const lk_program_opts *op
     lk_status status = device ? LK_OK : lk_error_status();
     lk_scope_begin();
     if (device)
-        status = shard_step_run_on(&step, device, opts, out, &estimate->step);
+        status = memory_estimate_run_on(&step, device, opts, out, &estimate->step);
     lk_scope_end();
     lk_device_release(device);
     lk__free(step.variables);
@@ -127,7 +127,7 @@ static lk_status shard_step_run(const lk_model *model, const lk_program_opts *op
 
 /* --- by the layers' shapes ---------------------------------------------------------------------------------------- */
 
-static double model_variable_bytes(const lk_model *model, int begin, int end)
+static double memory_estimate_variable_bytes(const lk_model *model, int begin, int end)
 {
     double bytes = 0;
     for (int i = begin; i < end; i++)
@@ -137,7 +137,7 @@ static double model_variable_bytes(const lk_model *model, int begin, int end)
 
 /* The number of tensors of the parameters' size in the optimizer's state. An optimizer of one parameter is made to
  * count them. */
-static lk_status optimizer_count_states(const lk_optimizer_opts *opts, int *states)
+static lk_status memory_estimate_count_states(const lk_optimizer_opts *opts, int *states)
 {
     *states = 0;
     lk_device *device = lk_device_open("cpu");
@@ -160,7 +160,7 @@ static lk_status optimizer_count_states(const lk_optimizer_opts *opts, int *stat
 
 /* The largest number of sums that one device keeps while it runs a shard: the nodes of the tree over all shards that
  * cover the shards that it has finished. */
-static int device_most_sums(int64_t shards, int64_t devices)
+static int memory_estimate_most_sums(int64_t shards, int64_t devices)
 {
     lk_range nodes[LK_TREE_COVER];
     int most = 0;
@@ -174,7 +174,7 @@ static int device_most_sums(int64_t shards, int64_t devices)
 
 /* Finds the layer in whose backward pass the most bytes are in use. *activations: those that backward has yet to read,
  * and the gradients of the layer's input and output. *gradients: of the parameters of this layer and the later ones. */
-static void shard_find_peak(const lk_model *model, double samples, double *activations, double *gradients)
+static void memory_estimate_find_peak(const lk_model *model, double samples, double *activations, double *gradients)
 {
     double kept = 0, parameters = 0, peak = 0;
     int n = lk_model_layer_count(model);
@@ -197,13 +197,13 @@ static void shard_find_peak(const lk_model *model, double samples, double *activ
     }
 }
 
-static lk_status estimate_on_cpu(const lk_train_config *config, const lk_model *model, bool run_step,
+static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_model *model, bool run_step,
                                  lk_memory_estimate *e)
 {
     lk_plan plan = {0};
     LK_TRY(lk__plan_numbers(config, lk_model_name(model), &plan));
     int n = lk_model_parameter_count(model), states;
-    LK_TRY(optimizer_count_states(&plan.optimizer_opts, &states));
+    LK_TRY(memory_estimate_count_states(&plan.optimizer_opts, &states));
     bool together = plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(model);
     e->shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan.batch_size, e->devices);
     LK_TRY(lk__check_shards(config->devices.shards, e->shards, plan.batch_size, e->devices));
@@ -212,12 +212,12 @@ static lk_status estimate_on_cpu(const lk_train_config *config, const lk_model *
     e->dtype = plan.dtype;
     LK_TRY(lk_plan_micro_batch(model, e->samples, config->execution.micro_batch, &e->micro_batch));
 
-    double parameters = model_variable_bytes(model, 0, n), gradients;
-    shard_find_peak(model, (double)(e->samples * e->shards_at_once), &e->activations, &gradients);
+    double parameters = memory_estimate_variable_bytes(model, 0, n), gradients;
+    memory_estimate_find_peak(model, (double)(e->samples * e->shards_at_once), &e->activations, &gradients);
     /* Sums that wait, or with all shards at once each shard's own; the optimizer's copy and the last update's. */
     double sums =
-        together ? (double)(e->shards_at_once - 1) * gradients : device_most_sums(e->shards, e->devices) * parameters;
-    e->variables = model_variable_bytes(model, 0, lk_model_variable_count(model));
+        together ? (double)(e->shards_at_once - 1) * gradients : memory_estimate_most_sums(e->shards, e->devices) * parameters;
+    e->variables = memory_estimate_variable_bytes(model, 0, lk_model_variable_count(model));
     e->gradients = 2 * parameters + sums + gradients;
     e->optimizer = states * parameters;
     if (!run_step)
@@ -225,12 +225,12 @@ static lk_status estimate_on_cpu(const lk_train_config *config, const lk_model *
     lk_program_opts opts = {.fuse = true, .recompute = config->execution.recompute};
     if (e->shards > e->devices) /* as shard_programs.c: kernels keep copies of the parameters */
         opts.keep_bytes = (size_t)parameters;
-    return shard_step_run(model, &opts, e);
+    return memory_estimate_run_step(model, &opts, e);
 }
 
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */
 
-static lk_status estimate_on_gpu(const lk_train_config *config, lk_memory_estimate *e)
+static lk_status memory_estimate_on_gpu(const lk_train_config *config, lk_memory_estimate *e)
 {
     lk_trainer *trainer = lk_trainer_new(config);
     if (!trainer)
@@ -252,5 +252,5 @@ lk_status lk_estimate_memory(const lk_train_config *config, const lk_model *mode
     const char *spec = config->devices.spec ? config->devices.spec : "1";
     LK_TRY(lk__device_spec_parse(spec, devices, LK_MAX_DEVICES, &estimate->devices));
     estimate->on_gpu = strcmp(devices[0].kind, "cuda") == 0;
-    return estimate->on_gpu ? estimate_on_gpu(config, estimate) : estimate_on_cpu(config, model, run_step, estimate);
+    return estimate->on_gpu ? memory_estimate_on_gpu(config, estimate) : memory_estimate_on_cpu(config, model, run_step, estimate);
 }

@@ -5,7 +5,7 @@
 
 enum { LK_GPUS_SEEN = 64 };
 
-/* A process's wish, and the GPUs that it sees. */
+/* The devices that a process wants, and the GPUs that it sees. */
 typedef struct lk_gpu_share {
     int devices;                 /* how many it wants */
     int seen;                    /* how many it sees */

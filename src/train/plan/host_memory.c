@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 
-/* The limit of the control group, as a container has one; INT64_MAX: none that can be read. */
-static int64_t host_group_limit(void)
+/* Returns the memory limit of the process's control group, as containers have; INT64_MAX: none can be read. */
+static int64_t host_memory_group_limit(void)
 {
     long long limit;
     FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
@@ -21,12 +21,12 @@ static int64_t host_group_limit(void)
     return is_number ? limit : INT64_MAX;
 }
 
-/* The memory that this process can get at most, with swap space. *name: of what limits it. */
+/* Returns the most memory that this process can get, with swap space. *name: what limits it, as the message says it. */
 static int64_t host_memory_limit(const char **name)
 {
     struct sysinfo system;
     struct rlimit addresses;
-    int64_t limit = INT64_MAX, group = host_group_limit();
+    int64_t limit = INT64_MAX, group = host_memory_group_limit();
     *name = "this machine has";
     if (sysinfo(&system) == 0)
         limit = (int64_t)((system.totalram + system.totalswap) * system.mem_unit);

@@ -1,4 +1,4 @@
-/* Whether training on CPU devices can fit into this machine's memory. */
+/* Checks that training on CPU devices can fit into this machine's memory. */
 #pragma once
 
 #include "lockstep/train.h"

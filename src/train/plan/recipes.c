@@ -42,7 +42,7 @@ const lk_recipe *lk_recipe_at(int index)
     return index >= 0 && index < RECIPE_COUNT ? &recipes[index] : NULL;
 }
 
-static lk_status find_recipe(const char *name, const lk_recipe **recipe)
+static lk_status recipe_find(const char *name, const lk_recipe **recipe)
 {
     for (int i = 0; i < RECIPE_COUNT; i++) {
         *recipe = &recipes[i];
@@ -77,7 +77,7 @@ lk_status lk_train_defaults(const char *recipe, lk_train_config *config)
     if (!recipe)
         return LK_OK;
     const lk_recipe *found;
-    LK_TRY(find_recipe(recipe, &found));
+    LK_TRY(recipe_find(recipe, &found));
     config->recipe = found->name;
     LK_TRY(recipe_apply(found->settings, config));
     /* The plan fills these in: NULL tells it that they were not asked for. */
@@ -86,7 +86,7 @@ lk_status lk_train_defaults(const char *recipe, lk_train_config *config)
 }
 
 /* The settings of the first recipe that trains `model`. */
-static const char *const *settings_of_model(const char *model)
+static const char *const *recipe_settings_of_model(const char *model)
 {
     for (int i = 0; i < RECIPE_COUNT; i++)
         if (strcmp(recipes[i].settings[0] + strlen("model="), model) == 0)
@@ -97,7 +97,7 @@ static const char *const *settings_of_model(const char *model)
 lk_status lk__recipe_of_model(const char *model, lk_train_config *config)
 {
     *config = (lk_train_config){0};
-    return recipe_apply(settings_of_model(model), config);
+    return recipe_apply(recipe_settings_of_model(model), config);
 }
 
 lk_status lk__recipe_of(const lk_train_config *config, lk_train_config *settings)
@@ -106,6 +106,6 @@ lk_status lk__recipe_of(const lk_train_config *config, lk_train_config *settings
     if (!config->recipe)
         return lk__recipe_of_model(config->model, settings);
     *settings = (lk_train_config){0};
-    LK_TRY(find_recipe(config->recipe, &recipe));
+    LK_TRY(recipe_find(config->recipe, &recipe));
     return recipe_apply(recipe->settings, settings);
 }

@@ -12,7 +12,7 @@ static const char *const schedule_names[] = {
 enum { STEPS_BYTES = LK_SCHEDULE_MAX_STEPS * 64 };
 
 /* Writes the steps in the syntax of lk_schedule_parse_steps. */
-static void write_steps(const lk_schedule *schedule, char *text, size_t size)
+static void settings_write_steps(const lk_schedule *schedule, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
@@ -42,7 +42,7 @@ static lk_train_config settings_resolve(const lk_train_config *asked, const lk_p
     config.optimizer.schedule = schedule_names[plan->schedule.kind];
     config.optimizer.warmup_epochs = plan->schedule.warmup_epochs;
     if (plan->schedule.kind == LK_SCHEDULE_STEP) {
-        write_steps(&plan->schedule, steps, STEPS_BYTES);
+        settings_write_steps(&plan->schedule, steps, STEPS_BYTES);
         config.optimizer.lr_steps = steps;
     }
     config.optimizer.base_lr = plan->base_lr;
@@ -53,7 +53,7 @@ static lk_train_config settings_resolve(const lk_train_config *asked, const lk_p
 }
 
 /* A number outside its option's range means "unset". */
-static bool option_is_set(const lk_option *option, const void *value)
+static bool settings_option_is_set(const lk_option *option, const void *value)
 {
     if (option->type == LK_OPTION_STRING)
         return *(const char *const *)value != NULL;
@@ -64,11 +64,11 @@ static bool option_is_set(const lk_option *option, const void *value)
     return true;
 }
 
-static lk_field option_field(const lk_option *option, const lk_train_config *config, const char *text)
+static lk_field settings_option_field(const lk_option *option, const lk_train_config *config, const char *text)
 {
     const void *value = (const char *)config + option->offset;
     lk_field field = LK_TEXT(option->name, text);
-    if (!option_is_set(option, value)) {
+    if (!settings_option_is_set(option, value)) {
         field.kind = LK_FIELD_NONE;
         field.text = "";
     } else if (option->type == LK_OPTION_FLAG) {
@@ -84,14 +84,14 @@ static lk_field option_field(const lk_option *option, const lk_train_config *con
     return field;
 }
 
-static lk_status visit_options(const lk_train_config *config, lk__setting_fn fn, void *user)
+static lk_status settings_visit_options(const lk_train_config *config, lk__setting_fn fn, void *user)
 {
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         char text[STEPS_BYTES];
         if (!lk_train_options[i].recorded)
             continue;
         lk_status status = lk_options_text(&lk_train_options[i], config, text, sizeof text);
-        lk_field field = option_field(&lk_train_options[i], config, text);
+        lk_field field = settings_option_field(&lk_train_options[i], config, text);
         if (status == LK_OK)
             status = fn(user, &field);
         if (status != LK_OK)
@@ -100,7 +100,7 @@ static lk_status visit_options(const lk_train_config *config, lk__setting_fn fn,
     return LK_OK;
 }
 
-static lk_status visit_count(const char *name, int64_t count, lk__setting_fn fn, void *user)
+static lk_status settings_visit_count(const char *name, int64_t count, lk__setting_fn fn, void *user)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, count);
@@ -109,7 +109,7 @@ static lk_status visit_count(const char *name, int64_t count, lk__setting_fn fn,
     return fn(user, &field);
 }
 
-static lk_status visit_devices(const lk_trainer *trainer, lk__setting_fn fn, void *user)
+static lk_status settings_visit_devices(const lk_trainer *trainer, lk__setting_fn fn, void *user)
 {
     lk_strategy *strategy = lk_trainer_strategy(trainer);
     char text[2048] = "";
@@ -125,7 +125,7 @@ lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void 
     const lk_plan *plan = lk_trainer_plan(trainer);
     char steps[STEPS_BYTES], implementations[24], rate_text[32];
     lk_train_config config = settings_resolve(lk_trainer_config(trainer), plan, steps);
-    lk_status status = visit_options(&config, fn, user);
+    lk_status status = settings_visit_options(&config, fn, user);
     snprintf(implementations, sizeof implementations, "%016" PRIx64, plan->implementations);
     const struct {
         const char *name;
@@ -139,14 +139,14 @@ lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void 
         {"updates an epoch", plan->updates_per_epoch},
     };
     for (size_t i = 0; status == LK_OK && i < sizeof counts / sizeof counts[0]; i++)
-        status = visit_count(counts[i].name, counts[i].value, fn, user);
+        status = settings_visit_count(counts[i].name, counts[i].value, fn, user);
     lk__number_print(plan->schedule.base, rate_text, sizeof rate_text);
     lk_field rate = LK_REAL("rate in use", plan->schedule.base);
     rate.text = rate_text;
     if (status == LK_OK)
         status = fn(user, &rate);
     if (status == LK_OK)
-        status = visit_devices(trainer, fn, user);
+        status = settings_visit_devices(trainer, fn, user);
     if (status == LK_OK)
         status = fn(user, &LK_TEXT("implementations", implementations));
     return status == LK_OK ? fn(user, &LK_TEXT("source of the samples", plan->source)) : status;

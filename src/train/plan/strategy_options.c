@@ -12,8 +12,8 @@ typedef struct strategy_option {
     bool is_given;
 } strategy_option;
 
-/* The names of the strategies that have one of `facts`: "a", or "a and b". */
-static void name_strategies(unsigned facts, char *names, size_t size)
+/* Writes the names of the strategies that have one of `facts`: "a", or "a and b". */
+static void strategy_options_name_takers(unsigned facts, char *names, size_t size)
 {
     const lk_strategy_table *table;
     size_t used = 0;
@@ -46,7 +46,7 @@ lk_status lk__check_strategy_options(const lk_train_config *config)
         char takers[128] = "";
         if (!options[i].is_given || lk__strategy_has(strategy, options[i].facts))
             continue;
-        name_strategies(options[i].facts, takers, sizeof takers);
+        strategy_options_name_takers(options[i].facts, takers, sizeof takers);
         LK_FAIL(LK_ERR_ARGUMENT, "--%s: is for --strategy %s%s%s", options[i].name, takers, strategy ? ", not " : "",
                 strategy ? strategy : "");
     }

@@ -6,7 +6,7 @@
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24, MAX_SERVERS = 256, MAX_STALENESS = 1 << 20 };
 
-/* Words of choices, each list in the order of its enum in lockstep/train_config.h, dist.h or parameter_server.h. */
+/* The words of each choice, in the order of its enum in lockstep/train_config.h, dist.h or parameter_server.h. */
 static const char *const roles[] = {"auto", "chief", "worker", "ps", NULL};
 static const char *const data_on[] = {"auto", "host", "device", NULL};
 static const char *const batch_norm_modes[] = {"shard", "sync", NULL};

@@ -26,7 +26,7 @@ typedef struct timing {
 /* --- one exchange ------------------------------------------------------------------------------------------------- */
 
 /* Each device has one shard, so that the only additions are those of the exchange. */
-static lk_status timing_push_sum(const timing *t, lk_tensor **sums)
+static lk_status exchange_time_push_sum(const timing *t, lk_tensor **sums)
 {
     int first = lk_strategy_first_rank(t->strategy);
     lk__shard_sum_start(t->sum, lk_strategy_ranks(t->strategy));
@@ -36,16 +36,17 @@ static lk_status timing_push_sum(const timing *t, lk_tensor **sums)
     return lk_shard_sum_finish(t->sum, sums);
 }
 
-static lk_status wait_for_tensors(lk_tensor *const *tensors, int n)
+static lk_status exchange_time_wait(lk_tensor *const *tensors, int n)
 {
     for (int d = 0; d < n; d++)
         LK_TRY(lk_tensor_wait(tensors[d]));
     return LK_OK;
 }
 
-/* The storing device writes the row, as an update does, so that it is in no other device's cache. Then adds to *seconds
- * the time of the fetching; devices that read in place copy the row to measure it. */
-static lk_status timing_fetch(const timing *t, lk_tensor *sum, double *seconds)
+/* The storing device writes the row, as an update does, so that it is in no other device's cache. Then the other
+ * devices fetch it, and the time of that is added to *seconds; devices that read in place copy the row to measure
+ * it. */
+static lk_status exchange_time_fetch(const timing *t, lk_tensor *sum, double *seconds)
 {
     LK_TRY(lk__stored_begin_update(t->stored));
     LK_TRY(lk_copy_into(t->row, sum));
@@ -55,21 +56,21 @@ static lk_status timing_fetch(const timing *t, lk_tensor *sum, double *seconds)
     for (int d = 0; d < t->n; d++)
         if (t->landed[d] != t->readers[d])
             LK_TRY(lk_copy_into(t->landed[d], t->readers[d]));
-    LK_TRY(wait_for_tensors(t->landed, t->n));
+    LK_TRY(exchange_time_wait(t->landed, t->n));
     *seconds += 1e-9 * (double)(lk__nanoseconds() - began);
     return LK_OK;
 }
 
-static lk_status timing_run_once(const timing *t, double *seconds)
+static lk_status exchange_time_run_once(const timing *t, double *seconds)
 {
     lk_tensor *sums[LK_MAX_DEVICES];
     int owners = lk_strategy_owners(t->strategy);
     int64_t began = lk__nanoseconds();
-    LK_TRY(timing_push_sum(t, sums));
-    lk_status status = wait_for_tensors(sums, owners);
+    LK_TRY(exchange_time_push_sum(t, sums));
+    lk_status status = exchange_time_wait(sums, owners);
     *seconds = 1e-9 * (double)(lk__nanoseconds() - began);
     if (status == LK_OK && t->stored)
-        status = timing_fetch(t, sums[0], seconds);
+        status = exchange_time_fetch(t, sums[0], seconds);
     for (int d = 0; d < owners; d++)
         lk_tensor_release(sums[d]);
     return status;
@@ -78,7 +79,7 @@ static lk_status timing_run_once(const timing *t, double *seconds)
 /* --- repetitions -------------------------------------------------------------------------------------------------- */
 
 /* Replaces each of seconds[0 … n) by the longest time that any process had. */
-static lk_status timing_agree(const lk_strategy *strategy, double *seconds, int n)
+static lk_status exchange_time_agree(const lk_strategy *strategy, double *seconds, int n)
 {
     if (!strategy->group)
         return LK_OK;
@@ -91,20 +92,20 @@ static lk_status timing_agree(const lk_strategy *strategy, double *seconds, int 
     return LK_OK;
 }
 
-/* The first exchange allocates memory that is kept, and the second tells how many repetitions to make. The shortest of
- * these was the one that other processes on the same cores disturbed least. */
-static lk_status timing_run_all(const timing *t, double *seconds)
+/* The first exchange allocates memory that is kept, and the second tells how many repetitions to make. Other processes
+ * on the same cores disturb the shortest one least, so its time is the result. */
+static lk_status exchange_time_run_all(const timing *t, double *seconds)
 {
     double times[MOST_REPEATS], once;
-    LK_TRY(timing_run_once(t, &once));
-    LK_TRY(timing_run_once(t, &once));
-    LK_TRY(timing_agree(t->strategy, &once, 1)); /* all processes make the same number of repetitions */
+    LK_TRY(exchange_time_run_once(t, &once));
+    LK_TRY(exchange_time_run_once(t, &once));
+    LK_TRY(exchange_time_agree(t->strategy, &once, 1)); /* all processes make the same number of repetitions */
     int repeats = MOST_REPEATS;
     while (repeats > LEAST_REPEATS && repeats * once > SECONDS)
         repeats--;
     for (int i = 0; i < repeats; i++)
-        LK_TRY(timing_run_once(t, &times[i]));
-    LK_TRY(timing_agree(t->strategy, times, repeats));
+        LK_TRY(exchange_time_run_once(t, &times[i]));
+    LK_TRY(exchange_time_agree(t->strategy, times, repeats));
     *seconds = times[0];
     for (int i = 1; i < repeats; i++)
         *seconds = times[i] < *seconds ? times[i] : *seconds;
@@ -113,26 +114,26 @@ static lk_status timing_run_all(const timing *t, double *seconds)
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-static lk_status timing_make_row(lk_device *device, int64_t elements, lk_tensor **row)
+static lk_status exchange_time_make_row(lk_device *device, int64_t elements, lk_tensor **row)
 {
     *row = lk_zeros(device, LK_F32, LK_SHAPE(elements));
     return *row ? lk_tensor_wait(*row) : lk_error_status();
 }
 
 /* If a reader is a copy already, reading it needs no further memory. */
-static lk_status timing_make_stored(timing *t, int64_t elements)
+static lk_status exchange_time_make_stored(timing *t, int64_t elements)
 {
     lk_device *storage = lk_strategy_storage(t->strategy), *devices[LK_MAX_DEVICES];
     for (int d = 0; d < t->n; d++)
         devices[d] = lk_strategy_device(t->strategy, d);
-    LK_TRY(timing_make_row(storage, elements, &t->row));
+    LK_TRY(exchange_time_make_row(storage, elements, &t->row));
     LK_TRY(lk__stored_new(&t->row, 1, devices, t->n, t->readers, &t->stored));
     for (int d = 0; d < t->n; d++) {
         bool is_copy = storage->backend->offload || devices[d]->backend->offload;
         if (devices[d] == storage || is_copy)
             t->landed[d] = t->readers[d];
         else
-            LK_TRY(timing_make_row(devices[d], elements, &t->landed[d]));
+            LK_TRY(exchange_time_make_row(devices[d], elements, &t->landed[d]));
     }
     return LK_OK;
 }
@@ -151,11 +152,11 @@ lk_status lk__time_exchange(lk_strategy *strategy, int64_t elements, double *sec
     lk_scope_begin();
     lk_status status = LK_OK;
     for (int d = 0; d < t.n && status == LK_OK; d++)
-        status = timing_make_row(lk_strategy_device(strategy, d), elements, &rows[d]);
+        status = exchange_time_make_row(lk_strategy_device(strategy, d), elements, &rows[d]);
     if (status == LK_OK && lk_strategy_storage(strategy))
-        status = timing_make_stored(&t, elements);
+        status = exchange_time_make_stored(&t, elements);
     if (status == LK_OK)
-        status = timing_run_all(&t, seconds);
+        status = exchange_time_run_all(&t, seconds);
     for (int d = 0; d < t.n; d++)
         lk_tensor_release(readers[d]);
     lk__stored_release(t.stored);

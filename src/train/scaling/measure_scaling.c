@@ -48,7 +48,7 @@ typedef struct device_times {
 typedef struct process_times {
     int64_t steps; /* 0: nothing was recorded */
     double seconds, operators, processor, update;
-    double small_sum, large_sum; /* of the exchange: the same in all processes */
+    double small_sum, large_sum; /* of the exchange of a small and of a large row: the same in all processes */
     int n;
     device_times devices[LK_MAX_DEVICES];
 } process_times;
@@ -58,7 +58,7 @@ typedef struct process_times {
 /* Chooses the window's steps, all in one epoch, so that no evaluation is among them. If an epoch is too short for a
  * full window after FIRST_STEP, the window begins after the first step of the second epoch; if there is only one epoch,
  * after its second step. */
-static void window_plan(measuring *m, const lk_trainer *trainer)
+static void scaling_window_plan(measuring *m, const lk_trainer *trainer)
 {
     int64_t steps = trainer->plan.steps_per_epoch, left = trainer->plan.epochs - trainer->progress.epoch;
     m->epoch = trainer->progress.epoch + 1;
@@ -72,7 +72,7 @@ static void window_plan(measuring *m, const lk_trainer *trainer)
         m->epoch = 0;
 }
 
-static lk_status devices_processor_seconds(const lk_trainer *trainer, double *sum)
+static lk_status scaling_processor_seconds(const lk_trainer *trainer, double *sum)
 {
     *sum = 0;
     int n = trainer->n_devices + lk__has_separate_storage(trainer->strategy);
@@ -86,30 +86,30 @@ static lk_status devices_processor_seconds(const lk_trainer *trainer, double *su
 }
 
 /* The devices are idle when the window begins and when it ends, so the record has exactly the window's steps. */
-static lk_status window_begin(measuring *m, const lk_trainer *trainer)
+static lk_status scaling_window_begin(measuring *m, const lk_trainer *trainer)
 {
     if (lk__trace_is_on())
         return LK_OK;
-    LK_TRY(devices_processor_seconds(trainer, &m->processor));
+    LK_TRY(scaling_processor_seconds(trainer, &m->processor));
     LK_TRY(lk_trace_start(NULL));
     m->recording = true;
     m->n_marks = 0;
     return LK_OK;
 }
 
-static lk_status window_end(measuring *m, const lk_trainer *trainer)
+static lk_status scaling_window_end(measuring *m, const lk_trainer *trainer)
 {
     double before = m->processor;
     if (!m->recording)
         return LK_OK;
-    LK_TRY(devices_processor_seconds(trainer, &m->processor));
+    LK_TRY(scaling_processor_seconds(trainer, &m->processor));
     m->processor -= before;
     m->trace = lk_trace_stop();
     m->recording = false;
     return m->trace ? LK_OK : lk_error_status();
 }
 
-static void window_drop(measuring *m)
+static void scaling_window_drop(measuring *m)
 {
     if (m->recording)
         lk_trace_release(lk_trace_stop());
@@ -120,7 +120,7 @@ static void window_drop(measuring *m)
 
 /* --- one process -------------------------------------------------------------------------------------------------- */
 
-static bool is_own_device(const lk_trainer *trainer, const char *name)
+static bool scaling_is_own_device(const lk_trainer *trainer, const char *name)
 {
     for (int d = 0; d < trainer->n_devices; d++)
         if (strcmp(lk_device_name(trainer->devices[d]), name) == 0)
@@ -128,26 +128,26 @@ static bool is_own_device(const lk_trainer *trainer, const char *name)
     return false;
 }
 
-static bool ends_in(const char *name, const char *end)
+static bool scaling_name_ends_in(const char *name, const char *end)
 {
     size_t length = strlen(name), wanted = strlen(end);
     return length >= wanted && strcmp(name + length - wanted, end) == 0;
 }
 
 /* Returns whether an operator runs once for an update on a device that has variables, and not once for a shard. */
-static bool is_of_update(const lk_trace_operator *op)
+static bool scaling_operator_is_update(const lk_trace_operator *op)
 {
-    return ends_in(op->name, "_update") || strcmp(op->name, "squared_norms") == 0 ||
+    return scaling_name_ends_in(op->name, "_update") || strcmp(op->name, "squared_norms") == 0 ||
            strcmp(op->name, "update_scales") == 0;
 }
 
-static lk_status process_add_up(const measuring *m, const lk_trainer *trainer, const lk_trace_summary *summary,
+static lk_status scaling_process_add_summary(const measuring *m, const lk_trainer *trainer, const lk_trace_summary *summary,
                                 process_times *t)
 {
     for (int d = 0; d < summary->n_devices && t->n < LK_MAX_DEVICES; d++) {
         const lk_trace_device *from = &summary->devices[d];
         device_times *to = &t->devices[t->n];
-        if (!is_own_device(trainer, from->name))
+        if (!scaling_is_own_device(trainer, from->name))
             continue;
         t->n++;
         snprintf(to->name, sizeof to->name, "%s", from->name);
@@ -161,7 +161,7 @@ static lk_status process_add_up(const measuring *m, const lk_trainer *trainer, c
     for (int i = 0; i < summary->n_operators; i++) {
         const lk_trace_operator *op = &summary->operators[i];
         t->operators += op->seconds;
-        t->update += is_of_update(op) ? op->seconds : 0;
+        t->update += scaling_operator_is_update(op) ? op->seconds : 0;
     }
     t->seconds = summary->seconds;
     t->processor = m->processor;
@@ -169,20 +169,20 @@ static lk_status process_add_up(const measuring *m, const lk_trainer *trainer, c
     return LK_OK;
 }
 
-static lk_status process_add_up_window(const measuring *m, const lk_trainer *trainer, process_times *t)
+static lk_status scaling_process_add_window(const measuring *m, const lk_trainer *trainer, process_times *t)
 {
     if (!m->trace || lk_trace_dropped(m->trace) > 0)
         return LK_OK;
     lk_trace_summary *summary = lk_trace_summarize(m->trace);
     if (!summary)
         return lk_error_status();
-    lk_status status = process_add_up(m, trainer, summary, t);
+    lk_status status = scaling_process_add_summary(m, trainer, summary, t);
     lk_trace_summary_release(summary);
     return status;
 }
 
 /* If the run is too short for a window, the exchange is not timed: nothing would follow from it. */
-static lk_status process_time_exchange(const measuring *m, const lk_trainer *trainer, process_times *t)
+static lk_status scaling_process_time_exchange(const measuring *m, const lk_trainer *trainer, process_times *t)
 {
     t->small_sum = t->large_sum = NAN;
     return m->epoch > 0 ? lk__time_rows(trainer, &t->small_sum, &t->large_sum) : LK_OK;
@@ -190,8 +190,8 @@ static lk_status process_time_exchange(const measuring *m, const lk_trainer *tra
 
 /* --- all processes ------------------------------------------------------------------------------------------------ */
 
-/* The times of all processes' devices, added up. In `of`, `name` is that of the device that waited least, and waits[i]
- * is the shortest wait of any device. */
+/* The times of all processes' devices, added up. Two members of `of` are no sums: `name` is the device that waited
+ * least, and waits[i] is the shortest wait of any device. */
 typedef struct sums {
     int64_t steps;
     int n; /* devices */
@@ -201,7 +201,7 @@ typedef struct sums {
     int rank; /* of the device that waited least */
 } sums;
 
-static void sums_add_device(sums *s, const device_times *d, int rank)
+static void scaling_sums_add_device(sums *s, const device_times *d, int rank)
 {
     double wait = d->exchange + d->slowest;
     s->of.compute += d->compute;
@@ -221,7 +221,7 @@ static void sums_add_device(sums *s, const device_times *d, int rank)
     s->n++;
 }
 
-static sums sums_of_processes(const process_times *all, int processes)
+static sums scaling_sums_of_processes(const process_times *all, int processes)
 {
     sums s = {.steps = all[0].steps};
     for (int p = 0; p < processes; p++) {
@@ -231,14 +231,14 @@ static sums sums_of_processes(const process_times *all, int processes)
         s.processor += all[p].processor;
         s.update += all[p].update;
         for (int d = 0; d < all[p].n; d++)
-            sums_add_device(&s, &all[p].devices[d], p);
+            scaling_sums_add_device(&s, &all[p].devices[d], p);
     }
     return s;
 }
 
 /* A process that waits for a message cannot tell whether the message is late or in flight. The wait of the device that
  * waits least in a step is the exchange's; longer waits of the others are waits for that slowest device. */
-static double sums_late_messages(const sums *s)
+static double scaling_sums_late_messages(const sums *s)
 {
     double late = s->waits;
     for (int i = 0; i < WINDOW; i++)
@@ -246,9 +246,9 @@ static double sums_late_messages(const sums *s)
     return late;
 }
 
-static void report_put_times(const sums *s, int processes, lk_scaling_report *r)
+static void scaling_put_times(const sums *s, int processes, lk_scaling_report *r)
 {
-    double per_step = 1 / ((double)s->n * (double)s->steps), late = processes > 1 ? sums_late_messages(s) : 0;
+    double per_step = 1 / ((double)s->n * (double)s->steps), late = processes > 1 ? scaling_sums_late_messages(s) : 0;
     bool on_cores = strcmp(r->kind, "cpu") == 0 && s->operators > 0;
     r->steps = s->steps;
     r->step_seconds = s->seconds / (double)s->steps;
@@ -268,7 +268,7 @@ static void report_put_times(const sums *s, int processes, lk_scaling_report *r)
     r->computing += r->storing_devices > 0 ? r->update : r->update - share;
 }
 
-static void report_name_slowest(const lk_trainer *trainer, const lk_group *group, const sums *s, lk_scaling_report *r)
+static void scaling_name_slowest(const lk_trainer *trainer, const lk_group *group, const sums *s, lk_scaling_report *r)
 {
     if (trainer->plan.devices < 2)
         return;
@@ -281,7 +281,7 @@ static void report_name_slowest(const lk_trainer *trainer, const lk_group *group
 
 /* --- the report --------------------------------------------------------------------------------------------------- */
 
-static void report_describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
+static void scaling_describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
 {
     const lk_plan *plan = &trainer->plan;
     lk__scaling_clear(r);
@@ -305,19 +305,19 @@ static void report_describe_run(const lk_trainer *trainer, const lk_group *group
     r->parameters = plan->parameters;
 }
 
-static lk_status report_begin(lk_trainer *trainer, const lk_group *group, double images_per_second)
+static lk_status scaling_begin_report(lk_trainer *trainer, const lk_group *group, double images_per_second)
 {
     lk_scaling_report *r = lk__calloc(1, sizeof *r);
     if (!r)
         return LK_ERR_MEMORY;
     lk__free(trainer->scaling);
     trainer->scaling = r;
-    report_describe_run(trainer, group, r);
+    scaling_describe_run(trainer, group, r);
     r->images_per_second = images_per_second;
     return LK_OK;
 }
 
-static lk_status report_find_one_device(const measuring *m, const lk_trainer *trainer)
+static lk_status scaling_find_one_device(const measuring *m, const lk_trainer *trainer)
 {
     lk_scaling_report *r = trainer->scaling;
     bool is_alone = r->devices == 1 && r->servers == 0;
@@ -325,38 +325,38 @@ static lk_status report_find_one_device(const measuring *m, const lk_trainer *tr
 }
 
 /* all: each process's times. group NULL: one process. */
-static lk_status report_make(const measuring *m, lk_trainer *trainer, const lk_group *group, const process_times *all,
+static lk_status scaling_make_report(const measuring *m, lk_trainer *trainer, const lk_group *group, const process_times *all,
                              double images_per_second)
 {
     int processes = trainer->plan.processes;
-    sums s = sums_of_processes(all, processes);
-    LK_TRY(report_begin(trainer, group, images_per_second));
+    sums s = scaling_sums_of_processes(all, processes);
+    LK_TRY(scaling_begin_report(trainer, group, images_per_second));
     if (s.steps > 0) {
-        report_put_times(&s, processes, trainer->scaling);
-        report_name_slowest(trainer, group, &s, trainer->scaling);
+        scaling_put_times(&s, processes, trainer->scaling);
+        scaling_name_slowest(trainer, group, &s, trainer->scaling);
     }
     lk__put_exchange(trainer, all[0].small_sum, all[0].large_sum, trainer->scaling);
-    return report_find_one_device(m, trainer);
+    return scaling_find_one_device(m, trainer);
 }
 
 static lk_status scaling_measure(const measuring *m, lk_trainer *trainer, double images_per_second)
 {
     if (trainer->server.chief) { /* the remote workers have measured */
-        LK_TRY(report_begin(trainer, NULL, images_per_second));
+        LK_TRY(scaling_begin_report(trainer, NULL, images_per_second));
         LK_TRY(lk__ps_report(trainer, trainer->scaling));
-        return report_find_one_device(m, trainer);
+        return scaling_find_one_device(m, trainer);
     }
     lk_group *group = NULL;
     if (trainer->plan.processes > 1)
         LK_TRY(lk__group_open(&group));
     process_times *mine = lk__calloc(1, sizeof *mine), *all = mine;
-    lk_status status = mine ? process_add_up_window(m, trainer, mine) : LK_ERR_MEMORY;
+    lk_status status = mine ? scaling_process_add_window(m, trainer, mine) : LK_ERR_MEMORY;
     if (status == LK_OK)
-        status = process_time_exchange(m, trainer, mine);
+        status = scaling_process_time_exchange(m, trainer, mine);
     if (status == LK_OK && group)
         all = lk__group_gather_new(group, mine, sizeof *mine);
     if (status == LK_OK)
-        status = all ? report_make(m, trainer, group, all, images_per_second) : lk_error_status();
+        status = all ? scaling_make_report(m, trainer, group, all, images_per_second) : lk_error_status();
     if (all != mine)
         lk__free(all);
     lk__free(mine);
@@ -372,7 +372,7 @@ static lk_status scaling_train_begin(void *self, lk_trainer *trainer)
     trainer->scaling = NULL;
     m->epoch = 0;
     if (!trainer->server.chief)
-        window_plan(m, trainer);
+        scaling_window_plan(m, trainer);
     return LK_OK;
 }
 
@@ -383,10 +383,10 @@ static lk_status scaling_step_end(void *self, lk_trainer *trainer, const lk_step
     if (report->epoch != m->epoch)
         return LK_OK;
     if (report->step == m->first)
-        return window_begin(m, trainer);
+        return scaling_window_begin(m, trainer);
     if (m->recording && report->step < m->last)
         m->marks[m->n_marks++] = lk__nanoseconds();
-    return report->step == m->last ? window_end(m, trainer) : LK_OK;
+    return report->step == m->last ? scaling_window_end(m, trainer) : LK_OK;
 }
 
 /* All processes call this with the same status: an error that ends one of them ends them all. */
@@ -395,14 +395,14 @@ static lk_status scaling_train_end(void *self, lk_trainer *trainer, const lk_tra
     measuring *m = self;
     if (status == LK_OK)
         status = scaling_measure(m, trainer, result->images_per_second);
-    window_drop(m);
+    scaling_window_drop(m);
     return status;
 }
 
 static void scaling_release(void *self)
 {
     measuring *m = self;
-    window_drop(m);
+    scaling_window_drop(m);
     lk__free(m->dir);
     lk__free(m);
 }

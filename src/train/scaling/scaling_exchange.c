@@ -26,7 +26,7 @@ typedef struct exchange_pattern {
     int fetched;
 } exchange_pattern;
 
-static exchange_pattern pattern_of(const lk_strategy *strategy)
+static exchange_pattern scaling_exchange_pattern(const lk_strategy *strategy)
 {
     if (!strategy->storage)
         return (exchange_pattern){.messages = 2, .slices = 1};
@@ -39,7 +39,7 @@ static exchange_pattern pattern_of(const lk_strategy *strategy)
 /* --- timing ------------------------------------------------------------------------------------------------------- */
 
 /* The number of elements of the large row. */
-static int64_t large_row(const lk_plan *plan)
+static int64_t scaling_exchange_large_row(const lk_plan *plan)
 {
     return lk__max(lk__min(plan->parameters, LARGEST_ROW), LEAST_ROW);
 }
@@ -50,12 +50,12 @@ lk_status lk__time_rows(const lk_trainer *trainer, double *small, double *large)
     if (trainer->plan.devices < 2)
         return LK_OK;
     LK_TRY(lk__time_exchange(trainer->strategy, SMALL_ROW, small));
-    return lk__time_exchange(trainer->strategy, large_row(&trainer->plan), large);
+    return lk__time_exchange(trainer->strategy, scaling_exchange_large_row(&trainer->plan), large);
 }
 
 /* --- what a step exchanges ---------------------------------------------------------------------------------------- */
 
-static int64_t count_buckets(const lk_trainer *trainer)
+static int64_t scaling_exchange_count_buckets(const lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     bool at_once = config->execution.executor == LK_EXECUTOR_EAGER || config->devices.bucket_mb <= 0 ||
@@ -64,9 +64,9 @@ static int64_t count_buckets(const lk_trainer *trainer)
     return at_once ? 1 : (int64_t)ceil(bytes / (1e6 * config->devices.bucket_mb));
 }
 
-static void put_amounts(const lk_trainer *trainer, exchange_pattern w, lk_scaling_report *r)
+static void scaling_exchange_put_amounts(const lk_trainer *trainer, exchange_pattern w, lk_scaling_report *r)
 {
-    int64_t buckets = count_buckets(trainer);
+    int64_t buckets = scaling_exchange_count_buckets(trainer);
     double sliced = 0, small = 0;
     for (int i = 0; i < trainer->n_parameters; i++) {
         int64_t elements = lk_shape_count(lk_model_variable_shape(trainer->model, i));
@@ -82,10 +82,10 @@ static void put_amounts(const lk_trainer *trainer, exchange_pattern w, lk_scalin
 /* The times of two rows of known lengths are two equations for latency and bandwidth. */
 void lk__put_exchange(const lk_trainer *trainer, double small, double large, lk_scaling_report *r)
 {
-    exchange_pattern w = pattern_of(trainer->strategy);
-    double small_bytes = SMALL_ROW * sizeof(float), large_bytes = (double)large_row(&trainer->plan) * sizeof(float);
+    exchange_pattern w = scaling_exchange_pattern(trainer->strategy);
+    double small_bytes = SMALL_ROW * sizeof(float), large_bytes = (double)scaling_exchange_large_row(&trainer->plan) * sizeof(float);
     if (isfinite(large))
-        put_amounts(trainer, w, r);
+        scaling_exchange_put_amounts(trainer, w, r);
     if (!(large > small)) /* false also for NAN */
         return;
     double others = lk__scaling_others(r, r->devices), messages = others * (w.messages + w.fetched);

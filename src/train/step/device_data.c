@@ -1,5 +1,5 @@
-/* Bytes and labels are uploaded once. Each device prepares the images and labels of a shard from the shard's indices,
- * with the same bits as a loader. */
+/* The images' bytes and the labels are uploaded once. From a shard's indices each device then prepares the images and
+ * labels, with the same bits as a loader. */
 #include "train/step/device_data.h"
 
 #include "base/mem.h"
@@ -30,29 +30,29 @@ struct lk_device_data {
 
 /* --- uploading ---------------------------------------------------------------------------------------------------- */
 
-static void dataset_tensor_release(void *dataset)
+static void device_data_tensor_release(void *dataset)
 {
     lk_dataset_release(dataset);
 }
 
-/* A tensor over the data set's memory, without a copy in between: the device reads it when its queue gets there. */
-static lk_tensor *dataset_tensor(lk_device *device, lk_dtype dtype, lk_shape shape, const void *values,
+/* Makes a tensor over the data set's memory, without a copy: the device reads it when its queue gets there. */
+static lk_tensor *device_data_tensor(lk_device *device, lk_dtype dtype, lk_shape shape, const void *values,
                                  lk_dataset *dataset)
 {
     lk_tensor *tensor =
-        lk_tensor_wrap(device, dtype, shape, (void *)(uintptr_t)values, dataset_tensor_release, dataset);
+        lk_tensor_wrap(device, dtype, shape, (void *)(uintptr_t)values, device_data_tensor_release, dataset);
     if (tensor)
         lk_dataset_retain(dataset);
     return tensor;
 }
 
-static lk_status device_copy_upload(lk_device *device, lk_dataset *dataset, const lk_augmentation *a, device_copy *on)
+static lk_status device_data_upload(lk_device *device, lk_dataset *dataset, const lk_augmentation *a, device_copy *on)
 {
     int64_t n = lk_dataset_count(dataset);
     lk_shape shape = LK_SHAPE(n, a->channels, a->size.height, a->size.width);
     lk_scope_begin();
-    on->images = lk_tensor_retain(dataset_tensor(device, LK_U8, shape, lk_dataset_images(dataset), dataset));
-    on->labels = lk_tensor_retain(dataset_tensor(device, LK_I32, LK_SHAPE(n), lk_dataset_labels(dataset), dataset));
+    on->images = lk_tensor_retain(device_data_tensor(device, LK_U8, shape, lk_dataset_images(dataset), dataset));
+    on->labels = lk_tensor_retain(device_data_tensor(device, LK_I32, LK_SHAPE(n), lk_dataset_labels(dataset), dataset));
     if (a->mean)
         on->moments = lk_tensor_retain(lk_tensor_from(device, LK_F32, LK_SHAPE(2, a->channels), a->mean));
     lk_scope_end();
@@ -72,7 +72,7 @@ static lk_status device_data_new(const lk_trainer *trainer, lk_dataset *dataset,
     (*data)->attrs = (lk_prepare_images_attrs){.opts = augmentation.opts, .seed = augmentation.seed};
     (*data)->epoch = -1;
     for (int d = 0; d < trainer->n_devices && status == LK_OK; d++) {
-        status = device_copy_upload(trainer->devices[d], dataset, &augmentation, &(*data)->on[d]);
+        status = device_data_upload(trainer->devices[d], dataset, &augmentation, &(*data)->on[d]);
         (*data)->devices += status == LK_OK;
     }
     lk__augmentation_free(&augmentation);
@@ -91,7 +91,7 @@ void lk__device_data_release(lk_device_data *data)
 
 /* --- choosing host or device -------------------------------------------------------------------------------------- */
 
-static int64_t dataset_bytes(const lk_dataset *dataset)
+static int64_t device_data_bytes(const lk_dataset *dataset)
 {
     if (!dataset)
         return 0;
@@ -100,7 +100,7 @@ static int64_t dataset_bytes(const lk_dataset *dataset)
 }
 
 /* The number of copies on the device's GPU: its logical devices share its memory, and each has a copy. */
-static int64_t count_copies(const lk_trainer *trainer, const lk_device *device)
+static int64_t device_data_count_copies(const lk_trainer *trainer, const lk_device *device)
 {
     int64_t copies = 0;
     for (int d = 0; d < trainer->n_devices; d++)
@@ -109,7 +109,7 @@ static int64_t count_copies(const lk_trainer *trainer, const lk_device *device)
 }
 
 /* *lacking: the first device whose memory does not suffice, with *left bytes free; NULL: there is none. */
-static lk_status find_lacking_device(const lk_trainer *trainer, int64_t bytes, const lk_device **lacking, int64_t *left)
+static lk_status device_data_find_lacking(const lk_trainer *trainer, int64_t bytes, const lk_device **lacking, int64_t *left)
 {
     *lacking = NULL;
     for (int d = 0; d < trainer->n_devices && !*lacking; d++) {
@@ -117,7 +117,7 @@ static lk_status find_lacking_device(const lk_trainer *trainer, int64_t bytes, c
         if (!device->backend->offload)
             continue; /* the device uses the process's memory, which has the set already */
         LK_TRY(device->backend->offload->memory_left(device, left));
-        if (bytes * count_copies(trainer, device) > *left / SHARE)
+        if (bytes * device_data_count_copies(trainer, device) > *left / SHARE)
             *lacking = device;
     }
     return LK_OK;
@@ -129,16 +129,16 @@ static lk_status device_data_decide(lk_trainer *trainer)
     lk_plan *plan = &trainer->plan;
     int asked = trainer->config.data.memory;
     const lk_device *lacking;
-    int64_t bytes = dataset_bytes(trainer->data.train_set) + dataset_bytes(trainer->data.val_set), left = 0;
+    int64_t bytes = device_data_bytes(trainer->data.train_set) + device_data_bytes(trainer->data.val_set), left = 0;
     if (asked == LK_DATA_ON_HOST || (asked == LK_DATA_ON_AUTO && !trainer->devices[0]->backend->offload))
         return LK_OK;
-    LK_TRY(find_lacking_device(trainer, bytes, &lacking, &left));
+    LK_TRY(device_data_find_lacking(trainer, bytes, &lacking, &left));
     if (lacking && asked == LK_DATA_ON_DEVICE)
         LK_FAIL(LK_ERR_MEMORY,
                 "--data-on device: the data set has %.1f MB, and %s has %.1f MB left, of which data may take a quarter "
                 "for its %lld logical devices; --data-on host needs none",
                 1e-6 * (double)bytes, lk_device_name(lacking), 1e-6 * (double)left,
-                (long long)count_copies(trainer, lacking));
+                (long long)device_data_count_copies(trainer, lacking));
     plan->data_too_large = lacking != NULL;
     plan->data_on_devices = !lacking;
     return LK_OK;

@@ -43,7 +43,7 @@ static lk_status micro_batch_check(const lk_model *model, int64_t size, int64_t 
     return LK_OK;
 }
 
-/* `size`, raised so that a shard has at most MOST_PIECES pieces; 0 if the shard is one piece. */
+/* Returns `size`, raised so that a shard has at most MOST_PIECES pieces; 0 if the shard is one piece. */
 static int64_t micro_batch_fit(int64_t size, int64_t shard)
 {
     if (size > 0)
@@ -75,7 +75,7 @@ lk_status lk__plan_micro_batches(lk_trainer *trainer)
 /* --- the pieces --------------------------------------------------------------------------------------------------- */
 
 /* sums[i] += values[i], in place; if one is NULL, sums[i] becomes the other. */
-static lk_status piece_add(lk_tensor **sums, lk_tensor *const *values, int n)
+static lk_status micro_batch_add_values(lk_tensor **sums, lk_tensor *const *values, int n)
 {
     for (int i = 0; i < n; i++) {
         if (sums[i] && values[i])
@@ -95,7 +95,7 @@ typedef struct pieces {
     lk_tensor **values; /* of one piece */
 } pieces;
 
-static lk_status piece_run(const pieces *p, int64_t begin, int64_t end, lk_tensor **sums)
+static lk_status micro_batch_run_piece(const pieces *p, int64_t begin, int64_t end, lk_tensor **sums)
 {
     lk_shard piece = *p->shard;
     for (int i = 0; i < p->n; i++)
@@ -108,7 +108,7 @@ static lk_status piece_run(const pieces *p, int64_t begin, int64_t end, lk_tenso
     if (status == LK_OK)
         status = p->pass(p->trainer, &piece, p->seed, p->values);
     if (status == LK_OK)
-        status = piece_add(sums, p->values, p->n);
+        status = micro_batch_add_values(sums, p->values, p->n);
     lk_scope_end();
     return status;
 }
@@ -122,7 +122,7 @@ lk_status lk__run_pieces(lk_trainer *trainer, int64_t size, lk__shard_pass_fn pa
     pieces p = {trainer, pass, shard, seed, n, lk__calloc((size_t)n, sizeof *p.values)};
     lk_status status = p.values ? LK_OK : LK_ERR_MEMORY;
     for (int64_t begin = 0; begin < samples && status == LK_OK; begin += size)
-        status = piece_run(&p, begin, lk__min(begin + size, samples), values);
+        status = micro_batch_run_piece(&p, begin, lk__min(begin + size, samples), values);
     lk__free(p.values);
     return lk__scope_adopt_all(values, n, status);
 }

@@ -17,7 +17,7 @@
 #include "train/step/sync_step.h"
 #include "train/trainer.h"
 
-static lk_status statistics_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+static lk_status precise_bn_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     (void)seed;
     lk_forward_opts opts = lk__training_opts(trainer, &trainer->progress.update);
@@ -27,24 +27,24 @@ static lk_status statistics_pass(lk_trainer *trainer, const lk_shard *shard, lk_
     return lk_model_forward(trainer->model, variables, shard->images, &opts) ? LK_OK : lk_error_status();
 }
 
-static lk_status statistics_begin_shard(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
+static lk_status precise_bn_begin_shard(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
-    return lk__begin_shard_pass(trainer, statistics_pass, trainer->data.train_on_devices, shard, NULL,
+    return lk__begin_shard_pass(trainer, precise_bn_pass, trainer->data.train_on_devices, shard, NULL,
                                 lk__statistics_count(trainer), values, replay);
 }
 
-static lk_status statistics_sum_batch(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums)
+static lk_status precise_bn_sum_batch(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums)
 {
     lk_shard_sum *sum = trainer->sums.statistics;
     if (trainer->plan.batch_norm == LK_BN_SYNC)
         return lk__run_statistics_together(trainer, batch, sum, sums);
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, batch->epoch));
-    return lk__run_shards(sum, lk__statistics_count(trainer), trainer->data.train_set, batch, statistics_begin_shard,
+    return lk__run_shards(sum, lk__statistics_count(trainer), trainer->data.train_set, batch, precise_bn_begin_shard,
                           trainer, trainer->programs.step != NULL, sums);
 }
 
-static lk_status statistics_run_batches(lk_trainer *trainer, int64_t n, lk_tensor **sums)
+static lk_status precise_bn_run_batches(lk_trainer *trainer, int64_t n, lk_tensor **sums)
 {
     double began = lk__seconds();
     for (int64_t i = 0; i < n; i++) {
@@ -53,7 +53,7 @@ static lk_status statistics_run_batches(lk_trainer *trainer, int64_t n, lk_tenso
             LK_FAIL(LK_ERR_INTERRUPTED, "batch-norm's statistics: interrupted after %lld of %lld batches", (long long)i,
                     (long long)n);
         LK_TRY(lk_loader_next(trainer->data.statistics_loader, &batch));
-        lk_status status = statistics_sum_batch(trainer, batch, sums);
+        lk_status status = precise_bn_sum_batch(trainer, batch, sums);
         /* mean of batches 0 … i = (mean of batches 0 … i - 1) + (batch i - that mean) / (i + 1) */
         if (status == LK_OK)
             status = lk__replicas_set_statistics(trainer->replicas, sums, batch->count, 1 / (1 + (double)batch->index));
@@ -100,7 +100,7 @@ lk_status lk__measure_statistics(lk_trainer *trainer)
         return LK_ERR_MEMORY;
     lk_status status = lk_loader_start(trainer->data.statistics_loader, trainer->progress.epoch - 1);
     if (status == LK_OK)
-        status = statistics_run_batches(trainer, n, sums);
+        status = precise_bn_run_batches(trainer, n, sums);
     lk__release_tensors(sums, n_sums);
     lk__free(sums);
     return status;

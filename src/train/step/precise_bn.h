@@ -3,12 +3,8 @@
 
 #include "lockstep/train.h"
 
-/* Makes the sum and the loader that lk__measure_statistics needs, if --precise-bn is given and the model has
- * batch-norm.
- */
+/* If --precise-bn is given and the model has batch-norm, makes the sum and the loader of lk__measure_statistics. */
 lk_status lk__plan_precise_statistics(lk_trainer *trainer);
 
-/* Sets the running statistics from the first batches of the epoch that has ended. Does nothing if they were not
- * planned.
- */
+/* Sets the running statistics from the first batches of the ended epoch. Does nothing if that was not planned. */
 lk_status lk__measure_statistics(lk_trainer *trainer);

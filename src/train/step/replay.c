@@ -37,7 +37,7 @@ typedef struct replay {
 
 /* --- findings ----------------------------------------------------------------------------------------------------- */
 
-static void finding_note(replay *r, int64_t position, const char *kind, const char *name, int64_t sample)
+static void replay_update_note(replay *r, int64_t position, const char *kind, const char *name, int64_t sample)
 {
     finding *found = &r->found;
     int64_t step = r->pass.batch->index + 1;
@@ -52,15 +52,15 @@ static void finding_note(replay *r, int64_t position, const char *kind, const ch
     found->count++;
 }
 
-static int64_t replay_sample(const replay *r, int shard, int64_t row)
+static int64_t replay_update_sample(const replay *r, int shard, int64_t row)
 {
     const lk_batch *batch = r->pass.batch;
     const lk_shard *s = &r->pass.shards[shard];
     return batch->indices[lk_part(batch->count, s->shards, s->index).begin + row];
 }
 
-/* The elements as f32, which the caller frees with lk__free; NULL on failure. */
-static float *read_as_f32(lk_tensor *tensor, int64_t count)
+/* Returns the elements as f32; the caller frees them with lk__free. NULL on failure. */
+static float *replay_update_read_f32(lk_tensor *tensor, int64_t count)
 {
     float *values = lk__calloc((size_t)count + 1, sizeof *values);
     lk_scope_begin();
@@ -73,7 +73,7 @@ static float *read_as_f32(lk_tensor *tensor, int64_t count)
     return values;
 }
 
-static bool all_finite(const float *values, int64_t count)
+static bool replay_update_is_finite(const float *values, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(values[i]))
@@ -82,68 +82,68 @@ static bool all_finite(const float *values, int64_t count)
 }
 
 /* Notes the samples whose rows are not finite. tensor: [N, …], a row for each of the shard's samples. */
-static lk_status replay_check_rows(replay *r, int shard, lk_tensor *tensor, int64_t position, const char *kind,
+static lk_status replay_update_check_rows(replay *r, int shard, lk_tensor *tensor, int64_t position, const char *kind,
                                    const char *name)
 {
     int64_t count = lk_tensor_count(tensor), rows = lk_tensor_shape(tensor).dim[0];
     if (position > r->found.position || count == 0)
         return LK_OK;
-    float *values = read_as_f32(tensor, count);
+    float *values = replay_update_read_f32(tensor, count);
     if (!values)
         return lk_error_status();
     for (int64_t i = 0; i < rows; i++)
-        if (!all_finite(values + i * (count / rows), count / rows))
-            finding_note(r, position, kind, name, replay_sample(r, shard, i));
+        if (!replay_update_is_finite(values + i * (count / rows), count / rows))
+            replay_update_note(r, position, kind, name, replay_update_sample(r, shard, i));
     lk__free(values);
     return LK_OK;
 }
 
-static void replay_visit_layer(void *user, const char *path, int shard, lk_tensor *y)
+static void replay_update_visit_layer(void *user, const char *path, int shard, lk_tensor *y)
 {
     replay *r = user;
     int64_t position = r->visited[shard]++;
     if (r->status == LK_OK)
-        r->status = replay_check_rows(r, shard, y, position, "the output of layer ", path);
+        r->status = replay_update_check_rows(r, shard, y, position, "the output of layer ", path);
 }
 
 /* --- the passes --------------------------------------------------------------------------------------------------- */
 
-static lk_tensor *replay_loss(const replay *r, int shard, lk_reduction reduction)
+static lk_tensor *replay_update_loss(const replay *r, int shard, lk_reduction reduction)
 {
     const lk_shard_pass *pass = &r->pass;
     return lk_smoothed_cross_entropy(pass->logits[shard], pass->shards[shard].labels, r->trainer->plan.label_smoothing,
                                      reduction);
 }
 
-static lk_status replay_check_layers(replay *r)
+static lk_status replay_update_check_layers(replay *r)
 {
     lk_forward_opts opts = lk__shard_pass_opts(&r->pass);
-    opts.visit = replay_visit_layer;
+    opts.visit = replay_update_visit_layer;
     opts.visit_user = r;
     memset(r->visited, 0, (size_t)r->pass.n * sizeof *r->visited);
     LK_TRY(lk__shard_pass_forward(&r->pass, &opts));
     LK_TRY(r->status);
     for (int s = 0; s < r->pass.n; s++) {
-        lk_tensor *each = replay_loss(r, s, LK_REDUCTION_NONE);
-        LK_TRY(each ? replay_check_rows(r, s, each, INT32_MAX, "the loss", "") : lk_error_status());
+        lk_tensor *each = replay_update_loss(r, s, LK_REDUCTION_NONE);
+        LK_TRY(each ? replay_update_check_rows(r, s, each, INT32_MAX, "the loss", "") : lk_error_status());
     }
     return LK_OK;
 }
 
-static lk_status replay_forward(void *user)
+static lk_status replay_update_forward(void *user)
 {
     replay *r = user;
     lk_forward_opts opts = lk__shard_pass_opts(&r->pass);
     LK_TRY(lk__shard_pass_forward(&r->pass, &opts));
     for (int s = 0; s < r->pass.n; s++) {
-        r->pass.losses[s] = replay_loss(r, s, LK_REDUCTION_SUM);
+        r->pass.losses[s] = replay_update_loss(r, s, LK_REDUCTION_SUM);
         if (!r->pass.losses[s])
             return lk_error_status();
     }
     return LK_OK;
 }
 
-static lk_status replay_check_gradient(replay *r, int shard, int parameter)
+static lk_status replay_update_check_gradient(replay *r, int shard, int parameter)
 {
     int p = r->trainer->n_parameters;
     int64_t position = (int64_t)INT32_MAX + p - parameter;
@@ -151,23 +151,23 @@ static lk_status replay_check_gradient(replay *r, int shard, int parameter)
     if (!gradient || position > r->found.position)
         return LK_OK;
     int64_t count = lk_tensor_count(gradient);
-    float *values = read_as_f32(gradient, count);
+    float *values = replay_update_read_f32(gradient, count);
     if (!values)
         return lk_error_status();
-    if (!all_finite(values, count))
+    if (!replay_update_is_finite(values, count))
         for (int64_t i = 0; i < lk_tensor_count(r->pass.shards[shard].labels); i++)
-            finding_note(r, position, "the gradient of ", lk_model_variable_name(r->trainer->model, parameter),
-                         replay_sample(r, shard, i));
+            replay_update_note(r, position, "the gradient of ", lk_model_variable_name(r->trainer->model, parameter),
+                         replay_update_sample(r, shard, i));
     lk__free(values);
     return LK_OK;
 }
 
-static lk_status replay_check_gradients(replay *r)
+static lk_status replay_update_check_gradients(replay *r)
 {
-    LK_TRY(lk__shard_pass_gradients(&r->pass, replay_forward, r));
+    LK_TRY(lk__shard_pass_gradients(&r->pass, replay_update_forward, r));
     for (int s = 0; s < r->pass.n; s++)
         for (int i = r->trainer->n_parameters - 1; i >= 0; i--)
-            LK_TRY(replay_check_gradient(r, s, i));
+            LK_TRY(replay_update_check_gradient(r, s, i));
     return LK_OK;
 }
 
@@ -175,7 +175,7 @@ static lk_status replay_check_gradients(replay *r)
 
 typedef lk_status (*replay_check_fn)(replay *r);
 
-static lk_status replay_shards(replay *r, lk_batch *batch, int64_t begin, int64_t end, replay_check_fn check)
+static lk_status replay_update_shards(replay *r, lk_batch *batch, int64_t begin, int64_t end, replay_check_fn check)
 {
     lk_trainer *trainer = r->trainer;
     lk_status status = LK_OK;
@@ -194,17 +194,17 @@ static lk_status replay_shards(replay *r, lk_batch *batch, int64_t begin, int64_
     return status;
 }
 
-static lk_status replay_batch(replay *r, lk_batch *batch, replay_check_fn check)
+static lk_status replay_update_batch(replay *r, lk_batch *batch, replay_check_fn check)
 {
     int64_t shards = r->trainer->plan.shards;
     if (r->trainer->plan.batch_norm == LK_BN_SYNC)
-        return replay_shards(r, batch, 0, shards, check);
+        return replay_update_shards(r, batch, 0, shards, check);
     for (int64_t s = 0; s < shards; s++)
-        LK_TRY(replay_shards(r, batch, s, s + 1, check));
+        LK_TRY(replay_update_shards(r, batch, s, s + 1, check));
     return LK_OK;
 }
 
-static lk_status replay_batches(replay *r, lk_loader *loader, replay_check_fn check)
+static lk_status replay_update_batches(replay *r, lk_loader *loader, replay_check_fn check)
 {
     lk_status status = lk_loader_start_at(loader, r->update->epoch, r->update->first);
     for (int64_t b = 0; b < r->update->batches && status == LK_OK; b++) {
@@ -212,7 +212,7 @@ static lk_status replay_batches(replay *r, lk_loader *loader, replay_check_fn ch
         status = lk_loader_next(loader, &batch);
         if (status != LK_OK || !batch)
             break;
-        status = replay_batch(r, batch, check);
+        status = replay_update_batch(r, batch, check);
         lk_batch_release(batch);
     }
     return status;
@@ -220,7 +220,7 @@ static lk_status replay_batches(replay *r, lk_loader *loader, replay_check_fn ch
 
 /* --- the report --------------------------------------------------------------------------------------------------- */
 
-static lk_status finding_report(const finding *found, const lk_update *update)
+static lk_status replay_update_report(const finding *found, const lk_update *update)
 {
     char named[160] = "";
     size_t used = 0;
@@ -257,12 +257,12 @@ lk_status lk__replay_update(lk_trainer *trainer, const lk_update *update)
     if (status == LK_OK)
         status = lk__new_loader(trainer, &plan, &loader);
     if (status == LK_OK)
-        status = replay_batches(&r, loader, replay_check_layers);
+        status = replay_update_batches(&r, loader, replay_update_check_layers);
     if (status == LK_OK && r.found.position == INT64_MAX)
-        status = replay_batches(&r, loader, replay_check_gradients);
+        status = replay_update_batches(&r, loader, replay_update_check_gradients);
     lk_loader_release(loader);
     lk__shard_pass_free(&r.pass);
     lk__free(r.views);
     lk__free(r.visited);
-    return status == LK_OK ? finding_report(&r.found, update) : status;
+    return status == LK_OK ? replay_update_report(&r.found, update) : status;
 }

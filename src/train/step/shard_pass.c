@@ -15,7 +15,7 @@
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-static lk_tensor **take_slots(lk_tensor ***slots, int64_t count)
+static lk_tensor **shard_pass_take_slots(lk_tensor ***slots, int64_t count)
 {
     lk_tensor **taken = *slots;
     *slots += count;
@@ -32,13 +32,13 @@ lk_status lk__shard_pass_init(lk_shard_pass *pass, lk_trainer *trainer, int64_t 
     if (!pass->shards || !pass->sets || !pass->memory)
         return LK_ERR_MEMORY;
     lk_tensor **slots = pass->memory;
-    pass->images = take_slots(&slots, shards);
-    pass->indices = take_slots(&slots, shards);
-    pass->logits = take_slots(&slots, shards);
-    pass->losses = take_slots(&slots, shards);
-    pass->seeds = take_slots(&slots, shards);
-    pass->watched = take_slots(&slots, shards * p);
-    pass->gradients = take_slots(&slots, shards * p);
+    pass->images = shard_pass_take_slots(&slots, shards);
+    pass->indices = shard_pass_take_slots(&slots, shards);
+    pass->logits = shard_pass_take_slots(&slots, shards);
+    pass->losses = shard_pass_take_slots(&slots, shards);
+    pass->seeds = shard_pass_take_slots(&slots, shards);
+    pass->watched = shard_pass_take_slots(&slots, shards * p);
+    pass->gradients = shard_pass_take_slots(&slots, shards * p);
     return LK_OK;
 }
 
@@ -70,7 +70,7 @@ void lk__shard_pass_start(lk_shard_pass *pass, const lk_update *update, lk_batch
     pass->n = 0;
 }
 
-static void shard_pass_take(lk_shard_pass *pass, const lk_shard *shard, lk_tensor *const *variables, lk_tensor *seed)
+static void shard_pass_append(lk_shard_pass *pass, const lk_shard *shard, lk_tensor *const *variables, lk_tensor *seed)
 {
     int64_t p = pass->trainer->n_parameters;
     int i = pass->n++;
@@ -94,7 +94,7 @@ lk_status lk__shard_pass_add(lk_shard_pass *pass, int64_t index, int replica, lk
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, pass->batch->epoch));
     LK_TRY(lk__device_data_prepare(trainer->data.train_on_devices,
                                    lk__device_data_epoch(trainer->data.train_on_devices, replica), &shard));
-    shard_pass_take(pass, &shard, variables, seed);
+    shard_pass_append(pass, &shard, variables, seed);
     return LK_OK;
 }
 
@@ -110,7 +110,7 @@ lk_status lk__shard_pass_add_blank(lk_shard_pass *pass, int64_t index, lk_tensor
     shard.indices = lk_zeros(device, LK_I64, LK_SHAPE(1));
     if (!shard.images || !shard.labels || !shard.indices)
         return lk_error_status();
-    shard_pass_take(pass, &shard, variables, seed);
+    shard_pass_append(pass, &shard, variables, seed);
     return LK_OK;
 }
 

@@ -32,7 +32,7 @@ typedef struct recording {
 } recording;
 
 /* Sets in[]; returns the number of inputs. */
-static int shard_inputs(const lk_device_data *data, const lk_shard *shard, lk_tensor *seed, lk_tensor **in)
+static int shard_programs_inputs(const lk_device_data *data, const lk_shard *shard, lk_tensor *seed, lk_tensor **in)
 {
     int n = 0;
     if (!data) {
@@ -47,7 +47,7 @@ static int shard_inputs(const lk_device_data *data, const lk_shard *shard, lk_te
     return n;
 }
 
-static lk_status shard_recording_pass(void *user, lk_tensor *const *in, lk_tensor **out)
+static lk_status shard_programs_record_pass(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const recording *r = user;
     lk_shard shard = *r->shard;
@@ -66,14 +66,14 @@ lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, 
                                      const lk_shard *shard, lk_tensor *seed, int n, const lk_program_opts *opts)
 {
     lk_tensor *in[MAX_INPUTS];
-    int n_in = shard_inputs(data, shard, seed, in);
+    int n_in = shard_programs_inputs(data, shard, seed, in);
     recording r = {trainer, data, shard, fn, seed != NULL};
-    return lk_program_record(shard->device, shard_recording_pass, &r, in, n_in, n, opts);
+    return lk_program_record(shard->device, shard_programs_record_pass, &r, in, n_in, n, opts);
 }
 
 /* If a device computes several shards between two updates, with the same weights, the kernels may keep copies of these
- * in their own order, as large as the weights. Not for shards of an epoch's last batch: they are too few. */
-static size_t shard_bytes_to_keep(const lk_trainer *trainer, lk__shard_pass_fn fn, int64_t samples)
+ * in their own order, as large as the weights. Shards of an epoch's last, smaller batch are too few for that. */
+static size_t shard_programs_keep_bytes(const lk_trainer *trainer, lk__shard_pass_fn fn, int64_t samples)
 {
     const lk_plan *plan = &trainer->plan;
     bool repeats = plan->shards > trainer->n_devices || plan->accumulate > 1;
@@ -119,7 +119,7 @@ static lk_status shard_programs_get(lk_trainer *trainer, lk__shard_pass_fn fn, c
     lk_program_opts opts = {.fuse = config->execution.fuse == LK_FUSE_ON,
                             .recompute = config->execution.recompute,
                             .segment_bytes = (size_t)(1e6 * config->devices.bucket_mb),
-                            .keep_bytes = shard_bytes_to_keep(trainer, fn, samples),
+                            .keep_bytes = shard_programs_keep_bytes(trainer, fn, samples),
                             .graphs = config->execution.graphs == LK_GRAPHS_ON};
     *program = lk__shard_program_record(trainer, fn, data, shard, seed, n, &opts);
     if (!*program)
@@ -137,7 +137,7 @@ lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const 
         lk_tensor *in[MAX_INPUTS];
         lk_program *program;
         LK_TRY(shard_programs_get(trainer, fn, data, shard, seed, n, &program));
-        shard_inputs(data, shard, seed, in);
+        shard_programs_inputs(data, shard, seed, in);
         return lk_program_begin(program, in, (uint64_t)trainer->progress.update.number, values, replay);
     }
     lk_shard whole = *shard;

@@ -14,14 +14,14 @@ lk_range lk__samples_of_shards(int64_t count, int64_t total, lk_range shards)
     return (lk_range){lk_part(count, total, shards.begin).begin, lk_part(count, total, shards.end - 1).end};
 }
 
-static void batch_tensor_release(void *batch)
+static void shard_run_tensor_release(void *batch)
 {
     lk_batch_release(batch);
 }
 
-static lk_tensor *batch_tensor(lk_device *device, lk_dtype dtype, lk_shape shape, const void *data, lk_batch *batch)
+static lk_tensor *shard_run_tensor(lk_device *device, lk_dtype dtype, lk_shape shape, const void *data, lk_batch *batch)
 {
-    lk_tensor *tensor = lk_tensor_wrap(device, dtype, shape, (void *)(uintptr_t)data, batch_tensor_release, batch);
+    lk_tensor *tensor = lk_tensor_wrap(device, dtype, shape, (void *)(uintptr_t)data, shard_run_tensor_release, batch);
     if (tensor)
         lk_batch_retain(batch);
     return tensor;
@@ -35,11 +35,11 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
     shard->device = device;
     shard->global_batch = batch->count;
     shard->images = shard->labels = NULL;
-    shard->indices = batch_tensor(device, LK_I64, LK_SHAPE(n), batch->indices + first, batch);
+    shard->indices = shard_run_tensor(device, LK_I64, LK_SHAPE(n), batch->indices + first, batch);
     if (!batch->images)
         return shard->indices ? LK_OK : lk_error_status();
-    shard->images = batch_tensor(device, LK_F32, LK_SHAPE(n, c, h, w), batch->images + first * c * h * w, batch);
-    shard->labels = batch_tensor(device, LK_I32, LK_SHAPE(n), batch->labels + first, batch);
+    shard->images = shard_run_tensor(device, LK_F32, LK_SHAPE(n, c, h, w), batch->images + first * c * h * w, batch);
+    shard->labels = shard_run_tensor(device, LK_I32, LK_SHAPE(n), batch->labels + first, batch);
     return shard->images && shard->labels && shard->indices ? LK_OK : lk_error_status();
 }
 
@@ -66,49 +66,49 @@ typedef struct shard_run {
     int *complete;       /* [n], scratch: quantities */
 } shard_run;
 
-static lk_range run_samples(const shard_run *run, lk_range shards)
+static lk_range shard_run_samples(const shard_run *run, lk_range shards)
 {
     lk_range in_batch = {run->first + shards.begin, run->first + shards.end};
     return lk__samples_of_shards(run->batch->count, run->shards, in_batch);
 }
 
 /* Gives the sum quantities complete[0 … n) of all nodes. Nodes without samples have no values. */
-static lk_status pass_add_nodes(const shard_run *run, const device_pass *p, int n)
+static lk_status shard_run_add_nodes(const shard_run *run, const device_pass *p, int n)
 {
     for (int m = 0; m < p->n_nodes; m++) {
-        lk_range samples = run_samples(run, p->nodes[m]);
+        lk_range samples = shard_run_samples(run, p->nodes[m]);
         lk_tensor *const *values = samples.begin < samples.end ? p->values + (int64_t)m * run->n : NULL;
         LK_TRY(lk__shard_sum_add_node(run->sum, p->nodes[m], run->complete, n, values));
     }
     return LK_OK;
 }
 
-static lk_status pass_add_all(const shard_run *run, const device_pass *p)
+static lk_status shard_run_add_all(const shard_run *run, const device_pass *p)
 {
     for (int i = 0; i < run->n; i++)
         run->complete[i] = i;
-    return pass_add_nodes(run, p, run->n);
+    return shard_run_add_nodes(run, p, run->n);
 }
 
-static lk_status pass_begin(const shard_run *run, int replica, lk_range shards)
+static lk_status shard_run_begin_pass(const shard_run *run, int replica, lk_range shards)
 {
     device_pass *p = &run->passes[replica];
-    lk_range samples = run_samples(run, shards);
+    lk_range samples = shard_run_samples(run, shards);
     lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), replica);
     lk_shard shard = {.replica = replica, .index = run->first + shards.begin, .shards = run->shards};
     p->n_nodes = lk__tree_cover(lk__shard_sum_shards(run->sum), shards, p->nodes);
     if (samples.begin == samples.end)
-        return pass_add_all(run, p);
+        return shard_run_add_all(run, p);
     memset(p->values, 0, (size_t)p->n_nodes * (size_t)run->n * sizeof(lk_tensor *));
     memset(p->counts, 0, (size_t)run->n * sizeof *p->counts);
     LK_TRY(lk__shard_of_batch(run->dataset, run->batch, samples, device, &shard));
     LK_TRY(run->begin(run->user, &shard, p->values, &p->replay));
-    return p->replay ? LK_OK : pass_add_all(run, p);
+    return p->replay ? LK_OK : shard_run_add_all(run, p);
 }
 
 /* The sum takes a quantity's nodes in order, which need not be the replay's order, so a quantity is complete when all
  * nodes have it. */
-static int pass_find_complete(const shard_run *run, device_pass *p, const int *ready, int n_ready)
+static int shard_run_find_complete(const shard_run *run, device_pass *p, const int *ready, int n_ready)
 {
     int n = 0;
     for (int r = 0; r < n_ready; r++)
@@ -117,12 +117,12 @@ static int pass_find_complete(const shard_run *run, device_pass *p, const int *r
     return n;
 }
 
-static lk_status pass_push_segment(const shard_run *run, device_pass *p)
+static lk_status shard_run_push_segment(const shard_run *run, device_pass *p)
 {
     const int *ready;
     int n_ready;
     LK_TRY(lk_replay_push(p->replay, &ready, &n_ready));
-    LK_TRY(pass_add_nodes(run, p, pass_find_complete(run, p, ready, n_ready)));
+    LK_TRY(shard_run_add_nodes(run, p, shard_run_find_complete(run, p, ready, n_ready)));
     if (lk_replay_segments_left(p->replay) > 0)
         return LK_OK;
     lk_replay_end(p->replay);
@@ -130,15 +130,16 @@ static lk_status pass_push_segment(const shard_run *run, device_pass *p)
     return LK_OK;
 }
 
-/* Pushes one segment on every device, then the next: devices exchange what the last segments finished meanwhile. */
-static lk_status run_push_segments(const shard_run *run)
+/* Pushes one segment on every device, then the next. Meanwhile the devices exchange what the previous segments
+ * finished. */
+static lk_status shard_run_push_segments(const shard_run *run)
 {
     for (bool any = true; any;) {
         any = false;
         for (int d = 0; d < run->devices; d++) {
             if (!run->passes[d].replay)
                 continue;
-            LK_TRY(pass_push_segment(run, &run->passes[d]));
+            LK_TRY(shard_run_push_segment(run, &run->passes[d]));
             any = true;
         }
         LK_TRY(lk_shard_sum_exchange(run->sum));
@@ -147,17 +148,17 @@ static lk_status run_push_segments(const shard_run *run)
 }
 
 /* Runs each device's i-th shard, or all of its shards. */
-static lk_status run_shard_row(const shard_run *run, int64_t i)
+static lk_status shard_run_row(const shard_run *run, int64_t i)
 {
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int d = 0; d < run->devices && status == LK_OK; d++) {
         lk_range own = lk__shard_sum_owned(run->sum, d), one = {own.begin + i, own.begin + i + 1};
         if (run->by_device || one.end <= own.end)
-            status = pass_begin(run, d, run->by_device ? own : one);
+            status = shard_run_begin_pass(run, d, run->by_device ? own : one);
     }
     if (status == LK_OK)
-        status = run_push_segments(run);
+        status = shard_run_push_segments(run);
     for (int d = 0; d < run->devices; d++) {
         lk_replay_end(run->passes[d].replay);
         run->passes[d].replay = NULL;
@@ -166,8 +167,9 @@ static lk_status run_shard_row(const shard_run *run, int64_t i)
     return status;
 }
 
-/* Runs every device's first shard, then every device's second, …: so all devices have work from the start. */
-static lk_status run_all_shards(const shard_run *run)
+/* Runs every device's first shard, then every device's second, and so on, so that all devices have work from the
+ * start. */
+static lk_status shard_run_all(const shard_run *run)
 {
     int64_t most = 0;
     for (int d = 0; d < run->devices; d++) {
@@ -176,11 +178,11 @@ static lk_status run_all_shards(const shard_run *run)
     }
     lk__shard_sum_start(run->sum, run->batch->count);
     for (int64_t i = 0; i < (run->by_device ? 1 : most); i++)
-        LK_TRY(run_shard_row(run, i));
+        LK_TRY(shard_run_row(run, i));
     return LK_OK;
 }
 
-static int run_most_nodes(const shard_run *run)
+static int shard_run_most_nodes(const shard_run *run)
 {
     lk_range nodes[LK_TREE_COVER];
     int64_t shards = lk__shard_sum_shards(run->sum);
@@ -192,9 +194,9 @@ static int run_most_nodes(const shard_run *run)
     return most;
 }
 
-static lk_status run_allocated(shard_run *run)
+static lk_status shard_run_with_memory(shard_run *run)
 {
-    size_t k = (size_t)run->devices, n = (size_t)run->n, m = (size_t)run_most_nodes(run);
+    size_t k = (size_t)run->devices, n = (size_t)run->n, m = (size_t)shard_run_most_nodes(run);
     lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), 0);
     lk_tensor **values = lk__device_calloc(device, k * m * n, sizeof(lk_tensor *));
     lk_range *nodes = lk__device_calloc(device, k * m, sizeof *nodes);
@@ -205,7 +207,7 @@ static lk_status run_allocated(shard_run *run)
     for (size_t d = 0; d < k && allocated; d++)
         run->passes[d] =
             (device_pass){.nodes = nodes + d * m, .values = values + d * m * n, .counts = counts + (d + 1) * n};
-    lk_status status = allocated ? run_all_shards(run) : LK_ERR_MEMORY;
+    lk_status status = allocated ? shard_run_all(run) : LK_ERR_MEMORY;
     lk__device_free(device, values);
     lk__device_free(device, nodes);
     lk__device_free(device, counts);
@@ -213,10 +215,10 @@ static lk_status run_allocated(shard_run *run)
     return status;
 }
 
-static lk_status run_batch(shard_run *run, lk_tensor **sums)
+static lk_status shard_run_batch(shard_run *run, lk_tensor **sums)
 {
     run->devices = lk_strategy_num_replicas(lk__shard_sum_strategy(run->sum));
-    lk_status status = run_allocated(run);
+    lk_status status = shard_run_with_memory(run);
     /* After a failure the sum lacks shards: `finish` empties it, and the first error is returned. */
     lk_status finished = lk_shard_sum_finish(run->sum, sums);
     return status != LK_OK ? status : finished;
@@ -233,7 +235,7 @@ lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk
                      .begin = begin,
                      .user = user,
                      .by_device = by_device};
-    return run_batch(&run, sums);
+    return shard_run_batch(&run, sums);
 }
 
 lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
@@ -247,7 +249,7 @@ lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, in
                      .batch = batch,
                      .begin = begin,
                      .user = user};
-    return run_batch(&run, sums);
+    return shard_run_batch(&run, sums);
 }
 
 /* --- a function that gives all values at once --------------------------------------------------------------------- */
@@ -257,7 +259,7 @@ typedef struct whole_shard {
     void *user;
 } whole_shard;
 
-static lk_status whole_shard_begin(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
+static lk_status shard_run_begin_whole(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     const whole_shard *whole = user;
     *replay = NULL;
@@ -268,5 +270,5 @@ lk_status lk_run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_
                         void *user, lk_tensor **sums)
 {
     whole_shard whole = {fn, user};
-    return lk__run_shards(sum, n, dataset, batch, whole_shard_begin, &whole, false, sums);
+    return lk__run_shards(sum, n, dataset, batch, shard_run_begin_whole, &whole, false, sums);
 }

@@ -12,12 +12,12 @@ lk_range lk__samples_of_shards(int64_t count, int64_t total, lk_range shards);
 lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_range samples, lk_device *device,
                              lk_shard *shard);
 
-/* As lk_shard_fn, but may leave it to the caller to push the values: *replay is then the replay to push, else NULL.
+/* Like lk_shard_fn, but may leave it to the caller to push the values: *replay is then the replay to push, else NULL.
  * With by_device (see below) `shard` stands for all shards of a device, and values are those of the tree's nodes that
  * cover these shards, [node * n + i]. */
 typedef lk_status (*lk__shard_begin_fn)(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay);
 
-/* As lk_run_shards, but pushes replays segment by segment. The values that a segment finishes are summed over the
+/* Like lk_run_shards, but pushes replays segment by segment. The values that a segment finishes are summed over the
  * device's shards at once, and over devices while the next segment runs. by_device: one call of `begin` runs all shards
  * of a device. */
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,

@@ -25,7 +25,7 @@ int lk__metric_count(const lk_trainer *trainer)
     return trainer->plan.top_k > 0 ? 3 : 2;
 }
 
-static lk_tensor *count_hits(lk_tensor *logits, lk_tensor *labels, int64_t k)
+static lk_tensor *train_step_count_hits(lk_tensor *logits, lk_tensor *labels, int64_t k)
 {
     return lk_sum(lk_in_top_k(logits, labels, (int)k), NULL);
 }
@@ -34,10 +34,10 @@ lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor
                          lk_tensor **metrics)
 {
     metrics[0] = lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM);
-    metrics[1] = count_hits(logits, labels, 1);
+    metrics[1] = train_step_count_hits(logits, labels, 1);
     lk_tensor *last = metrics[1];
     if (trainer->plan.top_k > 0)
-        last = metrics[2] = count_hits(logits, labels, trainer->plan.top_k);
+        last = metrics[2] = train_step_count_hits(logits, labels, trainer->plan.top_k);
     return metrics[0] && metrics[1] && last ? LK_OK : lk_error_status();
 }
 
@@ -47,7 +47,7 @@ lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk_update *up
         .training = true, .dtype = trainer->plan.dtype, .seed = trainer->plan.seed, .step = update->number};
 }
 
-static lk_status training_pass_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+static lk_status train_step_training_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     int n = trainer->n_parameters;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica),
@@ -68,11 +68,11 @@ static lk_status training_pass_piece(lk_trainer *trainer, const lk_shard *shard,
 
 lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
-    return lk__run_pieces(trainer, trainer->plan.micro_batch, training_pass_piece, shard, seed, trainer->sums.n_values,
+    return lk__run_pieces(trainer, trainer->plan.micro_batch, train_step_training_piece, shard, seed, trainer->sums.n_values,
                           values);
 }
 
-static lk_status evaluation_pass_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+static lk_status train_step_evaluation_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     (void)seed;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
@@ -83,11 +83,11 @@ static lk_status evaluation_pass_piece(lk_trainer *trainer, const lk_shard *shar
 
 lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
-    return lk__run_pieces(trainer, trainer->plan.val_micro_batch, evaluation_pass_piece, shard, seed,
+    return lk__run_pieces(trainer, trainer->plan.val_micro_batch, train_step_evaluation_piece, shard, seed,
                           lk__metric_count(trainer), values);
 }
 
-static lk_status training_shard_begin(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
+static lk_status train_step_begin_training(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
     lk_tensor *seed = trainer->sums.seeds[shard->replica];
@@ -95,7 +95,7 @@ static lk_status training_shard_begin(void *user, const lk_shard *shard, lk_tens
                                 trainer->sums.n_values, values, replay);
 }
 
-static lk_status evaluation_shard_begin(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
+static lk_status train_step_begin_evaluation(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
     return lk__begin_shard_pass(trainer, lk__evaluation_pass, trainer->data.val_on_devices, shard, NULL,
@@ -105,7 +105,7 @@ static lk_status evaluation_shard_begin(void *user, const lk_shard *shard, lk_te
 /* --- the update --------------------------------------------------------------------------------------------------- */
 
 /* into[i] = into[i] + values[i]; if one is NULL, into[i] becomes the other. */
-static lk_status accumulate_values(lk_tensor **into, lk_tensor *const *values, int n)
+static lk_status train_step_add_values(lk_tensor **into, lk_tensor *const *values, int n)
 {
     for (int i = 0; i < n; i++) {
         lk_scope_begin();
@@ -124,22 +124,22 @@ static lk_status accumulate_values(lk_tensor **into, lk_tensor *const *values, i
 }
 
 /* Adds the batch's sums to those of the update's earlier batches. The update needs no metric but the loss. */
-static lk_status step_accumulate(lk_trainer *trainer)
+static lk_status train_step_accumulate(lk_trainer *trainer)
 {
     int stride = trainer->sums.n_values;
     for (int64_t r = 0; r < trainer->n_devices; r++)
-        LK_TRY(accumulate_values(trainer->sums.accumulated + r * stride, trainer->sums.results + r * stride,
+        LK_TRY(train_step_add_values(trainer->sums.accumulated + r * stride, trainer->sums.results + r * stride,
                                  trainer->sums.n_updated + 1));
     return LK_OK;
 }
 
-static lk_status step_finish(lk_trainer *trainer, const lk_batch *batch)
+static lk_status train_step_finish(lk_trainer *trainer, const lk_batch *batch)
 {
     const lk_update *update = &trainer->progress.update;
     bool last = batch->index + 1 == update->first + update->batches;
     lk_tensor **sums = trainer->sums.results;
     if (update->batches > 1) {
-        LK_TRY(step_accumulate(trainer));
+        LK_TRY(train_step_accumulate(trainer));
         sums = trainer->sums.accumulated;
     }
     if (last) {
@@ -160,7 +160,7 @@ static lk_status step_finish(lk_trainer *trainer, const lk_batch *batch)
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
 /* The update that the batch is part of. */
-static lk_update step_find_update(const lk_trainer *trainer, const lk_batch *batch, double rate)
+static lk_update train_step_find_update(const lk_trainer *trainer, const lk_batch *batch, double rate)
 {
     const lk_plan *plan = &trainer->plan;
     int64_t first = batch->index - batch->index % plan->accumulate,
@@ -174,7 +174,7 @@ static lk_update step_find_update(const lk_trainer *trainer, const lk_batch *bat
 }
 
 /* Runs a step that is one program, which includes the update. */
-static lk_status step_run_program(lk_trainer *trainer, lk_batch *batch)
+static lk_status train_step_run_program(lk_trainer *trainer, lk_batch *batch)
 {
     lk_tensor *metrics[LK_MAX_METRICS], *skipped;
     lk_scope_begin();
@@ -192,17 +192,17 @@ static lk_status step_run_program(lk_trainer *trainer, lk_batch *batch)
 
 lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
 {
-    trainer->progress.update = step_find_update(trainer, batch, rate);
+    trainer->progress.update = train_step_find_update(trainer, batch, rate);
     LK_TRY(lk__trainer_sums_set_seeds(trainer, trainer->progress.update.samples));
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, batch->epoch));
     if (lk__step_is_one_program(trainer))
-        return step_run_program(trainer, batch);
+        return train_step_run_program(trainer, batch);
     if (lk__runs_shards_together(trainer))
         LK_TRY(lk__run_shards_together(trainer, batch, trainer->sums.results));
     else
         LK_TRY(lk__run_shards(trainer->sums.train, trainer->sums.n_values, trainer->data.train_set, batch,
-                              training_shard_begin, trainer, trainer->programs.step != NULL, trainer->sums.results));
-    lk_status status = step_finish(trainer, batch);
+                              train_step_begin_training, trainer, trainer->programs.step != NULL, trainer->sums.results));
+    lk_status status = train_step_finish(trainer, batch);
     lk__release_tensors(trainer->sums.results, (int64_t)trainer->n_devices * trainer->sums.n_values);
     return status;
 }
@@ -213,14 +213,14 @@ lk_status lk__run_training_shards(lk_trainer *trainer, lk_shard_sum *sum, int64_
     LK_TRY(lk__trainer_sums_set_seeds(trainer, trainer->progress.update.samples));
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, batch->epoch));
     return lk__run_shards_of(sum, first, trainer->plan.shards, trainer->sums.n_values, trainer->data.train_set, batch,
-                             training_shard_begin, trainer, sums);
+                             train_step_begin_training, trainer, sums);
 }
 
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 {
     int n = lk__metric_count(trainer);
     LK_TRY(lk__device_data_start(trainer->data.val_on_devices, batch->epoch));
-    LK_TRY(lk__run_shards(trainer->sums.val, n, trainer->data.val_set, batch, evaluation_shard_begin, trainer,
+    LK_TRY(lk__run_shards(trainer->sums.val, n, trainer->data.val_set, batch, train_step_begin_evaluation, trainer,
                           trainer->programs.step != NULL, trainer->sums.results));
     lk__pending_append(trainer, trainer->sums.results, batch);
     lk__release_tensors(trainer->sums.results, (int64_t)trainer->n_devices * n);

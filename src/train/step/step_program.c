@@ -93,24 +93,24 @@ typedef struct recording {
     int n_in;
     lk_range own; /* shards of the replica */
     int n_nodes;
-    lk_range nodes[LK_TREE_COVER]; /* which cover them */
+    lk_range nodes[LK_TREE_COVER]; /* of the tree, which cover `own` */
     lk_tensor **values;            /* [own][n] */
     lk_tree_node *leaves;          /* [own] */
     lk_tensor **sums;              /* [n]: for the update */
 } recording;
 
-static lk_range replica_samples(const lk_trainer *trainer, int replica, int64_t count)
+static lk_range step_program_samples(const lk_trainer *trainer, int replica, int64_t count)
 {
     return lk__samples_of_shards(count, trainer->plan.shards, lk__replica_shards(trainer, replica));
 }
 
-/* A shard's part of an input, which has all of the device's samples. */
-static lk_tensor *slice_samples(lk_tensor *all, lk_range samples)
+/* Returns a shard's part of an input that has all of the device's samples. */
+static lk_tensor *step_program_slice(lk_tensor *all, lk_range samples)
 {
     return lk_slice(all, 0, samples.begin, samples.end);
 }
 
-static lk_status recording_shard(const recording *r, lk_tensor *const *in, int64_t index, lk_range samples)
+static lk_status step_program_record_shard(const recording *r, lk_tensor *const *in, int64_t index, lk_range samples)
 {
     const purpose *p = r->purpose;
     lk_shard shard = {.device = r->trainer->devices[p->replica],
@@ -118,10 +118,10 @@ static lk_status recording_shard(const recording *r, lk_tensor *const *in, int64
                       .index = index,
                       .shards = r->trainer->plan.shards,
                       .global_batch = p->count,
-                      .indices = slice_samples(in[INDICES], samples)};
+                      .indices = step_program_slice(in[INDICES], samples)};
     if (!p->data) {
-        shard.images = slice_samples(in[IMAGES], samples);
-        shard.labels = slice_samples(in[LABELS], samples);
+        shard.images = step_program_slice(in[IMAGES], samples);
+        shard.labels = step_program_slice(in[LABELS], samples);
     }
     if (!shard.indices || (!p->data && (!shard.images || !shard.labels)))
         return lk_error_status();
@@ -130,11 +130,11 @@ static lk_status recording_shard(const recording *r, lk_tensor *const *in, int64
     return p->pass(r->trainer, &shard, seed < r->n_in ? in[seed] : NULL, r->values + (index - r->own.begin) * p->n);
 }
 
-static lk_status recording_shards(const recording *r, lk_tensor *const *in)
+static lk_status step_program_record_shards(const recording *r, lk_tensor *const *in)
 {
     const purpose *p = r->purpose;
     int64_t branches = r->trainer->config.execution.branches,
-            first = replica_samples(r->trainer, p->replica, p->count).begin;
+            first = step_program_samples(r->trainer, p->replica, p->count).begin;
     for (int64_t s = r->own.begin; s < r->own.end; s++) {
         int64_t i = s - r->own.begin;
         lk_range samples = lk_part(p->count, r->trainer->plan.shards, s);
@@ -142,14 +142,14 @@ static lk_status recording_shards(const recording *r, lk_tensor *const *in)
         if (samples.begin == samples.end)
             continue;
         lk_program_branch(branches > 1 ? 1 + (int)(i % branches) : 0);
-        LK_TRY(recording_shard(r, in, s, (lk_range){samples.begin - first, samples.end - first}));
+        LK_TRY(step_program_record_shard(r, in, s, (lk_range){samples.begin - first, samples.end - first}));
     }
     lk_program_branch(0);
     return LK_OK;
 }
 
 /* Records the sums over a node; sets sums[0 … n). */
-static lk_status recording_sums(const recording *r, lk_range node, lk_tensor **sums)
+static lk_status step_program_record_sums(const recording *r, lk_range node, lk_tensor **sums)
 {
     lk_device *device = r->trainer->devices[r->purpose->replica];
     const lk_tree_node *leaves = r->leaves + (node.begin - r->own.begin);
@@ -159,22 +159,22 @@ static lk_status recording_sums(const recording *r, lk_range node, lk_tensor **s
     return LK_OK;
 }
 
-static lk_status recording_passes(void *user, lk_tensor *const *in, lk_tensor **out)
+static lk_status step_program_record_passes(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const recording *r = user;
-    LK_TRY(recording_shards(r, in));
+    LK_TRY(step_program_record_shards(r, in));
     for (int m = 0; m < r->n_nodes; m++)
-        LK_TRY(recording_sums(r, r->nodes[m], out + (int64_t)m * r->purpose->n));
+        LK_TRY(step_program_record_sums(r, r->nodes[m], out + (int64_t)m * r->purpose->n));
     return LK_OK;
 }
 
-static lk_status recording_step(void *user, lk_tensor *const *in, lk_tensor **out)
+static lk_status step_program_record_step(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const recording *r = user;
     lk_trainer *trainer = r->trainer;
     int metrics = lk__metric_count(trainer);
-    LK_TRY(recording_shards(r, in));
-    LK_TRY(recording_sums(r, r->own, r->sums));
+    LK_TRY(step_program_record_shards(r, in));
+    LK_TRY(step_program_record_sums(r, r->own, r->sums));
     for (int i = 0; i < metrics; i++)
         out[i] = r->sums[trainer->sums.n_updated + i];
     LK_TRY(lk__replicas_record(trainer->replicas, 0, r->sums, trainer->sums.n_updated, r->purpose->count,
@@ -208,7 +208,7 @@ static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, cons
     r.leaves = lk__calloc(shards, sizeof *r.leaves);
     r.sums = lk__calloc(n, sizeof(lk_tensor *));
     if (r.values && r.leaves && r.sums)
-        program = lk_program_record(trainer->devices[p->replica], p->updates ? recording_step : recording_passes, &r,
+        program = lk_program_record(trainer->devices[p->replica], p->updates ? step_program_record_step : step_program_record_passes, &r,
                                     like->in, like->n, n_out, &opts);
     lk__free(r.values);
     lk__free(r.leaves);
@@ -217,7 +217,7 @@ static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, cons
 }
 
 /* Finds the program, or records it with inputs like these. *program: borrowed; NULL on failure. */
-static lk_status step_programs_get(lk_trainer *trainer, const purpose *p, const step_inputs *like, lk_program **program)
+static lk_status step_program_get(lk_trainer *trainer, const purpose *p, const step_inputs *like, lk_program **program)
 {
     *program = NULL;
     for (recorded *r = trainer->programs.step->list; r; r = r->next)
@@ -240,7 +240,7 @@ static lk_status step_programs_get(lk_trainer *trainer, const purpose *p, const 
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-static void step_inputs_set(const purpose *p, const lk_shard *own, lk_tensor *seed, step_inputs *inputs)
+static void step_program_set_inputs(const purpose *p, const lk_shard *own, lk_tensor *seed, step_inputs *inputs)
 {
     inputs->in[INDICES] = own->indices;
     inputs->n = p->data ? EPOCH + 1 : LABELS + 1;
@@ -260,12 +260,12 @@ lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const
     const purpose p = {.pass = fn, .data = data, .replica = own->replica, .n = n, .count = own->global_batch};
     step_inputs inputs;
     lk_program *program = NULL;
-    step_inputs_set(&p, own, seed, &inputs);
-    LK_TRY(step_programs_get(trainer, &p, &inputs, &program));
+    step_program_set_inputs(&p, own, seed, &inputs);
+    LK_TRY(step_program_get(trainer, &p, &inputs, &program));
     return lk_program_begin(program, inputs.in, (uint64_t)trainer->progress.update.number, values, replay);
 }
 
-static purpose training_purpose(const lk_trainer *trainer, int replica, int64_t count)
+static purpose step_program_purpose(const lk_trainer *trainer, int replica, int64_t count)
 {
     return (purpose){.pass = lk__training_pass,
                      .data = trainer->data.train_on_devices,
@@ -277,7 +277,7 @@ static purpose training_purpose(const lk_trainer *trainer, int replica, int64_t 
 
 lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics, lk_tensor **skipped)
 {
-    const purpose p = training_purpose(trainer, 0, batch->count);
+    const purpose p = step_program_purpose(trainer, 0, batch->count);
     lk_shard whole = {.shards = 1};
     step_inputs inputs;
     lk_tensor *out[MAX_OUTPUTS];
@@ -287,12 +287,12 @@ lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tens
     int n = lk__metric_count(trainer);
     LK_TRY(
         lk__shard_of_batch(trainer->data.train_set, batch, (lk_range){0, batch->count}, trainer->devices[0], &whole));
-    step_inputs_set(&p, &whole, trainer->sums.seeds[0], &inputs);
+    step_program_set_inputs(&p, &whole, trainer->sums.seeds[0], &inputs);
     LK_TRY(lk__optimizer_rates(optimizer, trainer->progress.update.rate, rates));
     inputs.in[inputs.n] = lk_tensor_from(trainer->devices[0], LK_F64, LK_SHAPE(LK_UPDATE_RATES), rates);
     if (!inputs.in[inputs.n++])
         return lk_error_status();
-    LK_TRY(step_programs_get(trainer, &p, &inputs, &program));
+    LK_TRY(step_program_get(trainer, &p, &inputs, &program));
     LK_TRY(lk_program_run(program, inputs.in, (uint64_t)trainer->progress.update.number, out));
     lk__optimizer_replayed(optimizer);
     for (int i = 0; i < n; i++)
@@ -303,11 +303,11 @@ lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tens
 
 /* --- before there is a batch -------------------------------------------------------------------------------------- */
 
-/* Makes inputs without elements, which the caller releases, also after a failure. */
-static lk_status step_inputs_make(const lk_trainer *trainer, const purpose *p, step_inputs *inputs)
+/* Makes inputs that are only shapes, to record with. The caller releases them, also after a failure. */
+static lk_status step_program_make_inputs(const lk_trainer *trainer, const purpose *p, step_inputs *inputs)
 {
     lk_device *device = trainer->devices[0];
-    lk_range samples = replica_samples(trainer, p->replica, p->count);
+    lk_range samples = step_program_samples(trainer, p->replica, p->count);
     lk_shard own = {.shards = 1};
     lk_status status = lk__make_shard(trainer, samples.end - samples.begin, &own);
     inputs->in[inputs->n++] = own.indices;
@@ -324,12 +324,12 @@ static lk_status step_inputs_make(const lk_trainer *trainer, const purpose *p, s
 }
 
 /* The replica that has the most samples of a batch. */
-static int fullest_replica(const lk_trainer *trainer, int64_t count)
+static int step_program_fullest_replica(const lk_trainer *trainer, int64_t count)
 {
     int64_t most = 0;
     int replica = 0;
     for (int r = 0; r < trainer->n_devices; r++) {
-        lk_range samples = replica_samples(trainer, r, count);
+        lk_range samples = step_program_samples(trainer, r, count);
         if (samples.end - samples.begin <= most)
             continue;
         most = samples.end - samples.begin;
@@ -340,14 +340,14 @@ static int fullest_replica(const lk_trainer *trainer, int64_t count)
 
 lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples)
 {
-    const purpose p = training_purpose(trainer, fullest_replica(trainer, samples), samples);
+    const purpose p = step_program_purpose(trainer, step_program_fullest_replica(trainer, samples), samples);
     bool will_run = trainer->programs.step && samples == trainer->plan.batch_size;
     step_inputs like = {0};
     lk_program *program = NULL;
-    lk_status status = step_inputs_make(trainer, &p, &like);
+    lk_status status = step_program_make_inputs(trainer, &p, &like);
     if (status == LK_OK && !will_run)
         program = step_program_make(trainer, &p, &like);
-    else if (status == LK_OK && step_programs_get(trainer, &p, &like, &program) == LK_OK)
+    else if (status == LK_OK && step_program_get(trainer, &p, &like, &program) == LK_OK)
         lk__refcount_retain(&program->references);
     lk__release_tensors(like.in, like.n);
     return program;

@@ -5,8 +5,7 @@
 
 typedef struct lk_step_programs lk_step_programs;
 
-/* Returns whether a device's shards of a batch should be one program. Devices, model and shard programs exist already.
- */
+/* Returns whether a device's shards of a batch should be one program. Devices, model and shard programs exist. */
 bool lk__step_programs_fit(const lk_trainer *trainer);
 
 /* Returns whether that program includes the update. */
@@ -20,8 +19,8 @@ void lk__step_programs_release(lk_step_programs *programs);
  * lk_error_status() says. */
 lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples);
 
-/* As lk__begin_shard_pass, for all shards of a device at once: `own` has all of the device's samples. values: those of
- * the tree's nodes that cover its shards, [node * n + i]. */
+/* Like lk__begin_shard_pass, for all shards of a device at once: `own` has all of the device's samples. values: those
+ * of the tree's nodes that cover its shards, [node * n + i]. */
 lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_device_data *data,
                                 const lk_shard *own, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
 

@@ -1,6 +1,5 @@
 /* Batch-norm layers over the whole batch need sums over all shards in the middle of the forward and of the backward
- * pass. So all shards run together, layer by layer. When both passes are pushed, the tree adds up each shard's values.
- */
+ * pass. So all shards run together, layer by layer. Once both passes are pushed, the tree adds up the values. */
 #include "train/step/sync_step.h"
 
 #include "base/mem.h"
@@ -40,7 +39,7 @@ lk_status lk__plan_sync(lk_trainer *trainer)
 /* --- views -------------------------------------------------------------------------------------------------------- */
 
 /* Makes the views of every shard, if they do not exist yet. */
-static lk_status sync_make_views(lk_trainer *trainer)
+static lk_status sync_step_make_views(lk_trainer *trainer)
 {
     lk_trainer_sums *sums = &trainer->sums;
     lk_status status = LK_OK;
@@ -66,7 +65,7 @@ static lk_status sync_make_views(lk_trainer *trainer)
 /* --- sums over shards, at the end of a pass and in its middle ---------------------------------------------------- */
 
 /* Gives the sum each shard's values, values[shard of the pass * stride …); shards without samples have none. */
-static lk_status together_add_up(const together *t, lk_shard_sum *sum, lk_tensor *const *values, int stride)
+static lk_status sync_step_add_up(const together *t, lk_shard_sum *sum, lk_tensor *const *values, int stride)
 {
     int64_t i = 0;
     lk__shard_sum_start(sum, t->pass.batch->count);
@@ -84,15 +83,15 @@ static lk_status together_add_up(const together *t, lk_shard_sum *sum, lk_tensor
 }
 
 /* Sums the shards' parts by the tree over all shards. reduced[replica]: one reference each. */
-static lk_status together_reduce(const together *t, lk_tensor *const *parts, lk_tensor **reduced)
+static lk_status sync_step_reduce(const together *t, lk_tensor *const *parts, lk_tensor **reduced)
 {
     lk_shard_sum *sum = t->trainer->sums.sync;
-    lk_status status = together_add_up(t, sum, parts, 1), finished = lk_shard_sum_finish(sum, reduced);
+    lk_status status = sync_step_add_up(t, sum, parts, 1), finished = lk_shard_sum_finish(sum, reduced);
     return status != LK_OK ? status : finished;
 }
 
 /* Copies reduced[0], which the storing device has, to every device that computes: sets reduced[replica]. */
-static lk_status sync_spread(const lk_trainer *trainer, lk_tensor **reduced)
+static lk_status sync_step_spread(const lk_trainer *trainer, lk_tensor **reduced)
 {
     lk_tensor *stored = reduced[0];
     lk_status status = LK_OK;
@@ -107,7 +106,7 @@ static lk_status sync_spread(const lk_trainer *trainer, lk_tensor **reduced)
 }
 
 /* sums[]: a view for each shard, because a tape identifies a tensor by its object. */
-static lk_status together_give_views(const together *t, lk_tensor *const *reduced, lk_tensor **sums)
+static lk_status sync_step_give_views(const together *t, lk_tensor *const *reduced, lk_tensor **sums)
 {
     for (int i = 0; i < t->pass.n; i++) {
         lk_tensor *sum = reduced[t->pass.shards[i].replica];
@@ -119,46 +118,46 @@ static lk_status together_give_views(const together *t, lk_tensor *const *reduce
 }
 
 /* The gradient of this function is the same sum, of the outputs' gradients. */
-static lk_status together_sum_recorded(void *user, lk_call_site at, lk_tensor *const *parts, lk_tensor **sums, int n)
+static lk_status sync_step_sum_recorded(void *user, lk_call_site at, lk_tensor *const *parts, lk_tensor **sums, int n)
 {
     const together *t = user;
     lk_tensor *reduced[LK_MAX_DEVICES] = {NULL};
     lk_recorder recorder = lk__recorder_set((lk_recorder){0});
-    lk_status status = together_reduce(t, parts, reduced);
+    lk_status status = sync_step_reduce(t, parts, reduced);
     if (status == LK_OK && lk_strategy_storage(t->trainer->strategy))
-        status = sync_spread(t->trainer, reduced);
+        status = sync_step_spread(t->trainer, reduced);
     if (status == LK_OK)
-        status = together_give_views(t, reduced, sums);
+        status = sync_step_give_views(t, reduced, sums);
     lk__release_tensors(reduced, t->trainer->n_devices);
     lk__recorder_set(recorder);
     LK_TRY(status);
-    lk_function function = {"allreduce", at, n, parts, sums, together_sum_recorded, user};
+    lk_function function = {"allreduce", at, n, parts, sums, sync_step_sum_recorded, user};
     return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
 }
 
-static lk_status together_sync(void *user, lk_tensor *const *parts, lk_tensor **sums, int n)
+static lk_status sync_step_sum(void *user, lk_tensor *const *parts, lk_tensor **sums, int n)
 {
-    return together_sum_recorded(user, LK_HERE, parts, sums, n);
+    return sync_step_sum_recorded(user, LK_HERE, parts, sums, n);
 }
 
 /* --- the passes --------------------------------------------------------------------------------------------------- */
 
-static lk_status together_forward_statistics(together *t)
+static lk_status sync_step_forward_statistics(together *t)
 {
     lk_forward_opts opts = lk__shard_pass_opts(&t->pass);
     opts.statistics = t->statistics;
     if (opts.sync) {
-        opts.sync = together_sync;
+        opts.sync = sync_step_sum;
         opts.sync_user = t;
     }
     return lk__shard_pass_forward(&t->pass, &opts);
 }
 
-static lk_status together_forward(void *user)
+static lk_status sync_step_forward(void *user)
 {
     together *t = user;
     const lk_trainer *trainer = t->trainer;
-    LK_TRY(together_forward_statistics(t));
+    LK_TRY(sync_step_forward_statistics(t));
     for (int i = 0; i < t->pass.n; i++) {
         lk_tensor **metrics = t->values + (int64_t)i * trainer->sums.n_values + trainer->sums.n_updated;
         LK_TRY(lk__metrics_of(trainer, t->pass.logits[i], t->pass.shards[i].labels, trainer->plan.label_smoothing,
@@ -169,7 +168,7 @@ static lk_status together_forward(void *user)
 }
 
 /* Puts gradients and statistics in front of each shard's metrics. */
-static void together_gather_values(together *t)
+static void sync_step_gather_values(together *t)
 {
     int64_t p = t->trainer->n_parameters, s = lk__statistics_count(t->trainer);
     for (int64_t i = 0; i < t->pass.n; i++) {
@@ -179,9 +178,9 @@ static void together_gather_values(together *t)
     }
 }
 
-/* The other processes wait for this one in every sum in the middle of the passes. A process without samples runs a
- * blank shard, to come to the same sums; its values count as absent. */
-static lk_status together_add_blank(together *t)
+/* The other processes wait for this one in every sum in the middle of the passes. So a process without samples runs a
+ * blank shard, which takes part in the same sums; its values count as absent. */
+static lk_status sync_step_add_blank(together *t)
 {
     const lk_trainer *trainer = t->trainer;
     int64_t s = lk__shard_sum_owned(trainer->sums.train, 0).begin;
@@ -190,12 +189,12 @@ static lk_status together_add_blank(together *t)
 }
 
 /* Prepares the pass over the shards that have samples. */
-static lk_status together_start(together *t, lk_batch *batch)
+static lk_status sync_step_start(together *t, lk_batch *batch)
 {
     lk_trainer *trainer = t->trainer;
     int64_t shards = lk__min(batch->count, trainer->plan.shards);
     int64_t values = trainer->sums.n_values + lk__statistics_count(trainer);
-    LK_TRY(sync_make_views(trainer));
+    LK_TRY(sync_step_make_views(trainer));
     LK_TRY(lk__shard_pass_init(&t->pass, trainer, shards));
     t->values = lk__calloc((size_t)shards * (size_t)values, sizeof *t->values);
     if (!t->values)
@@ -209,18 +208,18 @@ static lk_status together_start(together *t, lk_batch *batch)
                                       trainer->sums.seeds[r]));
     }
     t->is_idle = t->pass.n == 0;
-    return t->is_idle ? together_add_blank(t) : LK_OK;
+    return t->is_idle ? sync_step_add_blank(t) : LK_OK;
 }
 
-static lk_status together_run(together *t, lk_batch *batch)
+static lk_status sync_step_run(together *t, lk_batch *batch)
 {
-    LK_TRY(together_start(t, batch));
-    LK_TRY(lk__shard_pass_gradients(&t->pass, together_forward, t));
-    together_gather_values(t);
-    return together_add_up(t, t->trainer->sums.train, t->values, t->trainer->sums.n_values);
+    LK_TRY(sync_step_start(t, batch));
+    LK_TRY(lk__shard_pass_gradients(&t->pass, sync_step_forward, t));
+    sync_step_gather_values(t);
+    return sync_step_add_up(t, t->trainer->sums.train, t->values, t->trainer->sums.n_values);
 }
 
-static lk_status together_finish(together *t, lk_status status, lk_shard_sum *sum, lk_tensor **sums)
+static lk_status sync_step_finish(together *t, lk_status status, lk_shard_sum *sum, lk_tensor **sums)
 {
     lk__shard_pass_free(&t->pass);
     lk__free(t->values);
@@ -232,25 +231,25 @@ lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tenso
 {
     together t = {.trainer = trainer};
     lk_scope_begin();
-    lk_status status = together_run(&t, batch);
+    lk_status status = sync_step_run(&t, batch);
     lk_scope_end();
-    return together_finish(&t, status, trainer->sums.train, sums);
+    return sync_step_finish(&t, status, trainer->sums.train, sums);
 }
 
 /* --- statistics alone --------------------------------------------------------------------------------------------- */
 
-static lk_status together_run_statistics(together *t, lk_batch *batch, lk_shard_sum *sum)
+static lk_status sync_step_run_statistics(together *t, lk_batch *batch, lk_shard_sum *sum)
 {
-    LK_TRY(together_start(t, batch));
-    LK_TRY(together_forward_statistics(t));
-    return together_add_up(t, sum, t->statistics, lk__statistics_count(t->trainer));
+    LK_TRY(sync_step_start(t, batch));
+    LK_TRY(sync_step_forward_statistics(t));
+    return sync_step_add_up(t, sum, t->statistics, lk__statistics_count(t->trainer));
 }
 
 lk_status lk__run_statistics_together(lk_trainer *trainer, lk_batch *batch, lk_shard_sum *sum, lk_tensor **sums)
 {
     together t = {.trainer = trainer};
     lk_scope_begin();
-    lk_status status = together_run_statistics(&t, batch, sum);
+    lk_status status = sync_step_run_statistics(&t, batch, sum);
     lk_scope_end();
-    return together_finish(&t, status, sum, sums);
+    return sync_step_finish(&t, status, sum, sums);
 }

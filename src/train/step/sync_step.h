@@ -9,8 +9,7 @@ bool lk__runs_shards_together(const lk_trainer *trainer);
 /* Pushes one forward and one backward pass over all shards of the batch; sets sums[r * n_values + i]. */
 lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums);
 
-/* Makes trainer->sums.sync if --bn sync needs it. Errors: LK_ERR_ARGUMENT (a process without a sample in some batch).
- */
+/* Makes trainer->sums.sync if --bn sync needs it. Errors: those of lk_shard_sum_new. */
 lk_status lk__plan_sync(lk_trainer *trainer);
 
 /* Pushes the forward pass alone; sets sums[] to those of the batch-norm statistics. */

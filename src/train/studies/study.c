@@ -15,7 +15,7 @@
 
 /* --- the setting that varies -------------------------------------------------------------------------------------- */
 
-static lk_status split_over(lk_study *study)
+static lk_status study_split_over(lk_study *study)
 {
     char *equals = strchr(study->over, '=');
     if (!equals || equals == study->over || !equals[1])
@@ -36,20 +36,20 @@ static lk_status split_over(lk_study *study)
     return LK_OK;
 }
 
-static bool is_in_list(const char *name, const char *const *names)
+static bool study_is_listed(const char *name, const char *const *names)
 {
     while (*names && strcmp(*names, name) != 0)
         names++;
     return *names != NULL;
 }
 
-static bool changes_training(const lk_option *option)
+static bool study_option_changes_training(const lk_option *option)
 {
     static const char *const unrecorded[] = {"devices", "strategy", "workers", "data-dir", NULL};
-    return option->recorded || is_in_list(option->name, unrecorded);
+    return option->recorded || study_is_listed(option->name, unrecorded);
 }
 
-static lk_status check_setting(const lk_study *study)
+static lk_status study_check_setting(const lk_study *study)
 {
     static const char *const target_settings[] = {"target-accuracy", "patience", NULL};
     const char *name = study->setting;
@@ -57,32 +57,32 @@ static lk_status check_setting(const lk_study *study)
         LK_FAIL(LK_ERR_ARGUMENT, "--over seed: every value is trained with --seeds seeds; vary something else");
     if (strcmp(name, "recipe") == 0)
         LK_FAIL(LK_ERR_ARGUMENT, "--over recipe: a recipe is many settings; vary one of them");
-    if (study->opts.measure == LK_MEASURE_THROUGHPUT && is_in_list(name, target_settings))
+    if (study->opts.measure == LK_MEASURE_THROUGHPUT && study_is_listed(name, target_settings))
         LK_FAIL(LK_ERR_ARGUMENT, "--over %s: has no effect on throughput", name);
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
-        if (strcmp(lk_train_options[i].name, name) == 0 && !changes_training(&lk_train_options[i]))
+        if (strcmp(lk_train_options[i].name, name) == 0 && !study_option_changes_training(&lk_train_options[i]))
             LK_FAIL(LK_ERR_ARGUMENT, "--over %s: changes what is shown or kept, not the training", name);
     return LK_OK;
 }
 
 /* Sets the option that varies to the value. An unknown option is an error. */
-static lk_status set_varied(const lk_study *study, int value, lk_train_config *config)
+static lk_status study_set_varied(const lk_study *study, int value, lk_train_config *config)
 {
     return lk_options_set(lk_train_options, LK_TRAIN_OPTION_COUNT, config, study->setting, study->values[value]);
 }
 
-static lk_status value_config(const lk_study *study, int value, int64_t seed, lk_train_config *config)
+static lk_status study_value_config(const lk_study *study, int value, int64_t seed, lk_train_config *config)
 {
     *config = study->config;
     config->seed = seed;
     if (study->devices_of[value])
         config->devices.spec = study->devices_of[value];
-    return set_varied(study, value, config);
+    return study_set_varied(study, value, config);
 }
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
-static lk_status check_seeds(const lk_train_config *config, const lk_study_opts *opts)
+static lk_status study_check_seeds(const lk_train_config *config, const lk_study_opts *opts)
 {
     if (opts->seeds < 1 || opts->seeds > LK_STUDY_MAX_SEEDS)
         LK_FAIL(LK_ERR_ARGUMENT, "--seeds %lld: must be an integer from 1 to %d", (long long)opts->seeds,
@@ -94,7 +94,7 @@ static lk_status check_seeds(const lk_train_config *config, const lk_study_opts 
 }
 
 /* Rejects repeated values. 8 and 08 are the same, so values are compared as the option parses them. */
-static lk_status check_distinct(const lk_study *study)
+static lk_status study_check_distinct(const lk_study *study)
 {
     const lk_option *option = lk_train_options;
     while (strcmp(option->name, study->setting) != 0)
@@ -103,8 +103,8 @@ static lk_status check_distinct(const lk_study *study)
         for (int j = 0; j < i; j++) {
             lk_train_config a, b;
             char a_text[4096], b_text[4096];
-            LK_TRY(value_config(study, i, study->config.seed, &a));
-            LK_TRY(value_config(study, j, study->config.seed, &b));
+            LK_TRY(study_value_config(study, i, study->config.seed, &a));
+            LK_TRY(study_value_config(study, j, study->config.seed, &b));
             LK_TRY(lk_options_text(option, &a, a_text, sizeof a_text));
             LK_TRY(lk_options_text(option, &b, b_text, sizeof b_text));
             if (strcmp(a_text, b_text) == 0)
@@ -114,7 +114,7 @@ static lk_status check_distinct(const lk_study *study)
     return LK_OK;
 }
 
-static lk_status check_study_target(const lk_study *study, const lk_train_config *config)
+static lk_status study_check_target(const lk_study *study, const lk_train_config *config)
 {
     if (study->opts.measure != LK_MEASURE_TIME_TO_ACCURACY)
         return LK_OK;
@@ -125,7 +125,7 @@ static lk_status check_study_target(const lk_study *study, const lk_train_config
     return LK_OK;
 }
 
-static lk_status check_epochs(const lk_study *study, const lk_train_config *config)
+static lk_status study_check_epochs(const lk_study *study, const lk_train_config *config)
 {
     lk_plan plan = {0};
     LK_TRY(lk__plan_numbers(config, config->model, &plan));
@@ -136,7 +136,7 @@ static lk_status check_epochs(const lk_study *study, const lk_train_config *conf
 }
 
 /* Checks everything that needs neither data nor devices. */
-static lk_status check_value_numbers(const lk_train_config *config)
+static lk_status study_check_numbers(const lk_train_config *config)
 {
     lk_plan plan = {0};
     int devices = 0;
@@ -148,7 +148,7 @@ static lk_status check_value_numbers(const lk_train_config *config)
     return lk__check_shards(config->devices.shards, shards, plan.batch_size, devices);
 }
 
-static json_t *setting_json(const lk_field *setting)
+static json_t *study_setting_json(const lk_field *setting)
 {
     if (setting->kind == LK_FIELD_INT)
         return json_integer((json_int_t)setting->integer);
@@ -160,24 +160,24 @@ static json_t *setting_json(const lk_field *setting)
     return text ? text : json_null(); /* null if it is not UTF-8, as a file's name may be */
 }
 
-static lk_status keep_setting(void *user, const lk_field *setting)
+static lk_status study_keep_setting(void *user, const lk_field *setting)
 {
     lk_study *study = user;
     if (strcmp(setting->name, "seed") == 0 || strcmp(setting->name, study->setting) == 0)
         return LK_OK;
-    if (json_object_set_new(study->settings, setting->name, setting_json(setting)) != 0)
+    if (json_object_set_new(study->settings, setting->name, study_setting_json(setting)) != 0)
         LK_FAIL(LK_ERR_MEMORY, "study: no memory for its settings");
     return LK_OK;
 }
 
 /* Removes settings that differ between values: one may follow from the value, as devices do. */
-static lk_status drop_setting_that_differs(void *user, const lk_field *setting)
+static lk_status study_drop_differing_setting(void *user, const lk_field *setting)
 {
     lk_study *study = user;
     json_t *kept = json_object_get(study->settings, setting->name);
     if (!kept)
         return LK_OK;
-    json_t *value = setting_json(setting);
+    json_t *value = study_setting_json(setting);
     if (!value)
         LK_FAIL(LK_ERR_MEMORY, "study: no memory for its settings");
     if (!json_equal(kept, value))
@@ -187,12 +187,12 @@ static lk_status drop_setting_that_differs(void *user, const lk_field *setting)
 }
 
 /* Builds a trainer to check the value. The first one also resolves data "auto", so that all runs use the same data. */
-static lk_status check_build(lk_study *study, const lk_train_config *config, bool first)
+static lk_status study_check_build(lk_study *study, const lk_train_config *config, bool first)
 {
     lk_trainer *trainer = lk_trainer_new(config);
     if (!trainer)
         return lk_error_status();
-    lk_status status = lk__settings_visit(trainer, first ? keep_setting : drop_setting_that_differs, study);
+    lk_status status = lk__settings_visit(trainer, first ? study_keep_setting : study_drop_differing_setting, study);
     if (first && strcmp(study->config.data.name, "auto") == 0)
         study->config.data.name = strcmp(trainer->plan.data, "synthetic") == 0 ? "synthetic" : "fashion-mnist";
     lk_trainer_release(trainer);
@@ -200,7 +200,7 @@ static lk_status check_build(lk_study *study, const lk_train_config *config, boo
 }
 
 /* Prefixes the message of an error with the value. */
-static lk_status name_value(const lk_study *study, int value, lk_status status)
+static lk_status study_prefix_error(const lk_study *study, int value, lk_status status)
 {
     lk_error_state state;
     if (status == LK_OK)
@@ -211,7 +211,7 @@ static lk_status name_value(const lk_study *study, int value, lk_status status)
 }
 
 /* If devices vary, all runs use the shards of the largest set of devices, so that their results are the same bits. */
-static lk_status share_shards(lk_study *study)
+static lk_status study_share_shards(lk_study *study)
 {
     lk_train_config recipe;
     int largest = 0;
@@ -231,7 +231,7 @@ static lk_status share_shards(lk_study *study)
 /* If the caller names no devices, a run gets at most one for each shard, so values with small batches would get fewer.
  * To compare all values on the same devices, each gets the largest number that any of them would get, and more shards
  * if needed. A value with too few shards or samples in a batch for so many devices keeps its own. */
-static lk_status share_devices(lk_study *study)
+static lk_status study_share_devices(lk_study *study)
 {
     int64_t cores = lk_device_available("cpu"), most = 0, batch_size[LK_STUDY_MAX_VALUES], shards[LK_STUDY_MAX_VALUES];
     int n = study->n_values;
@@ -240,7 +240,7 @@ static lk_status share_devices(lk_study *study)
     for (int v = 0; v < n; v++) {
         lk_train_config config;
         lk_plan plan = {0};
-        LK_TRY(value_config(study, v, study->config.seed, &config));
+        LK_TRY(study_value_config(study, v, study->config.seed, &config));
         LK_TRY(lk__plan_numbers(&config, config.model, &plan));
         batch_size[v] = plan.batch_size;
         shards[v] = config.devices.shards;
@@ -254,28 +254,28 @@ static lk_status share_devices(lk_study *study)
     return LK_OK;
 }
 
-static lk_status check_all_values(lk_study *study)
+static lk_status study_check_values(lk_study *study)
 {
     lk_train_config config;
     for (int v = 0; v < study->n_values; v++) {
-        LK_TRY(value_config(study, v, study->config.seed, &config));
-        LK_TRY(check_study_target(study, &config));
-        LK_TRY(name_value(study, v, check_value_numbers(&config)));
-        LK_TRY(check_epochs(study, &config));
+        LK_TRY(study_value_config(study, v, study->config.seed, &config));
+        LK_TRY(study_check_target(study, &config));
+        LK_TRY(study_prefix_error(study, v, study_check_numbers(&config)));
+        LK_TRY(study_check_epochs(study, &config));
     }
-    LK_TRY(check_distinct(study));
-    LK_TRY(share_shards(study));
-    LK_TRY(share_devices(study));
+    LK_TRY(study_check_distinct(study));
+    LK_TRY(study_share_shards(study));
+    LK_TRY(study_share_devices(study));
     for (int v = 0; v < study->n_values; v++) {
-        LK_TRY(value_config(study, v, study->config.seed, &config));
-        LK_TRY(name_value(study, v, check_build(study, &config, v == 0)));
+        LK_TRY(study_value_config(study, v, study->config.seed, &config));
+        LK_TRY(study_prefix_error(study, v, study_check_build(study, &config, v == 0)));
     }
     return LK_OK;
 }
 
 /* --- a study ------------------------------------------------------------------------------------------------------ */
 
-static lk_status make_runs(lk_study *study)
+static lk_status study_make_runs(lk_study *study)
 {
     int n = study->n_values * (int)study->opts.seeds;
     study->runs = lk__calloc((size_t)n, sizeof *study->runs);
@@ -295,12 +295,12 @@ static lk_status study_build(lk_study *study)
     study->settings = json_object();
     if (!study->settings)
         LK_FAIL(LK_ERR_MEMORY, "study: no memory for its settings");
-    LK_TRY(split_over(study));
-    LK_TRY(check_setting(study));
-    LK_TRY(check_seeds(&study->config, &study->opts));
-    LK_TRY(set_varied(study, 0, &(lk_train_config){0})); /* checks that the option exists */
-    LK_TRY(check_all_values(study));
-    return make_runs(study);
+    LK_TRY(study_split_over(study));
+    LK_TRY(study_check_setting(study));
+    LK_TRY(study_check_seeds(&study->config, &study->opts));
+    LK_TRY(study_set_varied(study, 0, &(lk_train_config){0})); /* checks that the option exists */
+    LK_TRY(study_check_values(study));
+    return study_make_runs(study);
 }
 
 lk_study *lk_study_new(const lk_train_config *config, const lk_study_opts *opts)
@@ -333,8 +333,8 @@ void lk_study_release(lk_study *study)
 
 /* --- interrupts --------------------------------------------------------------------------------------------------- */
 
-/* May be called from a signal handler or another thread. While it uses the trainer in `running`, detach_trainer waits,
- * so the trainer is not released. */
+/* May be called from a signal handler or another thread. While it uses the trainer in `running`, study_detach_trainer
+ * waits, so that the trainer is not released. */
 void lk_study_interrupt(lk_study *study)
 {
     atomic_store(&study->interrupted, true);
@@ -345,14 +345,14 @@ void lk_study_interrupt(lk_study *study)
     atomic_fetch_sub(&study->interrupting, 1);
 }
 
-static void attach_trainer(lk_study *study, lk_trainer *trainer)
+static void study_attach_trainer(lk_study *study, lk_trainer *trainer)
 {
     atomic_store(&study->running, trainer);
     if (atomic_load(&study->interrupted))
         lk_trainer_interrupt(trainer);
 }
 
-static void detach_trainer(lk_study *study)
+static void study_detach_trainer(lk_study *study)
 {
     atomic_store(&study->running, NULL);
     while (atomic_load(&study->interrupting) > 0)
@@ -367,7 +367,7 @@ typedef struct watch {
     lk_study_run *run;
 } watch;
 
-static lk_status watch_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status study_watch_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     watch *w = self;
     LK_TRY(w->stopper.epoch_end(w->stopper.self, trainer, report, stop));
@@ -379,14 +379,14 @@ static lk_status watch_epoch_end(void *self, lk_trainer *trainer, const lk_epoch
     return LK_OK;
 }
 
-static void watch_release(void *self)
+static void study_watch_release(void *self)
 {
     watch *w = self;
     w->stopper.release(w->stopper.self);
 }
 
 /* `w` must live as long as the trainer. */
-static lk_status add_watch(lk_trainer *trainer, watch *w)
+static lk_status study_watch_add(lk_trainer *trainer, watch *w)
 {
     const lk_train_config *config = lk_trainer_config(trainer);
     w->stopper = lk_callback_stop_at_accuracy(config->stop.target_accuracy, lk_trainer_plan(trainer)->patience, NULL);
@@ -394,10 +394,10 @@ static lk_status add_watch(lk_trainer *trainer, watch *w)
         return lk_error_status();
     return lk_trainer_add(
         trainer,
-        (lk_callback){.name = w->stopper.name, .epoch_end = watch_epoch_end, .release = watch_release, .self = w});
+        (lk_callback){.name = w->stopper.name, .epoch_end = study_watch_epoch_end, .release = study_watch_release, .self = w});
 }
 
-static lk_status study_fit(lk_study *study, int index, lk_trainer *trainer, watch *w)
+static lk_status study_run_fit(lk_study *study, int index, lk_trainer *trainer, watch *w)
 {
     const lk_study_opts *opts = &study->opts;
     const lk_plan *plan = lk_trainer_plan(trainer);
@@ -406,7 +406,7 @@ static lk_status study_fit(lk_study *study, int index, lk_trainer *trainer, watc
     run->shards = plan->shards;
     run->batch_size = plan->batch_size;
     if (opts->measure == LK_MEASURE_TIME_TO_ACCURACY)
-        LK_TRY(add_watch(trainer, w));
+        LK_TRY(study_watch_add(trainer, w));
     if (opts->begin)
         LK_TRY(opts->begin(opts->user, study, index, trainer));
     LK_TRY(lk_trainer_fit(trainer, &run->result));
@@ -416,31 +416,32 @@ static lk_status study_fit(lk_study *study, int index, lk_trainer *trainer, watc
     return LK_OK;
 }
 
-static lk_status train_run(lk_study *study, int index)
+static lk_status study_run_train(lk_study *study, int index)
 {
     lk_study_run *run = &study->runs[index];
     watch w = {.run = run};
     lk_train_config config;
-    LK_TRY(value_config(study, run->value, run->seed, &config));
+    LK_TRY(study_value_config(study, run->value, run->seed, &config));
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         return lk_error_status();
-    attach_trainer(study, trainer);
-    lk_status status = study_fit(study, index, trainer, &w);
-    detach_trainer(study);
+    study_attach_trainer(study, trainer);
+    lk_status status = study_run_fit(study, index, trainer, &w);
+    study_detach_trainer(study);
     lk_trainer_release(trainer);
     return status;
 }
 
-/* Trains a run. Its error is stored in the run, not returned. False if it was interrupted. */
-static bool make_run(lk_study *study, int index)
+/* Trains a run and records the outcome; an error is stored in the run, not returned. Returns false if the run was
+ * interrupted. */
+static bool study_run_record(lk_study *study, int index)
 {
     lk_study_run *run = &study->runs[index];
     lk_error_state before, after;
     lk__error_save(&before);
     lk_error_clear();
     run->seconds_to_accuracy = NAN;
-    run->status = train_run(study, index);
+    run->status = study_run_train(study, index);
     lk__error_save(&after);
     lk_error_clear();
     run->ended = run->status != LK_ERR_INTERRUPTED;
@@ -454,7 +455,7 @@ static bool make_run(lk_study *study, int index)
     return run->ended;
 }
 
-static int ended_runs(const lk_study *study)
+static int study_count_ended(const lk_study *study)
 {
     int count = 0;
     for (int i = 0; i < study->n_runs; i++)
@@ -466,10 +467,10 @@ lk_status lk_study_train(lk_study *study)
 {
     bool going = true;
     for (int i = 0; going && i < study->n_runs; i++)
-        going = !atomic_load(&study->interrupted) && (study->runs[i].ended || make_run(study, i));
+        going = !atomic_load(&study->interrupted) && (study->runs[i].ended || study_run_record(study, i));
     atomic_store(&study->interrupted, false);
     if (!lk_study_complete(study))
-        LK_FAIL(LK_ERR_INTERRUPTED, "study: interrupted after %d of %d runs", ended_runs(study), study->n_runs);
+        LK_FAIL(LK_ERR_INTERRUPTED, "study: interrupted after %d of %d runs", study_count_ended(study), study->n_runs);
     return LK_OK;
 }
 
@@ -487,7 +488,7 @@ lk_measure lk_study_get_measure(const lk_study *study)
 
 bool lk_study_complete(const lk_study *study)
 {
-    return ended_runs(study) == study->n_runs;
+    return study_count_ended(study) == study->n_runs;
 }
 
 int lk_study_run_count(const lk_study *study)

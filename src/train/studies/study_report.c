@@ -14,7 +14,7 @@
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-static void add_note(lk_study_row *row, const char *what, int count)
+static void study_report_add_note(lk_study_row *row, const char *what, int count)
 {
     size_t used = strlen(row->note);
     if (count > 0)
@@ -29,7 +29,7 @@ typedef struct gathered {
     int accuracies; /* runs in `accuracy` */
 } gathered;
 
-static void gather_run(const lk_study *study, const lk_study_run *run, lk_study_row *row, gathered *sums)
+static void study_report_gather_run(const lk_study *study, const lk_study_run *run, lk_study_row *row, gathered *sums)
 {
     if (!run->ended)
         return;
@@ -65,7 +65,7 @@ lk_study_row lk_study_row_at(const lk_study *study, int index)
     gathered sums = {.accuracies = 0};
     lk_study_row row = {.value = study->values[index], .runs = (int)study->opts.seeds};
     for (int i = index; i < study->n_runs; i += study->n_values)
-        gather_run(study, &study->runs[i], &row, &sums);
+        study_report_gather_run(study, &study->runs[i], &row, &sums);
     lk_interval interval = lk__mean_interval(sums.values, row.counted);
     bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     row.mean = interval.mean;
@@ -73,107 +73,107 @@ lk_study_row lk_study_row_at(const lk_study *study, int index)
     row.high = interval.high;
     row.epochs = timed && row.counted > 0 ? sums.epochs / row.counted : NAN;
     row.val_accuracy = sums.accuracies > 0 ? sums.accuracy / sums.accuracies : NAN;
-    add_note(&row, "not reached", row.not_reached);
-    add_note(&row, "failed", row.failed);
-    add_note(&row, "not run", row.runs - row.counted - row.not_reached - row.failed);
+    study_report_add_note(&row, "not reached", row.not_reached);
+    study_report_add_note(&row, "failed", row.failed);
+    study_report_add_note(&row, "not run", row.runs - row.counted - row.not_reached - row.failed);
     return row;
 }
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
 
-/* null if it was not measured. */
-static json_t *number_json(double value)
+/* Returns null if the value was not measured. */
+static json_t *study_report_number_json(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-static json_t *integer_json(bool measured, int64_t value)
+static json_t *study_report_integer_json(bool measured, int64_t value)
 {
     return measured ? json_integer((json_int_t)value) : json_null();
 }
 
-/* null if it is not UTF-8, as a file's name may be. */
-static json_t *text_json(const char *value)
+/* Returns null for a text that is missing, or that is not UTF-8, as a file's name may be. */
+static json_t *study_report_text_json(const char *value)
 {
     json_t *string = value ? json_string(value) : NULL;
     return string ? string : json_null();
 }
 
-static const char *status_text(const lk_study_run *run)
+static const char *study_report_status_text(const lk_study_run *run)
 {
     if (!run->ended)
         return "not run";
     return run->status == LK_OK ? "ok" : lk_status_name(run->status);
 }
 
-static json_t *run_json(const lk_study *study, const lk_study_run *run)
+static json_t *study_report_run_json(const lk_study *study, const lk_study_run *run)
 {
     const lk_train_result *result = &run->result;
     bool trained = run->ended && run->devices > 0, succeeded = trained && run->status == LK_OK;
     bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     return json_pack(
-        "{so sI ss so so so so so so so so so so so so so so so so}", "value", text_json(study->values[run->value]),
-        "seed", (json_int_t)run->seed, "status", status_text(run), "message", text_json(run->message), "devices",
-        integer_json(trained, run->devices), "shards", integer_json(trained, run->shards), "batch_size",
-        integer_json(trained, run->batch_size), "epochs", integer_json(trained, result->epochs), "steps",
-        integer_json(trained, result->steps), "samples_seen", integer_json(trained, result->samples_seen), "seconds",
-        number_json(trained ? result->seconds : NAN), "total_seconds",
-        number_json(trained ? result->total_seconds : NAN), "images_per_second",
-        number_json(succeeded ? result->images_per_second : NAN), "val_loss",
-        number_json(lk_mean_value(result->val.loss)), "val_accuracy", number_json(lk_mean_value(result->val.accuracy)),
+        "{so sI ss so so so so so so so so so so so so so so so so}", "value", study_report_text_json(study->values[run->value]),
+        "seed", (json_int_t)run->seed, "status", study_report_status_text(run), "message", study_report_text_json(run->message), "devices",
+        study_report_integer_json(trained, run->devices), "shards", study_report_integer_json(trained, run->shards), "batch_size",
+        study_report_integer_json(trained, run->batch_size), "epochs", study_report_integer_json(trained, result->epochs), "steps",
+        study_report_integer_json(trained, result->steps), "samples_seen", study_report_integer_json(trained, result->samples_seen), "seconds",
+        study_report_number_json(trained ? result->seconds : NAN), "total_seconds",
+        study_report_number_json(trained ? result->total_seconds : NAN), "images_per_second",
+        study_report_number_json(succeeded ? result->images_per_second : NAN), "val_loss",
+        study_report_number_json(lk_mean_value(result->val.loss)), "val_accuracy", study_report_number_json(lk_mean_value(result->val.accuracy)),
         "reached", timed && succeeded ? json_boolean(run->reached) : json_null(), "seconds_to_accuracy",
-        number_json(succeeded && run->reached ? run->seconds_to_accuracy : NAN), "epochs_to_accuracy",
-        integer_json(succeeded && run->reached, run->epochs_to_accuracy), "digest",
-        text_json(succeeded ? result->digest : NULL));
+        study_report_number_json(succeeded && run->reached ? run->seconds_to_accuracy : NAN), "epochs_to_accuracy",
+        study_report_integer_json(succeeded && run->reached, run->epochs_to_accuracy), "digest",
+        study_report_text_json(succeeded ? result->digest : NULL));
 }
 
-static json_t *row_json(const lk_study_row *row)
+static json_t *study_report_row_json(const lk_study_row *row)
 {
     bool interval = row->low < row->high;
-    return json_pack("{so si si si si so so so so so so so ss}", "value", text_json(row->value), "runs", row->runs,
+    return json_pack("{so si si si si so so so so so so so ss}", "value", study_report_text_json(row->value), "runs", row->runs,
                      "counted", row->counted, "not_reached", row->not_reached, "failed", row->failed, "mean",
-                     number_json(row->mean), "low", number_json(interval ? row->low : NAN), "high",
-                     number_json(interval ? row->high : NAN), "epochs", number_json(row->epochs), "val_accuracy",
-                     number_json(row->val_accuracy), "devices", integer_json(row->devices > 0, row->devices), "shards",
-                     integer_json(row->devices > 0, row->shards), "note", row->note);
+                     study_report_number_json(row->mean), "low", study_report_number_json(interval ? row->low : NAN), "high",
+                     study_report_number_json(interval ? row->high : NAN), "epochs", study_report_number_json(row->epochs), "val_accuracy",
+                     study_report_number_json(row->val_accuracy), "devices", study_report_integer_json(row->devices > 0, row->devices), "shards",
+                     study_report_integer_json(row->devices > 0, row->shards), "note", row->note);
 }
 
-/* Takes ownership of the item. False if memory does not suffice, also if the item is NULL for that reason. */
-static bool append_item(json_t *array, json_t *item)
+/* Takes ownership of the item. Returns false if there is no memory, or was none to make the item (NULL). */
+static bool study_report_append_item(json_t *array, json_t *item)
 {
     return json_array_append_new(array, item) == 0;
 }
 
-static bool fill_arrays(const lk_study *study, json_t *values, json_t *seeds, json_t *rows, json_t *runs)
+static bool study_report_fill_arrays(const lk_study *study, json_t *values, json_t *seeds, json_t *rows, json_t *runs)
 {
     bool filled = values && seeds && rows && runs;
     for (int v = 0; filled && v < study->n_values; v++) {
         lk_study_row row = lk_study_row_at(study, v);
-        filled = append_item(values, text_json(study->values[v])) && append_item(rows, row_json(&row));
+        filled = study_report_append_item(values, study_report_text_json(study->values[v])) && study_report_append_item(rows, study_report_row_json(&row));
     }
     for (int64_t s = 0; filled && s < study->opts.seeds; s++)
-        filled = append_item(seeds, json_integer(study->config.seed + s));
+        filled = study_report_append_item(seeds, json_integer(study->config.seed + s));
     for (int i = 0; filled && i < study->n_runs; i++)
-        filled = append_item(runs, run_json(study, &study->runs[i]));
+        filled = study_report_append_item(runs, study_report_run_json(study, &study->runs[i]));
     return filled;
 }
 
-/* A setting of the target, borrowed; null if it is the setting that varies, or if the study has no target. */
-static json_t *target_json(const lk_study *study, const char *name)
+/* Returns a setting of the target, borrowed; null if it is the setting that varies, or if the study has no target. */
+static json_t *study_report_target_json(const lk_study *study, const char *name)
 {
     json_t *value = json_object_get(study->settings, name);
     return study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY && value ? value : json_null();
 }
 
-static json_t *study_json(const lk_study *study)
+static json_t *study_report_json(const lk_study *study)
 {
     bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     json_t *values = json_array(), *seeds = json_array(), *rows = json_array(), *runs = json_array(), *object = NULL;
-    if (fill_arrays(study, values, seeds, rows, runs))
+    if (study_report_fill_arrays(study, values, seeds, rows, runs))
         object =
             json_pack("{ss sO ss ss sO sO sO sb sO sO sO}", "over", study->setting, "values", values, "measure",
                       timed ? "time-to-accuracy" : "throughput", "unit", timed ? "seconds" : "images/s", "target",
-                      target_json(study, "target-accuracy"), "patience", target_json(study, "patience"), "seeds", seeds,
+                      study_report_target_json(study, "target-accuracy"), "patience", study_report_target_json(study, "patience"), "seeds", seeds,
                       "complete", lk_study_complete(study), "settings", study->settings, "rows", rows, "runs", runs);
     json_decref(values);
     json_decref(seeds);
@@ -186,7 +186,7 @@ char *lk_study_json(const lk_study *study)
 {
     /* 15 digits reproduce any decimal number of up to 15 digits. */
     const size_t flags = JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15);
-    json_t *object = study_json(study);
+    json_t *object = study_report_json(study);
     size_t size = object ? json_dumpb(object, NULL, 0, flags) : 0;
     char *json = size ? lk__calloc(size + 2, 1) : NULL;
     if (json) {
@@ -211,8 +211,9 @@ lk_status lk_study_write_json(const lk_study *study, const char *path)
 
 /* --- chart -------------------------------------------------------------------------------------------------------- */
 
-/* "lenet on fashion-mnist", without the model or data if that is what varies. cut: some interval is cut off at 0. */
-static void write_title(const lk_study *study, bool cut, char *title, size_t size)
+/* Writes "lenet on fashion-mnist", without the one that varies, and how the seeds are summarized. cut: some interval is
+ * cut off at 0. */
+static void study_report_write_title(const lk_study *study, bool cut, char *title, size_t size)
 {
     const char *model = json_string_value(json_object_get(study->settings, "model"));
     const char *data = json_string_value(json_object_get(study->settings, "data"));
@@ -222,15 +223,15 @@ static void write_title(const lk_study *study, bool cut, char *title, size_t siz
                  (long long)study->opts.seeds, cut ? ", cut at 0" : "");
 }
 
-/* "batch size" for batch-size */
-static void write_label(const lk_study *study, char *label, size_t size)
+/* Writes the setting's name with spaces, "batch size" for batch-size. */
+static void study_report_write_label(const lk_study *study, char *label, size_t size)
 {
     snprintf(label, size, "%s", study->setting);
     for (char *hyphen = label; (hyphen = strchr(hyphen, '-')) != NULL;)
         *hyphen = ' ';
 }
 
-static void write_axis(const lk_study *study, char *axis, size_t size)
+static void study_report_write_axis(const lk_study *study, char *axis, size_t size)
 {
     if (study->opts.measure == LK_MEASURE_THROUGHPUT)
         snprintf(axis, size, "throughput (images / s)");
@@ -256,9 +257,9 @@ lk_status lk_study_write_chart(const lk_study *study, const char *path)
             cut |= row->low < 0;
         }
     }
-    write_title(study, cut, title, sizeof title);
-    write_label(study, label, sizeof label);
-    write_axis(study, axis, sizeof axis);
+    study_report_write_title(study, cut, title, sizeof title);
+    study_report_write_label(study, label, sizeof label);
+    study_report_write_axis(study, axis, sizeof axis);
     lk_bar_chart chart = {
         .title = title, .x_label = label, .y_label = axis, .bars = bars, .bar_count = study->n_values};
     return lk_bar_chart_write(&chart, path);

@@ -6,7 +6,7 @@ static const double PI = 3.14159265358979323846;
 
 /* P(|T| <= t), by the finite sums for whole degrees of freedom in Abramowitz and Stegun, Handbook of Mathematical
  * Functions: 26.7.3 for odd df, 26.7.4 for even. */
-static double student_probability(double t, int df)
+static double study_student_probability(double t, int df)
 {
     double angle = atan(t / sqrt(df)), cosine = cos(angle), sum = 0;
     int odd = df % 2;
@@ -21,13 +21,13 @@ static double student_probability(double t, int df)
 double lk__student_t(int df, double probability)
 {
     double low = 0, high = 1;
-    while (student_probability(high, df) < probability)
+    while (study_student_probability(high, df) < probability)
         high *= 2;
     for (;;) {
         double middle = low + (high - low) / 2;
         if (middle <= low || middle >= high)
             return middle;
-        *(student_probability(middle, df) < probability ? &low : &high) = middle;
+        *(study_student_probability(middle, df) < probability ? &low : &high) = middle;
     }
 }
 

@@ -27,7 +27,7 @@ typedef struct tuner {
 /* --- problems ----------------------------------------------------------------------------------------------------- */
 
 /* Adds an implementation unless it is known. */
-static lk_status add_name(tuner *t, const char *name)
+static lk_status tuner_add_name(tuner *t, const char *name)
 {
     for (int i = 0; i < t->n_names; i++)
         if (strcmp(t->names[i], name) == 0)
@@ -48,7 +48,7 @@ typedef struct gathering {
     lk_status status;
 } gathering;
 
-static void add_names_of(void *user, const char *op, const char *problem, const char *implementation)
+static void tuner_add_problem_names(void *user, const char *op, const char *problem, const char *implementation)
 {
     gathering *g = user;
     const char *names[LK_MAX_CHOICES];
@@ -57,32 +57,32 @@ static void add_names_of(void *user, const char *op, const char *problem, const 
     if (g->status == LK_OK)
         g->status = g->t->choices->list(op, problem, names, &n);
     for (int i = 0; i < n && g->status == LK_OK; i++)
-        g->status = add_name(g->t, names[i]);
+        g->status = tuner_add_name(g->t, names[i]);
 }
 
-static lk_status list_with(tuner *t, lk_tuning *tuning)
+static lk_status tuner_list_with(tuner *t, lk_tuning *tuning)
 {
     gathering g = {t, LK_OK};
     LK_TRY(lk_device_set_tuning(t->trainer->devices[0], tuning));
     LK_TRY(lk__list_choices(t->trainer, t->problems));
-    lk_tuning_visit(t->problems, add_names_of, &g);
+    lk_tuning_visit(t->problems, tuner_add_problem_names, &g);
     return g.status;
 }
 
 /* Fusion depends on choices, so some problems occur only with some of them. To find all problems, every implementation
  * is preferred once. */
-static lk_status find_problems(tuner *t)
+static lk_status tuner_find_problems(tuner *t)
 {
     t->problems = lk_tuning_new(lk_device_kind(t->trainer->devices[0]));
     if (!t->problems)
         return lk_error_status();
-    LK_TRY(list_with(t, NULL));
+    LK_TRY(tuner_list_with(t, NULL));
     for (int i = 0; i < t->n_names; i++)
-        LK_TRY(list_with(t, t->preferring[i]));
+        LK_TRY(tuner_list_with(t, t->preferring[i]));
     return lk_device_set_tuning(t->trainer->devices[0], NULL);
 }
 
-static void add_problem(void *user, const char *op, const char *problem, const char *implementation)
+static void tuner_add_problem(void *user, const char *op, const char *problem, const char *implementation)
 {
     gathering *g = user;
     lk_tune_problem *p = &g->t->list[g->t->n++];
@@ -96,7 +96,7 @@ static void add_problem(void *user, const char *op, const char *problem, const c
 }
 
 /* Compares all but the number of images. */
-static bool is_same_convolution(const lk_conv_problem *a, const lk_conv_problem *b)
+static bool tuner_is_same_conv(const lk_conv_problem *a, const lk_conv_problem *b)
 {
     lk_shape x = a->x;
     x.dim[0] = b->x.dim[0];
@@ -105,12 +105,12 @@ static bool is_same_convolution(const lk_conv_problem *a, const lk_conv_problem 
 }
 
 /* Derives from the other problems whether x is an image and whether the problem is trained. */
-static void complete_problem(const tuner *t, lk_tune_problem *p)
+static void tuner_complete_problem(const tuner *t, lk_tune_problem *p)
 {
     p->reads_images = true;
     for (int i = 0; i < t->n; i++) {
         const lk_conv_problem *other = &t->list[i].conv;
-        if (!is_same_convolution(&p->conv, other))
+        if (!tuner_is_same_conv(&p->conv, other))
             continue;
         if (other->op == LK_OP_CONV2D_INPUT_GRAD)
             p->reads_images = false;
@@ -119,26 +119,26 @@ static void complete_problem(const tuner *t, lk_tune_problem *p)
     }
 }
 
-static lk_status make_list(tuner *t)
+static lk_status tuner_make_list(tuner *t)
 {
     gathering g = {t, LK_OK};
     t->list = lk__calloc((size_t)lk_tuning_count(t->problems), sizeof *t->list);
     if (!t->list)
         return LK_ERR_MEMORY;
-    lk_tuning_visit(t->problems, add_problem, &g);
+    lk_tuning_visit(t->problems, tuner_add_problem, &g);
     for (int i = 0; i < t->n; i++)
-        complete_problem(t, &t->list[i]);
+        tuner_complete_problem(t, &t->list[i]);
     return g.status;
 }
 
 /* --- choosing ----------------------------------------------------------------------------------------------------- */
 
-static lk_status fail_interrupted(void)
+static lk_status tuner_fail_interrupted(void)
 {
     LK_FAIL(LK_ERR_INTERRUPTED, "tune: interrupted");
 }
 
-static lk_status report_row(const tuner *t, int index, int next, int chosen)
+static lk_status tuner_report_row(const tuner *t, int index, int next, int chosen)
 {
     const lk_tune_problem *p = &t->list[index];
     lk_tune_row row = {.index = index + 1,
@@ -149,10 +149,10 @@ static lk_status report_row(const tuner *t, int index, int next, int chosen)
                        .names = p->names,
                        .seconds = p->seconds,
                        .chosen = chosen};
-    return !t->opts->measuring || t->opts->measuring(t->opts->user, &row, next) ? LK_OK : fail_interrupted();
+    return !t->opts->measuring || t->opts->measuring(t->opts->user, &row, next) ? LK_OK : tuner_fail_interrupted();
 }
 
-static void copy_choice(void *user, const char *op, const char *problem, const char *implementation)
+static void tuner_copy_choice(void *user, const char *op, const char *problem, const char *implementation)
 {
     gathering *g = user;
     if (g->status == LK_OK)
@@ -161,7 +161,7 @@ static void copy_choice(void *user, const char *op, const char *problem, const c
 
 /* Makes the tuning for a fused operator that runs as separate calls. These use the choices made for them, which is
  * possible because their problems come first in the list. */
-static lk_status choose_apart(tuner *t, const char *name)
+static lk_status tuner_make_apart(tuner *t, const char *name)
 {
     gathering g = {t, LK_OK};
     if (t->apart)
@@ -170,14 +170,14 @@ static lk_status choose_apart(tuner *t, const char *name)
     if (!t->apart)
         return lk_error_status();
     lk__tuning_prefer(t->apart, name);
-    lk_tuning_visit(t->result->tuning, copy_choice, &g);
+    lk_tuning_visit(t->result->tuning, tuner_copy_choice, &g);
     return g.status;
 }
 
-static lk_status tuning_for(tuner *t, const lk_tune_problem *p, const char *name, lk_tuning **tuning)
+static lk_status tuner_find_tuning(tuner *t, const lk_tune_problem *p, const char *name, lk_tuning **tuning)
 {
     if (p->conv.op == LK_OP_CONV_BLOCK && strcmp(name, "apart") == 0) {
-        LK_TRY(choose_apart(t, name));
+        LK_TRY(tuner_make_apart(t, name));
         *tuning = t->apart;
         return LK_OK;
     }
@@ -187,7 +187,7 @@ static lk_status tuning_for(tuner *t, const lk_tune_problem *p, const char *name
     return LK_OK;
 }
 
-static lk_status measure_problem(tuner *t, int index)
+static lk_status tuner_measure_problem(tuner *t, int index)
 {
     const double enough = 0.95; /* a smaller gain over the built-in choice may be noise */
     lk_device *device = t->trainer->devices[0];
@@ -195,8 +195,8 @@ static lk_status measure_problem(tuner *t, int index)
     int chosen = 0;
     for (int i = 0; i < p->n; i++) {
         lk_tuning *tuning = NULL;
-        LK_TRY(report_row(t, index, i, -1));
-        LK_TRY(tuning_for(t, p, p->names[i], &tuning));
+        LK_TRY(tuner_report_row(t, index, i, -1));
+        LK_TRY(tuner_find_tuning(t, p, p->names[i], &tuning));
         LK_TRY(lk_device_set_tuning(device, tuning));
         LK_TRY(lk__tune_time(device, p, t->opts->samples, &p->seconds[i]));
         if (p->seconds[i] < p->seconds[chosen] && p->seconds[i] <= enough * p->seconds[0])
@@ -204,22 +204,22 @@ static lk_status measure_problem(tuner *t, int index)
     }
     t->result->changed += chosen > 0;
     LK_TRY(lk_tuning_set(t->result->tuning, p->op, p->text, p->names[chosen]));
-    return report_row(t, index, p->n, chosen);
+    return tuner_report_row(t, index, p->n, chosen);
 }
 
-static lk_status measure_problems(tuner *t)
+static lk_status tuner_measure_problems(tuner *t)
 {
     t->result->tuning = lk_tuning_new(lk_device_kind(t->trainer->devices[0]));
     if (!t->result->tuning)
         return lk_error_status();
     for (int i = 0; i < t->n; i++)
-        LK_TRY(measure_problem(t, i));
+        LK_TRY(tuner_measure_problem(t, i));
     return lk_device_set_tuning(t->trainer->devices[0], NULL);
 }
 
 /* --- whole steps -------------------------------------------------------------------------------------------------- */
 
-static lk_status sum_processor_seconds(const lk_trainer *trainer, double *sum)
+static lk_status tuner_processor_seconds(const lk_trainer *trainer, double *sum)
 {
     *sum = 0;
     for (int d = 0; d < trainer->n_devices; d++) {
@@ -230,32 +230,32 @@ static lk_status sum_processor_seconds(const lk_trainer *trainer, double *sum)
     return LK_OK;
 }
 
-static lk_status time_step(lk_trainer *trainer, double *seconds)
+static lk_status tuner_time_step(lk_trainer *trainer, double *seconds)
 {
     double before, after;
-    LK_TRY(sum_processor_seconds(trainer, &before));
+    LK_TRY(tuner_processor_seconds(trainer, &before));
     LK_TRY(lk_trainer_run(trainer, 1));
-    LK_TRY(sum_processor_seconds(trainer, &after));
+    LK_TRY(tuner_processor_seconds(trainer, &after));
     *seconds = after - before;
     return LK_OK;
 }
 
 /* Runs steps of both trainers in turns. The first step of each records programs and does not count. */
-static lk_status compare_whole_steps(tuner *t, lk_trainer *const *trainers, double *times)
+static lk_status tuner_compare_steps(tuner *t, lk_trainer *const *trainers, double *times)
 {
     int64_t samples = t->opts->samples, steps = 2 * (samples + 1);
     for (int64_t i = 0; i < steps; i++) {
         if (t->opts->comparing && !t->opts->comparing(t->opts->user, i, steps))
-            return fail_interrupted();
-        LK_TRY(time_step(trainers[i % 2], times + i % 2 * (samples + 1) + i / 2));
+            return tuner_fail_interrupted();
+        LK_TRY(tuner_time_step(trainers[i % 2], times + i % 2 * (samples + 1) + i / 2));
     }
     t->result->built_in = lk__tune_median(times + 1, samples);
     t->result->tuned = lk__tune_median(times + samples + 2, samples);
-    return !t->opts->comparing || t->opts->comparing(t->opts->user, steps, steps) ? LK_OK : fail_interrupted();
+    return !t->opts->comparing || t->opts->comparing(t->opts->user, steps, steps) ? LK_OK : tuner_fail_interrupted();
 }
 
-/* *changes: whether a step runs other implementations with the tuning. Fusion may hide every changed choice. */
-static lk_status tuning_changes_step(tuner *t, bool *changes)
+/* *changes: true if a step runs other implementations with the tuning. Fusion may hide every changed choice. */
+static lk_status tuner_changes_step(tuner *t, bool *changes)
 {
     lk_device *device = t->trainer->devices[0];
     lk_tuning *implementations = lk_tuning_new(lk_device_kind(device));
@@ -268,10 +268,10 @@ static lk_status tuning_changes_step(tuner *t, bool *changes)
     return status == LK_OK ? lk_device_set_tuning(device, NULL) : status;
 }
 
-static lk_status compare_with_built_in(tuner *t)
+static lk_status tuner_compare_with_built_in(tuner *t)
 {
     bool changes = false;
-    LK_TRY(tuning_changes_step(t, &changes));
+    LK_TRY(tuner_changes_step(t, &changes));
     if (!changes)
         return LK_OK;
     lk_trainer *tuned = lk_trainer_new(&t->trainer->config);
@@ -282,7 +282,7 @@ static lk_status compare_with_built_in(tuner *t)
     for (int d = 0; status == LK_OK && d < tuned->n_devices; d++)
         status = lk_device_set_tuning(tuned->devices[d], t->result->tuning);
     if (times && status == LK_OK)
-        status = compare_whole_steps(t, (lk_trainer *[]){t->trainer, tuned}, times);
+        status = tuner_compare_steps(t, (lk_trainer *[]){t->trainer, tuned}, times);
     lk__free(times);
     lk_trainer_release(tuned);
     return status;
@@ -296,10 +296,10 @@ static lk_status tuner_run(tuner *t)
     if (!t->choices || !t->choices->list)
         LK_FAIL(LK_ERR_UNSUPPORTED, "tune: devices of kind %s have one implementation for every problem",
                 lk_device_kind(t->trainer->devices[0]));
-    LK_TRY(find_problems(t));
-    LK_TRY(make_list(t));
-    LK_TRY(measure_problems(t));
-    return compare_with_built_in(t);
+    LK_TRY(tuner_find_problems(t));
+    LK_TRY(tuner_make_list(t));
+    LK_TRY(tuner_measure_problems(t));
+    return tuner_compare_with_built_in(t);
 }
 
 static void tuner_release(tuner *t)

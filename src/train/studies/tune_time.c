@@ -10,7 +10,7 @@
 
 /* --- times -------------------------------------------------------------------------------------------------------- */
 
-static int compare_times(const void *a, const void *b)
+static int tune_time_compare(const void *a, const void *b)
 {
     double left = *(const double *)a, right = *(const double *)b;
     return (left > right) - (left < right);
@@ -18,7 +18,7 @@ static int compare_times(const void *a, const void *b)
 
 double lk__tune_median(double *times, int64_t n)
 {
-    qsort(times, (size_t)n, sizeof *times, compare_times);
+    qsort(times, (size_t)n, sizeof *times, tune_time_compare);
     return times[n / 2];
 }
 
@@ -31,7 +31,7 @@ typedef struct subject {
     lk_status (*run)(const struct subject *subject);
 } subject;
 
-static lk_status subject_run_calls(const subject *s, int64_t calls, double *seconds)
+static lk_status tune_subject_run_calls(const subject *s, int64_t calls, double *seconds)
 {
     double before, after;
     LK_TRY(lk_device_processor_seconds(s->device, &before));
@@ -47,16 +47,16 @@ static lk_status subject_run_calls(const subject *s, int64_t calls, double *seco
 }
 
 /* The first call, which allocates memory and chooses, does not count. A sample lasts a millisecond or more. */
-static lk_status subject_measure(const subject *s, int64_t samples, double *times)
+static lk_status tune_subject_measure(const subject *s, int64_t samples, double *times)
 {
     enum { MOST_CALLS = 1000 };
     const double least = 1e-3;
     double once;
-    LK_TRY(subject_run_calls(s, 1, &once));
-    LK_TRY(subject_run_calls(s, 1, &once));
+    LK_TRY(tune_subject_run_calls(s, 1, &once));
+    LK_TRY(tune_subject_run_calls(s, 1, &once));
     int64_t calls = once * MOST_CALLS > least ? (int64_t)(least / once) + 1 : MOST_CALLS;
     for (int64_t i = 0; i < samples; i++) {
-        LK_TRY(subject_run_calls(s, calls, &times[i]));
+        LK_TRY(tune_subject_run_calls(s, calls, &times[i]));
         times[i] /= (double)calls;
     }
     return LK_OK;
@@ -64,7 +64,7 @@ static lk_status subject_measure(const subject *s, int64_t samples, double *time
 
 /* --- convolutions ------------------------------------------------------------------------------------------------- */
 
-static lk_status subject_run_conv(const subject *s)
+static lk_status tune_subject_run_conv(const subject *s)
 {
     const lk_conv_problem *p = &s->problem->conv;
     const lk_conv2d_opts *opts = &p->attrs.conv;
@@ -77,10 +77,10 @@ static lk_status subject_run_conv(const subject *s)
 
 /* In training, operands come from other convolutions and have the layouts that these choose. So dy and x are computed
  * by the measured implementations, in their layouts, instead of being plain. */
-static lk_status subject_prepare_conv(subject *s)
+static lk_status tune_subject_prepare_conv(subject *s)
 {
     const lk_conv_problem *p = &s->problem->conv;
-    s->run = subject_run_conv;
+    s->run = tune_subject_run_conv;
     s->dy = lk_conv2d(s->x, s->w, NULL, &p->attrs.conv);
     if (s->dy && !s->problem->reads_images)
         s->x = lk__conv2d_input_grad(LK_HERE, s->dy, s->w, p->x, &p->attrs.conv);
@@ -91,7 +91,7 @@ static lk_status subject_prepare_conv(subject *s)
 
 enum { X, W, BIAS, DY, INPUTS };
 
-static lk_tensor *block_forward(const lk_conv_problem *p, lk_tensor *const *in)
+static lk_tensor *tune_block_forward(const lk_conv_problem *p, lk_tensor *const *in)
 {
     lk_tensor *y = lk_conv2d(in[X], in[W], in[BIAS], &p->attrs.conv);
     if (p->attrs.relu)
@@ -104,44 +104,44 @@ static lk_tensor *block_forward(const lk_conv_problem *p, lk_tensor *const *in)
 }
 
 /* out: y, then the gradients of w, bias and x, if these are measured. */
-static lk_status block_pass(void *user, lk_tensor *const *in, lk_tensor **out)
+static lk_status tune_block_pass(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const subject *s = user;
     const lk_tune_problem *problem = s->problem;
     if (!problem->trains) {
-        out[0] = block_forward(&problem->conv, in);
+        out[0] = tune_block_forward(&problem->conv, in);
         return out[0] ? LK_OK : lk_error_status();
     }
     lk_tape *tape = lk_tape_begin((lk_tensor *[]){in[W], in[BIAS], in[X]}, problem->reads_images ? 2 : 3);
-    out[0] = tape ? block_forward(&problem->conv, in) : NULL;
+    out[0] = tape ? tune_block_forward(&problem->conv, in) : NULL;
     lk_status status = out[0] ? lk_tape_gradient(tape, out[0], in[DY], out + 1) : lk_error_status();
     lk_tape_release(tape);
     return status;
 }
 
-static lk_status subject_run_block(const subject *s)
+static lk_status tune_subject_run_block(const subject *s)
 {
     lk_tensor *out[4];
     return lk_program_run(s->program, (lk_tensor *[]){s->x, s->w, s->bias, s->dy}, 0, out);
 }
 
-static lk_status subject_prepare_block(subject *s)
+static lk_status tune_subject_prepare_block(subject *s)
 {
     const lk_tune_problem *problem = s->problem;
     lk_tensor *in[INPUTS] = {s->x, s->w, s->bias};
-    s->run = subject_run_block;
-    lk_tensor *y = block_forward(&problem->conv, in);
+    s->run = tune_subject_run_block;
+    lk_tensor *y = tune_block_forward(&problem->conv, in);
     in[DY] = s->dy = lk_full(s->device, LK_F32, y ? lk_tensor_shape(y) : LK_SCALAR, 1);
     if (!y || !s->dy)
         return lk_error_status();
     int outputs = !problem->trains ? 1 : problem->reads_images ? 3 : 4;
-    s->program = lk_program_record(s->device, block_pass, s, in, INPUTS, outputs, NULL);
+    s->program = lk_program_record(s->device, tune_block_pass, s, in, INPUTS, outputs, NULL);
     return s->program ? LK_OK : lk_error_status();
 }
 
 /* --- one problem -------------------------------------------------------------------------------------------------- */
 
-static lk_status subject_make_operands(subject *s)
+static lk_status tune_subject_make_operands(subject *s)
 {
     const lk_conv_problem *p = &s->problem->conv;
     double terms = (double)(p->w.dim[1] * p->w.dim[2] * p->w.dim[3]);
@@ -152,11 +152,11 @@ static lk_status subject_make_operands(subject *s)
     return s->x && s->w && s->bias ? LK_OK : lk_error_status();
 }
 
-static lk_status subject_run(subject *s, int64_t samples, double *times)
+static lk_status tune_subject_time(subject *s, int64_t samples, double *times)
 {
-    LK_TRY(subject_make_operands(s));
-    LK_TRY(s->problem->conv.op == LK_OP_CONV_BLOCK ? subject_prepare_block(s) : subject_prepare_conv(s));
-    return subject_measure(s, samples, times);
+    LK_TRY(tune_subject_make_operands(s));
+    LK_TRY(s->problem->conv.op == LK_OP_CONV_BLOCK ? tune_subject_prepare_block(s) : tune_subject_prepare_conv(s));
+    return tune_subject_measure(s, samples, times);
 }
 
 lk_status lk__tune_time(lk_device *device, const lk_tune_problem *problem, int64_t samples, double *seconds)
@@ -166,7 +166,7 @@ lk_status lk__tune_time(lk_device *device, const lk_tune_problem *problem, int64
     if (!times)
         return LK_ERR_MEMORY;
     lk_scope_begin();
-    lk_status status = subject_run(&s, samples, times);
+    lk_status status = tune_subject_time(&s, samples, times);
     lk_scope_end();
     if (status == LK_OK)
         *seconds = lk__tune_median(times, samples);

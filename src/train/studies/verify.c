@@ -15,7 +15,7 @@ typedef struct verification {
     uint64_t *expected; /* [step * variables + i]: hashes of the first run */
 } verification;
 
-static lk_status largest_count(const lk_verify_opts *opts, int *largest)
+static lk_status verify_most_devices(const lk_verify_opts *opts, int *largest)
 {
     *largest = 0;
     for (int i = 0; i < opts->count; i++) {
@@ -26,7 +26,7 @@ static lk_status largest_count(const lk_verify_opts *opts, int *largest)
     return LK_OK;
 }
 
-static void note_difference(verification *v, int64_t step, const lk_trainer *trainer, int variable, int run,
+static void verify_note_difference(verification *v, int64_t step, const lk_trainer *trainer, int variable, int run,
                             int replica)
 {
     if (!v->result->identical && v->result->step <= step)
@@ -38,7 +38,7 @@ static void note_difference(verification *v, int64_t step, const lk_trainer *tra
     v->result->replica = replica;
 }
 
-static lk_status compare_step(verification *v, lk_trainer *trainer, int run, int64_t step)
+static lk_status verify_compare_step(verification *v, lk_trainer *trainer, int run, int64_t step)
 {
     int n = trainer->n_variables;
     for (int r = 0; r < trainer->n_devices; r++) {
@@ -48,13 +48,13 @@ static lk_status compare_step(verification *v, lk_trainer *trainer, int run, int
             if (run == 0 && r == 0)
                 *expected = hash;
             else if (hash != *expected)
-                note_difference(v, step + 1, trainer, i, run, r);
+                verify_note_difference(v, step + 1, trainer, i, run, r);
         }
     }
     return LK_OK;
 }
 
-static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run)
+static lk_status verify_train_steps(verification *v, lk_trainer *trainer, int run)
 {
     if (!v->expected) {
         size_t hashes;
@@ -66,7 +66,7 @@ static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run
     }
     for (int64_t step = 0; step < v->opts->steps; step++) {
         LK_TRY(lk_trainer_run(trainer, 1));
-        LK_TRY(compare_step(v, trainer, run, step));
+        LK_TRY(verify_compare_step(v, trainer, run, step));
         if (v->opts->step_done && !v->opts->step_done(v->opts->user, v->opts->specs[run], step + 1))
             LK_FAIL(LK_ERR_INTERRUPTED, "verify: interrupted on %s after step %lld", v->opts->specs[run],
                     (long long)step + 1);
@@ -81,7 +81,7 @@ static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run
     return LK_OK;
 }
 
-static lk_status verify_run(verification *v, int run)
+static lk_status verify_run_devices(verification *v, int run)
 {
     lk_train_config config = *v->config;
     config.devices.spec = v->opts->specs[run];
@@ -93,12 +93,12 @@ static lk_status verify_run(verification *v, int run)
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         return lk_error_status();
-    lk_status status = train_and_compare(v, trainer, run);
+    lk_status status = verify_train_steps(v, trainer, run);
     lk_trainer_release(trainer);
     return status;
 }
 
-static lk_status default_shards(const lk_train_config *config, int largest, int64_t *shards)
+static lk_status verify_default_shards(const lk_train_config *config, int largest, int64_t *shards)
 {
     lk_train_config recipe;
     LK_TRY(lk__recipe_of_model(config->model ? config->model : "", &recipe));
@@ -111,16 +111,16 @@ lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, l
 {
     int largest;
     *result = (lk_verify_result){.identical = true, .shards = config->devices.shards};
-    LK_TRY(largest_count(opts, &largest));
+    LK_TRY(verify_most_devices(opts, &largest));
     if (!result->shards)
-        LK_TRY(default_shards(config, largest, &result->shards));
+        LK_TRY(verify_default_shards(config, largest, &result->shards));
     if (largest > result->shards) /* fail before training on the smaller sets */
         LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)result->shards,
                 largest);
     verification v = {.config = config, .opts = opts, .result = result};
     lk_status status = LK_OK;
     for (int run = 0; run < opts->count && status == LK_OK; run++)
-        status = verify_run(&v, run);
+        status = verify_run_devices(&v, run);
     lk__free(v.expected);
     return status;
 }
