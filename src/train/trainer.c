@@ -11,7 +11,7 @@
 #include "train/parameter_server/ps_chief.h"
 #include "train/plan/agreement.h"
 #include "train/plan/choices.h"
-#include "train/plan/check_memory.h"
+#include "train/plan/gpu_memory.h"
 #include "train/plan/host_memory.h"
 #include "train/plan/plan.h"
 #include "train/resume.h"
@@ -85,7 +85,7 @@ static lk_status trainer_build(lk_trainer *trainer)
         LK_TRY(lk_replicas_load_weights(trainer->replicas, config->checkpoints.weights));
     LK_TRY(lk__resume_restore(trainer));
     LK_TRY(lk__agree_on_work(trainer));
-    LK_TRY(lk__check_memory(trainer));
+    LK_TRY(lk__check_gpu_memory(trainer));
     return lk__ps_start(trainer);
 }
 

@@ -1,5 +1,5 @@
 /* lk_estimate_memory: how much memory a training takes on the device that needs most. For GPUs it makes a trainer
- * and reads the trainer's own estimate (check_memory.h).
+ * and reads the trainer's own estimate (gpu_memory.h).
  *
  * For CPU devices the memory follows from the shapes of the layers. Always needed are parameters and buffers, the
  * optimizer's state and its copy of the gradients, and the gradients of the last update. Sums of earlier shards that

@@ -3,7 +3,7 @@
  * by the shapes in it, images of steps in flight, and workspaces of libraries. If operators are pushed one by one, the
  * tensors that they keep for later ones replace the memory plan. Temporaries of single calls are not counted, so a
  * training that is refused cannot fit, and one that is not refused may still run out of memory. */
-#include "train/plan/check_memory.h"
+#include "train/plan/gpu_memory.h"
 
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -29,13 +29,13 @@ typedef struct needs {
 
 /* --- the needs of a batch ----------------------------------------------------------------------------------------- */
 
-static int64_t memory_check_batch_shards(const lk_trainer *trainer, int64_t batch)
+static int64_t gpu_memory_batch_shards(const lk_trainer *trainer, int64_t batch)
 {
     return trainer->config.devices.shards ? trainer->config.devices.shards
                                           : lk_default_shards(batch, trainer->plan.devices);
 }
 
-static int memory_check_count_branches(const lk_program *program)
+static int gpu_memory_count_branches(const lk_program *program)
 {
     int most = 0;
     for (int i = 0; i < program->n_calls; i++)
@@ -44,7 +44,7 @@ static int memory_check_count_branches(const lk_program *program)
 }
 
 /* Records the program of all shards that a device has of a batch. */
-static lk_program *memory_check_record_step(lk_trainer *trainer, int64_t batch, int64_t shards)
+static lk_program *gpu_memory_record_step(lk_trainer *trainer, int64_t batch, int64_t shards)
 {
     int64_t planned = trainer->plan.shards;
     trainer->plan.shards = shards;
@@ -61,7 +61,7 @@ typedef struct lifetimes {
 
 /* *bytes: the peak of memory if `shards` shards run every call together: what all of them hold, and what the call
  * allocates for the first of them. */
-static lk_status memory_check_held_bytes(const lk_program *program, int64_t shards, int64_t *bytes)
+static lk_status gpu_memory_held_bytes(const lk_program *program, int64_t shards, int64_t *bytes)
 {
     lifetimes *calls = lk__calloc((size_t)program->n_calls + 1, sizeof *calls);
     int64_t held = 0;
@@ -88,7 +88,7 @@ static lk_status memory_check_held_bytes(const lk_program *program, int64_t shar
 /* Gradients outside of programs: one set for each node of the tree that a device's program gives, the optimizer's copy,
  * the sums if devices exchange them, and the sums of an update's earlier batches. If a step is one program, its memory
  * plan has them all. */
-static int64_t memory_check_gradient_bytes(const lk_trainer *trainer, int64_t shards)
+static int64_t gpu_memory_gradient_bytes(const lk_trainer *trainer, int64_t shards)
 {
     lk_range nodes[LK_TREE_COVER];
     int ranks = lk_strategy_ranks(trainer->strategy), most = 0;
@@ -103,7 +103,7 @@ static int64_t memory_check_gradient_bytes(const lk_trainer *trainer, int64_t sh
 }
 
 /* Counts the buffers of the exchange. The update's sums lie in them, and need no other memory. */
-static void memory_check_add_exchange(const lk_trainer *trainer, int64_t shards, needs *n)
+static void gpu_memory_add_exchange(const lk_trainer *trainer, int64_t shards, needs *n)
 {
     const lk_flat *flat = trainer->strategy->flat;
     int64_t bytes = trainer->plan.parameters * (int64_t)sizeof(float);
@@ -114,7 +114,7 @@ static void memory_check_add_exchange(const lk_trainer *trainer, int64_t shards,
 }
 
 /* At most two steps are in flight. If the devices have the data, there are no images to transfer. */
-static int64_t memory_check_image_bytes(const lk_trainer *trainer, int64_t batch)
+static int64_t gpu_memory_image_bytes(const lk_trainer *trainer, int64_t batch)
 {
     const lk_dataset *data = trainer->data.train_set;
     int64_t image = lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data);
@@ -125,39 +125,39 @@ static int64_t memory_check_image_bytes(const lk_trainer *trainer, int64_t batch
 
 /* Operators that are pushed one by one run a shard at a time, or with --bn sync all of a device's shards together. The
  * estimate ignores that some shards have one sample more. */
-static lk_status memory_check_operator_needs(lk_trainer *trainer, int64_t batch, needs *n)
+static lk_status gpu_memory_operator_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
-    int64_t shards = memory_check_batch_shards(trainer, batch), held;
+    int64_t shards = gpu_memory_batch_shards(trainer, batch), held;
     int64_t together = lk__runs_shards_together(trainer) ? lk__divide_up(shards, trainer->plan.devices) : 1;
     const lk_program_opts as_pushed = {0};
     lk_program *program = lk__record_pass(trainer, true, batch / shards, &as_pushed);
     if (!program)
         return lk_error_status();
-    lk_status status = memory_check_held_bytes(program, together, &held);
+    lk_status status = gpu_memory_held_bytes(program, together, &held);
     lk_program_release(program);
     LK_TRY(status);
     /* Two sets of gradients: the last update's, and the optimizer's copy. */
     *n = (needs){.gradients = 2 * trainer->plan.parameters * (int64_t)sizeof(float),
                  .step = held,
-                 .images = memory_check_image_bytes(trainer, batch)};
-    memory_check_add_exchange(trainer, shards, n);
+                 .images = gpu_memory_image_bytes(trainer, batch)};
+    gpu_memory_add_exchange(trainer, shards, n);
     return LK_OK;
 }
 
-static lk_status memory_check_needs(lk_trainer *trainer, int64_t batch, needs *n)
+static lk_status gpu_memory_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
     if (!trainer->programs.shard || lk__runs_shards_together(trainer))
-        return memory_check_operator_needs(trainer, batch, n);
-    int64_t shards = memory_check_batch_shards(trainer, batch);
-    lk_program *program = memory_check_record_step(trainer, batch, shards);
+        return gpu_memory_operator_needs(trainer, batch, n);
+    int64_t shards = gpu_memory_batch_shards(trainer, batch);
+    lk_program *program = gpu_memory_record_step(trainer, batch, shards);
     if (!program)
         return lk_error_status();
-    *n = (needs){.gradients = memory_check_gradient_bytes(trainer, shards),
+    *n = (needs){.gradients = gpu_memory_gradient_bytes(trainer, shards),
                  .step = (int64_t)lk__allocator_block_bytes(program->plan_bytes),
-                 .images = memory_check_image_bytes(trainer, batch),
-                 .branches = memory_check_count_branches(program)};
+                 .images = gpu_memory_image_bytes(trainer, batch),
+                 .branches = gpu_memory_count_branches(program)};
     lk_program_release(program);
-    memory_check_add_exchange(trainer, shards, n);
+    gpu_memory_add_exchange(trainer, shards, n);
     return LK_OK;
 }
 
@@ -169,13 +169,13 @@ typedef struct memory {
     int64_t workspace;  /* of a branch */
 } memory;
 
-static int64_t memory_check_needs_total(const needs *n, const memory *m)
+static int64_t gpu_memory_needs_total(const needs *n, const memory *m)
 {
     return n->gradients + n->exchange + n->step + n->images + n->branches * m->workspace;
 }
 
 /* Describes the memory of the trainer's device d. */
-static lk_status memory_check_measure(const lk_trainer *trainer, int d, memory *m)
+static lk_status gpu_memory_measure(const lk_trainer *trainer, int d, memory *m)
 {
     lk_device *device = trainer->devices[d];
     *m = (memory){0};
@@ -194,28 +194,28 @@ static lk_status memory_check_measure(const lk_trainer *trainer, int d, memory *
     return device->backend->offload->memory_left(device, &m->left);
 }
 
-static bool memory_check_needs_fit(const needs *n, const memory *m)
+static bool gpu_memory_needs_fit(const needs *n, const memory *m)
 {
-    return m->devices * memory_check_needs_total(n, m) <= m->left;
+    return m->devices * gpu_memory_needs_total(n, m) <= m->left;
 }
 
 /* --- the largest batch -------------------------------------------------------------------------------------------- */
 
-static lk_status memory_check_batch_fits(lk_trainer *trainer, int64_t batch, const memory *m, bool *fits)
+static lk_status gpu_memory_batch_fits(lk_trainer *trainer, int64_t batch, const memory *m, bool *fits)
 {
     needs n;
-    lk_status status = memory_check_needs(trainer, batch, &n);
-    *fits = status == LK_OK && memory_check_needs_fit(&n, m);
+    lk_status status = gpu_memory_needs(trainer, batch, &n);
+    *fits = status == LK_OK && gpu_memory_needs_fit(&n, m);
     return status;
 }
 
 /* The smallest batch with as many shards as `batch`. */
-static int64_t memory_check_least_batch(const lk_trainer *trainer, int64_t batch)
+static int64_t gpu_memory_least_batch(const lk_trainer *trainer, int64_t batch)
 {
     int64_t low = 1, high = batch;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (memory_check_batch_shards(trainer, middle) == memory_check_batch_shards(trainer, batch))
+        if (gpu_memory_batch_shards(trainer, middle) == gpu_memory_batch_shards(trainer, batch))
             high = middle;
         else
             low = middle + 1;
@@ -224,12 +224,12 @@ static int64_t memory_check_least_batch(const lk_trainer *trainer, int64_t batch
 }
 
 /* *largest: the largest batch that fits in [low, high], all of which have the same number of shards; `low` fits. */
-static lk_status memory_check_search_largest(lk_trainer *trainer, int64_t low, int64_t high, const memory *m, int64_t *largest)
+static lk_status gpu_memory_search_largest(lk_trainer *trainer, int64_t low, int64_t high, const memory *m, int64_t *largest)
 {
     while (low < high) {
         int64_t middle = low + (high - low + 1) / 2;
         bool is_enough;
-        LK_TRY(memory_check_batch_fits(trainer, middle, m, &is_enough));
+        LK_TRY(gpu_memory_batch_fits(trainer, middle, m, &is_enough));
         if (is_enough)
             low = middle;
         else
@@ -241,33 +241,33 @@ static lk_status memory_check_search_largest(lk_trainer *trainer, int64_t low, i
 
 /* *largest: the largest batch below `batch` that fits; 0: none. Fewer shards may need more memory, so the batches with
  * each number of shards are searched separately. */
-static lk_status memory_check_find_largest(lk_trainer *trainer, int64_t batch, const memory *m, int64_t *largest)
+static lk_status gpu_memory_find_largest(lk_trainer *trainer, int64_t batch, const memory *m, int64_t *largest)
 {
     *largest = 0;
-    for (int64_t high = batch - 1, low; high >= memory_check_batch_shards(trainer, 1) && *largest == 0; high = low - 1) {
+    for (int64_t high = batch - 1, low; high >= gpu_memory_batch_shards(trainer, 1) && *largest == 0; high = low - 1) {
         bool is_enough;
-        int64_t least = memory_check_batch_shards(trainer, high);
-        low = memory_check_least_batch(trainer, high);
+        int64_t least = gpu_memory_batch_shards(trainer, high);
+        low = gpu_memory_least_batch(trainer, high);
         low = lk__max(low, least);
-        LK_TRY(memory_check_batch_fits(trainer, low, m, &is_enough));
+        LK_TRY(gpu_memory_batch_fits(trainer, low, m, &is_enough));
         if (is_enough)
-            LK_TRY(memory_check_search_largest(trainer, low, high, m, largest));
+            LK_TRY(gpu_memory_search_largest(trainer, low, high, m, largest));
     }
     return LK_OK;
 }
 
 /* --- refusing ----------------------------------------------------------------------------------------------------- */
 
-static double memory_check_mebibytes(int64_t bytes)
+static double gpu_memory_mebibytes(int64_t bytes)
 {
     return (double)bytes / (1 << 20);
 }
 
-static lk_status memory_check_refuse_batch(lk_trainer *trainer, int d, const needs *n, const memory *m)
+static lk_status gpu_memory_refuse_batch(lk_trainer *trainer, int d, const needs *n, const memory *m)
 {
     int64_t largest, batch = trainer->plan.batch_size, each = m->held / m->devices;
     char instead[64] = "no batch does", sharing[64] = "";
-    LK_TRY(memory_check_find_largest(trainer, batch, m, &largest));
+    LK_TRY(gpu_memory_find_largest(trainer, batch, m, &largest));
     if (largest > 0)
         snprintf(instead, sizeof instead, "the largest that does is %lld", (long long)largest);
     if (m->devices > 1)
@@ -275,19 +275,19 @@ static lk_status memory_check_refuse_batch(lk_trainer *trainer, int d, const nee
     LK_FAIL(LK_ERR_MEMORY,
             "--batch-size %lld does not fit on %s: training needs %.1f MiB%s (variables and optimizer %.1f, gradients "
             "%.1f, exchange %.1f, a step %.1f, images %.1f, workspaces %.1f), and %.1f MiB are there; %s",
-            (long long)batch, lk_device_name(trainer->devices[d]), memory_check_mebibytes(each + memory_check_needs_total(n, m)), sharing,
-            memory_check_mebibytes(each), memory_check_mebibytes(n->gradients), memory_check_mebibytes(n->exchange), memory_check_mebibytes(n->step), memory_check_mebibytes(n->images),
-            memory_check_mebibytes(n->branches * m->workspace), memory_check_mebibytes(m->held + m->left), instead);
+            (long long)batch, lk_device_name(trainer->devices[d]), gpu_memory_mebibytes(each + gpu_memory_needs_total(n, m)), sharing,
+            gpu_memory_mebibytes(each), gpu_memory_mebibytes(n->gradients), gpu_memory_mebibytes(n->exchange), gpu_memory_mebibytes(n->step), gpu_memory_mebibytes(n->images),
+            gpu_memory_mebibytes(n->branches * m->workspace), gpu_memory_mebibytes(m->held + m->left), instead);
 }
 
-static lk_status memory_check_device(lk_trainer *trainer, int d, const needs *n)
+static lk_status gpu_memory_device(lk_trainer *trainer, int d, const needs *n)
 {
     lk_plan *plan = &trainer->plan;
     memory m;
-    LK_TRY(memory_check_measure(trainer, d, &m));
-    if (!memory_check_needs_fit(n, &m))
-        return memory_check_refuse_batch(trainer, d, n, &m);
-    int64_t needed = m.held + m.devices * memory_check_needs_total(n, &m), there = m.held + m.left;
+    LK_TRY(gpu_memory_measure(trainer, d, &m));
+    if (!gpu_memory_needs_fit(n, &m))
+        return gpu_memory_refuse_batch(trainer, d, n, &m);
+    int64_t needed = m.held + m.devices * gpu_memory_needs_total(n, &m), there = m.held + m.left;
     if (plan->memory_there == 0 || there - needed < plan->memory_there - plan->memory_needed) {
         plan->memory_needed = needed;
         plan->memory_there = there;
@@ -295,14 +295,14 @@ static lk_status memory_check_device(lk_trainer *trainer, int d, const needs *n)
     return LK_OK;
 }
 
-lk_status lk__check_memory(lk_trainer *trainer)
+lk_status lk__check_gpu_memory(lk_trainer *trainer)
 {
     needs n = {.step = 0};
     if (!trainer->devices[0]->backend->offload)
         return LK_OK;
-    LK_TRY(memory_check_needs(trainer, trainer->plan.batch_size, &n));
+    LK_TRY(gpu_memory_needs(trainer, trainer->plan.batch_size, &n));
     for (int d = 0; d < trainer->n_devices; d++)
         if (trainer->devices[d]->backend->offload)
-            LK_TRY(memory_check_device(trainer, d, &n));
+            LK_TRY(gpu_memory_device(trainer, d, &n));
     return LK_OK;
 }
