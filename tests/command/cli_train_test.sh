@@ -616,3 +616,13 @@ if [[ $convolution != c ]]; then
         fail "no difference is named"
     silent_stderr
 fi
+
+# What is larger than the machine's memory is refused before anything is made.
+if [[ $("$LOCKSTEP" version) != *sanitizers* ]]; then
+    printf 'flatten\ndense 40000\ndense 1000\ndense classes\n' >"$work/wide.lk"
+    (
+        ulimit -v 900000
+        run 1 train --model "$work/wide.lk" --data synthetic --optimizer adam --devices 1
+        complains 'wide.lk does not fit' 'the limit of addresses (ulimit -v) allows 878.9 MiB'
+    )
+fi

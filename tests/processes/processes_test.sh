@@ -114,6 +114,16 @@ differ "has another --seed: 1, where rank 0 has 0" --seed 1
 differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
 differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
 differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
+# Two kinds of processors in one job.
+if grep -qw avx512dq /proc/cpuinfo && "$LOCKSTEP" doctor | grep '^  oneDNN .*[0-9]' >/dev/null; then
+    arguments=("[second process with AVX2]")
+    status=0
+    timeout -k 5 100 mpirun --quiet -n 1 "$LOCKSTEP" train "${alike[@]}" : -n 1 -x LOCKSTEP_ISA=avx2 "$LOCKSTEP" train \
+        "${alike[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -ne 0 && $status -ne 124 ]] || fail "they train"
+    says 'has another kind of kernels: instruction set avx2, '
+    says ', where rank 0 has instruction set avx512'
+fi
 # If only one process has GPUs, either of them, the error must come before they wait for each other.
 emulated=$(dirname "$LOCKSTEP")/tests/liblockstep_cuda_emulated.so
 if [[ -f $emulated ]]; then

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "dist/process/group.h"
 #include "dist/service/wire.h"
 #include "nn/model.h"
@@ -154,7 +155,18 @@ uint64_t lk__hash_split(lk_trainer *trainer, lk_split split)
     return *hash;
 }
 
-static const char kernels[] = "choice of kernels";
+/* Processors and libraries of other kinds round differently. */
+static const char kernel_kind[] = "kind of kernels", kernel_choice[] = "choice of kernels";
+
+static void agreement_add_kernels(field_list *list, const lk_trainer *trainer)
+{
+    char text[256] = "";
+    const lk_device *device = trainer->devices[0];
+    if (device->backend->choices)
+        device->backend->choices->describe(device, text, sizeof text);
+    agreement_add_text(list, kernel_kind, text);
+    agreement_add_hash(list, kernel_choice, trainer->plan.implementations);
+}
 
 static void agreement_list_built(const lk_trainer *trainer, field_list *list)
 {
@@ -164,7 +176,7 @@ static void agreement_list_built(const lk_trainer *trainer, field_list *list)
     agreement_add_hash(list, "set of variables", agreement_hash_variables(trainer->model));
     agreement_add_hash(list, "training set", lk__hash_data(trainer->data.train_set));
     agreement_add_hash(list, "validation set", lk__hash_data(trainer->data.val_set));
-    agreement_add_hash(list, kernels, trainer->plan.implementations);
+    agreement_add_kernels(list, trainer);
 }
 
 lk_status lk__agree_on_options(const lk_trainer *trainer)
@@ -219,8 +231,8 @@ bool lk__agreement_is_same(const void *mine, size_t bytes, const void *theirs, s
         field other;
         char value[sizeof other.value + 1];
         memcpy(&other, (const char *)theirs + i * sizeof other, sizeof other);
-        bool counts = same_kernels || strcmp(first[i].name, kernels) != 0;
-        if (!counts || memcmp(&first[i], &other, sizeof other) == 0)
+        bool is_kernel = strcmp(first[i].name, kernel_kind) == 0 || strcmp(first[i].name, kernel_choice) == 0;
+        if ((is_kernel && !same_kernels) || memcmp(&first[i], &other, sizeof other) == 0)
             continue;
         agreement_copy_value(&other, value);
         snprintf(reason, size, "a worker on %s has another %s: %s, where the chief has %s", host, first[i].name, value,
