@@ -3,6 +3,7 @@
 #include "base/bf16.h"
 #include "base/mem.h"
 #include "base/refcount.h"
+#include "base/quote.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -32,23 +33,13 @@ static const struct {
 } dtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},  {"I32", 4},     {"I16", 2},    {"I8", 1},
               {"U64", 8}, {"U32", 4}, {"U16", 2}, {"U8", 1},   {"BOOL", 1}, {"F8_E5M2", 1}, {"F8_E4M3", 1}};
 
-/* Shortens text from a file, and makes it printable, for a message. */
-enum { QUOTED = 64 };
-static const char *safetensors_quote(const char *text, char quoted[QUOTED])
-{
-    size_t length = strlen(text), shown = length < QUOTED - 4 ? length : QUOTED - 4;
-    for (size_t i = 0; i < shown; i++)
-        quoted[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
-    snprintf(quoted + shown, QUOTED - shown, "%s", shown < length ? "..." : "");
-    return quoted;
-}
-
 /* --- a tensor ----------------------------------------------------------------------------------------------------- */
 
-static lk_status safetensors_parse_dtype(const char *path, const char *name, const json_t *value, lk_safetensor *t, int *bytes)
+static lk_status safetensors_parse_dtype(const char *path, const char *name, const json_t *value, lk_safetensor *t,
+                                         int *bytes)
 {
     const char *text = json_string_value(value);
-    char quoted[QUOTED];
+    char quoted[LK_QUOTED];
     for (size_t i = 0; text && i < sizeof dtypes / sizeof *dtypes; i++) {
         if (strcmp(text, dtypes[i].name) == 0) {
             t->dtype = dtypes[i].name;
@@ -57,7 +48,7 @@ static lk_status safetensors_parse_dtype(const char *path, const char *name, con
         }
     }
     LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: dtype '%s'; expected one like F32", path, name,
-            text ? safetensors_quote(text, quoted) : "");
+            text ? lk__quote(text, quoted) : "");
 }
 
 static lk_status safetensors_parse_shape(const char *path, const char *name, const json_t *value, lk_safetensor *t)
@@ -81,7 +72,8 @@ static lk_status safetensors_parse_shape(const char *path, const char *name, con
 }
 
 /* data_offsets count from the end of the header, which `data` bytes follow. */
-static lk_status safetensors_parse_offsets(const char *path, const char *name, const json_t *value, int64_t data, lk_safetensor *t)
+static lk_status safetensors_parse_offsets(const char *path, const char *name, const json_t *value, int64_t data,
+                                           lk_safetensor *t)
 {
     const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
     int64_t from = json_integer_value(begin), to = json_integer_value(end);
@@ -97,11 +89,12 @@ static lk_status safetensors_parse_offsets(const char *path, const char *name, c
     return LK_OK;
 }
 
-static lk_status safetensors_parse_tensor(const char *path, const char *key, const json_t *value, int64_t data, lk_safetensor *t)
+static lk_status safetensors_parse_tensor(const char *path, const char *key, const json_t *value, int64_t data,
+                                          lk_safetensor *t)
 {
-    char name[QUOTED];
+    char name[LK_QUOTED];
     int bytes = 0;
-    safetensors_quote(key, name);
+    lk__quote(key, name);
     t->name = key;
     if (!json_is_object(value) || json_object_size(value) != 3)
         LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: expected an object with dtype, shape and data_offsets", path, name);
@@ -135,13 +128,13 @@ static int safetensors_compare_offsets(const void *a, const void *b)
 /* The tensors must fill the file without gaps or overlaps, so that no byte belongs to two tensors or to none. */
 static lk_status safetensors_check_layout(const lk_safetensors *file, int64_t data)
 {
-    char name[QUOTED];
+    char name[LK_QUOTED];
     int64_t end = 0;
     for (int i = 0; i < file->n; i++) {
         const lk_safetensor *t = &file->tensors[i];
         if (t->begin != end)
             LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: begins at byte %lld, and the one before it ends at %lld", file->path,
-                    safetensors_quote(t->name, name), (long long)t->begin, (long long)end);
+                    lk__quote(t->name, name), (long long)t->begin, (long long)end);
         end = t->begin + t->bytes;
     }
     if (end != data)
@@ -175,11 +168,11 @@ static lk_status safetensors_parse_tensors(lk_safetensors *file, int64_t header,
 static lk_status safetensors_parse_header(lk_safetensors *file, const void *header, size_t bytes, int64_t size)
 {
     json_error_t error;
-    char quoted[QUOTED];
+    char quoted[LK_QUOTED];
     file->header = json_loadb(header, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!file->header)
         LK_FAIL(LK_ERR_FORMAT, "%s: the header is not JSON: byte %d: %s", file->path, error.position + 8,
-                safetensors_quote(error.text, quoted));
+                lk__quote(error.text, quoted));
     if (!json_is_object(file->header))
         LK_FAIL(LK_ERR_FORMAT, "%s: the header is no JSON object", file->path);
     return safetensors_parse_tensors(file, (int64_t)bytes, size - (int64_t)sizeof(uint64_t) - (int64_t)bytes);
@@ -380,7 +373,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are read in 
 
 lk_status lk__safetensors_read(const lk_safetensors *file, const lk_safetensor *tensor, float *values)
 {
-    char name[QUOTED];
+    char name[LK_QUOTED];
     if (file->fd < 0 && !file->data)
         LK_FAIL(LK_ERR_STATE, "%s: its header alone is there", file->path);
     if (strcmp(tensor->dtype, "F32") == 0)
@@ -391,7 +384,7 @@ lk_status lk__safetensors_read(const lk_safetensors *file, const lk_safetensor *
     lk_status status = safetensors_read_at(file, tensor->begin, raw, (size_t)tensor->bytes);
     if (status == LK_OK && !safetensors_convert(tensor->dtype, raw, tensor->count, values))
         status = lk__fail(LK_ERR_FORMAT, "%s: tensor %s: is %s; expected F32, F64, F16 or BF16", file->path,
-                          safetensors_quote(tensor->name, name), tensor->dtype);
+                          lk__quote(tensor->name, name), tensor->dtype);
     lk__free_aligned(raw);
     return status;
 }

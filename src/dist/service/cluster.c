@@ -1,6 +1,7 @@
 #include "dist/service/cluster.h"
 
 #include "base/mem.h"
+#include "base/quote.h"
 #include "base/status.h"
 
 #include <arpa/inet.h>
@@ -23,18 +24,6 @@ static const char *const role_names[] = {"chief", "worker", "ps"};
 static const char variable[] = "TF_CONFIG"; /* of the environment */
 
 /* --- texts for messages ------------------------------------------------------------------------------------------- */
-
-enum { QUOTED = 80 };
-
-/* Makes foreign text fit for a message: shortened, without characters that control a terminal. */
-static const char *quote_foreign(const char *text, char quoted[QUOTED])
-{
-    size_t length = strlen(text), shown = length < QUOTED - 4 ? length : QUOTED - 4;
-    for (size_t i = 0; i < shown; i++)
-        quoted[i] = (char)(text[i] >= ' ' && text[i] <= '~' ? text[i] : '?');
-    snprintf(quoted + shown, QUOTED - shown, "%s", shown < length ? "..." : "");
-    return quoted;
-}
 
 static const char *json_kind(const json_t *value)
 {
@@ -59,7 +48,7 @@ static const char *json_kind(const json_t *value)
 
 static lk_status cluster_find_role(const char *source, const char *where, const char *name, lk_cluster_role *role)
 {
-    char quoted[QUOTED];
+    char quoted[LK_QUOTED];
     if (strcmp(name, "evaluator") == 0)
         LK_FAIL(LK_ERR_FORMAT, "%s: %s: there is no evaluator: every worker takes part in the evaluation; leave it out",
                 source, where);
@@ -71,18 +60,18 @@ static lk_status cluster_find_role(const char *source, const char *where, const 
             return LK_OK;
     }
     LK_FAIL(LK_ERR_FORMAT, "%s: %s: unknown role '%s': must be chief, worker or ps", source, where,
-            quote_foreign(name, quoted));
+            lk__quote(name, quoted));
 }
 
 /* --- addresses ---------------------------------------------------------------------------------------------------- */
 
-static bool is_name_character(char c)
+static bool cluster_is_name_character(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
            c == '_';
 }
 
-static bool parse_port(const char *text, int *port)
+static bool cluster_parse_port(const char *text, int *port)
 {
     *port = 0;
     if (!*text || strlen(text) > 5)
@@ -95,7 +84,7 @@ static bool parse_port(const char *text, int *port)
     return *port <= 65535;
 }
 
-static bool parse_host(const char *text, size_t length, lk_cluster_address *address)
+static bool cluster_parse_host(const char *text, size_t length, lk_cluster_address *address)
 {
     struct in6_addr ipv6;
     bool bracketed = length > 2 && text[0] == '[' && text[length - 1] == ']';
@@ -110,7 +99,7 @@ static bool parse_host(const char *text, size_t length, lk_cluster_address *addr
     if (bracketed)
         return inet_pton(AF_INET6, address->host, &ipv6) == 1;
     for (size_t i = 0; i < length; i++)
-        if (!is_name_character(text[i]))
+        if (!cluster_is_name_character(text[i]))
             return false;
     return true;
 }
@@ -118,13 +107,14 @@ static bool parse_host(const char *text, size_t length, lk_cluster_address *addr
 bool lk__cluster_read_address(const char *text, lk_cluster_address *address)
 {
     const char *colon = strrchr(text, ':');
-    return colon && parse_host(text, (size_t)(colon - text), address) && parse_port(colon + 1, &address->port);
+    return colon && cluster_parse_host(text, (size_t)(colon - text), address) &&
+           cluster_parse_port(colon + 1, &address->port);
 }
 
 static lk_status cluster_read_address(const char *source, const char *role, size_t index, const json_t *value,
                                       lk_cluster_address *address)
 {
-    char quoted[QUOTED];
+    char quoted[LK_QUOTED];
     const char *text = json_string_value(value);
     if (!text)
         LK_FAIL(LK_ERR_FORMAT, "%s: cluster.%s[%zu]: is %s; must be an address in quotes, \"host:port\"", source, role,
@@ -133,11 +123,11 @@ static lk_status cluster_read_address(const char *source, const char *role, size
         LK_FAIL(
             LK_ERR_FORMAT,
             "%s: cluster.%s[%zu]: '%s' is no address; must be host:port or [ipv6]:port, with a port from 0 to 65535",
-            source, role, index, quote_foreign(text, quoted));
+            source, role, index, lk__quote(text, quoted));
     return LK_OK;
 }
 
-static int compare_addresses(const void *a, const void *b)
+static int cluster_compare_addresses(const void *a, const void *b)
 {
     const lk_cluster_address *left = a, *right = b;
     int order = strcmp(left->host, right->host);
@@ -151,9 +141,9 @@ static lk_status cluster_check_repeated(const lk_cluster *cluster)
     if (!sorted)
         return LK_ERR_MEMORY;
     memcpy(sorted, cluster->all, (size_t)cluster->n * sizeof *sorted);
-    qsort(sorted, (size_t)cluster->n, sizeof *sorted, compare_addresses);
+    qsort(sorted, (size_t)cluster->n, sizeof *sorted, cluster_compare_addresses);
     for (int i = 1; i < cluster->n && !twice; i++)
-        if (sorted[i].port != 0 && compare_addresses(&sorted[i - 1], &sorted[i]) == 0)
+        if (sorted[i].port != 0 && cluster_compare_addresses(&sorted[i - 1], &sorted[i]) == 0)
             twice = &sorted[i];
     if (twice)
         lk__fail(LK_ERR_FORMAT, "%s: cluster: %s port %d is given twice; each process has an address of its own",
@@ -275,7 +265,7 @@ static lk_status cluster_read_task(lk_cluster *cluster, const char *source, cons
 /* Parses the JSON. The caller releases *root with json_decref. */
 static lk_status cluster_decode(const char *text, size_t bytes, const char *source, json_t **root)
 {
-    char quoted[QUOTED];
+    char quoted[LK_QUOTED];
     json_error_t error;
     if (bytes > LK_CLUSTER_BYTES)
         LK_FAIL(LK_ERR_FORMAT, "%s: more than %d bytes are no description of a cluster", source, LK_CLUSTER_BYTES);
@@ -284,7 +274,7 @@ static lk_status cluster_decode(const char *text, size_t bytes, const char *sour
         LK_FAIL(LK_ERR_MEMORY, "%s: no memory to read it", source);
     if (!*root)
         LK_FAIL(LK_ERR_FORMAT, "%s: line %d, column %d: %s; must be JSON, {\"cluster\": ..., \"task\": ...}", source,
-                error.line, error.column, quote_foreign(error.text, quoted));
+                error.line, error.column, lk__quote(error.text, quoted));
     return LK_OK;
 }
 
