@@ -60,7 +60,7 @@ lk_status cli_out_of_memory(void)
 }
 
 /* Prints with one call, because other processes may print to the same terminal. */
-static void print_error_line(const char *text)
+static void main_print_error_line(const char *text)
 {
     char *line = NULL;
     size_t size;
@@ -78,7 +78,7 @@ static void print_error_line(const char *text)
 int cli_fail(void)
 {
     lk_status status = lk_error_status();
-    print_error_line(*lk_error_message() ? lk_error_message() : lk_status_name(status));
+    main_print_error_line(*lk_error_message() ? lk_error_message() : lk_status_name(status));
     switch (status) {
     case LK_ERR_ARGUMENT:
         return 2;
@@ -96,7 +96,7 @@ int cli_usage_error(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    print_error_line(text);
+    main_print_error_line(text);
     return 2;
 }
 
@@ -194,7 +194,7 @@ void cli_print_help(const cli_command *command, FILE *stream)
 
 /* If a standard stream is closed, the next file that is opened would take its number and get our output. /dev/null
  * takes it instead, opened the wrong way round so that reads and writes still fail. */
-static void occupy_closed_streams(void)
+static void main_occupy_closed_streams(void)
 {
     static const int wrong_way[] = {O_WRONLY, O_RDONLY, O_RDONLY};
     for (int stream = 0; stream < 3; stream++) {
@@ -203,7 +203,7 @@ static void occupy_closed_streams(void)
     }
 }
 
-static bool asks_for_help(int argc, char **argv)
+static bool main_asks_for_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
@@ -212,7 +212,7 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-static int run_command(int argc, char **argv)
+static int main_run_command(int argc, char **argv)
 {
     const char *name = argc < 2 ? "help" : argv[1];
     int count = argc < 2 ? 0 : argc - 2;
@@ -223,7 +223,7 @@ static int run_command(int argc, char **argv)
     const cli_command *command = cli_find_command(name);
     if (!command)
         return 2;
-    if (asks_for_help(count, argv + 2)) {
+    if (main_asks_for_help(count, argv + 2)) {
         cli_print_help(command, stdout);
         return 0;
     }
@@ -231,7 +231,7 @@ static int run_command(int argc, char **argv)
 }
 
 /* Returns whether nobody reads standard output any more, as after `lockstep ops | head -n 1`. */
-static bool output_is_unread(void)
+static bool main_output_is_unread(void)
 {
     struct pollfd output = {.fd = STDOUT_FILENO};
     return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
@@ -244,27 +244,27 @@ typedef struct command_line {
     int status;
 } command_line;
 
-static void *run_command_line(void *user)
+static void *main_run_command_line(void *user)
 {
     command_line *line = user;
-    line->status = run_command(line->argc, line->argv);
+    line->status = main_run_command(line->argc, line->argv);
     return NULL;
 }
 
 /* Runs the command on this thread, or if the limit of its stack (ulimit -s) is low, on one with more. */
-static void run_on_large_stack(command_line *line)
+static void main_run_on_large_stack(command_line *line)
 {
     enum { LEAST_STACK = 1 << 20 };
     struct rlimit limit;
     pthread_attr_t attributes;
     pthread_t thread;
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= LEAST_STACK) {
-        run_command_line(line);
+        main_run_command_line(line);
         return;
     }
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, LEAST_STACK);
-    int error = pthread_create(&thread, &attributes, run_command_line, line);
+    int error = pthread_create(&thread, &attributes, main_run_command_line, line);
     if (error) {
         fprintf(stderr, "lockstep: no stack of %d bytes is to be had: %s\n", LEAST_STACK, strerror(error));
         line->status = 1;
@@ -276,11 +276,11 @@ static void run_on_large_stack(command_line *line)
 int main(int argc, char **argv)
 {
     command_line line = {argc, argv, 0};
-    occupy_closed_streams();
+    main_occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* writes beyond a limit of file size then fail like writes to a full disk */
-    run_on_large_stack(&line);
-    bool written = fflush(stdout) == 0 && !ferror(stdout), is_unread = !written && output_is_unread();
+    main_run_on_large_stack(&line);
+    bool written = fflush(stdout) == 0 && !ferror(stdout), is_unread = !written && main_output_is_unread();
     if (fclose(stdout) != 0)
         written = false;
     if (!written && !is_unread)

@@ -25,7 +25,7 @@ lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char
     return lk_options_parse(options, count, argc, argv, config, NULL);
 }
 
-static bool names_contain(const char *name, const char *const *names)
+static bool train_flag_names_contain(const char *name, const char *const *names)
 {
     for (; names && *names; names++)
         if (strcmp(name, *names) == 0)
@@ -43,7 +43,7 @@ size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *
         table[count] = own[count];
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
-        if (!names_contain(option->name, records) && !names_contain(option->name, without))
+        if (!train_flag_names_contain(option->name, records) && !train_flag_names_contain(option->name, without))
             table[count++] = *option;
     }
     return count;
@@ -52,7 +52,7 @@ size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *
 int cli_check_one_process(const lk_train_config *config)
 {
     static const char *const several_processes[] = {"multi-worker", "parameter-server", NULL};
-    if (config->devices.strategy && names_contain(config->devices.strategy, several_processes))
+    if (config->devices.strategy && train_flag_names_contain(config->devices.strategy, several_processes))
         return cli_usage_error("--strategy %s: is for `lockstep train`", config->devices.strategy);
     return 0;
 }

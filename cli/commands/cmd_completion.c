@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Returns whether the command takes another command after `--`, as `launch` does. */
-static bool runs_another(const cli_command *command)
+static bool completion_runs_another(const cli_command *command)
 {
     return command->arguments && strncmp(command->arguments, "-- ", 3) == 0;
 }
@@ -21,7 +21,7 @@ static void put_command_names(FILE *out)
 static const char *const bash_paths[CLI_PATHS_COUNT] = {[CLI_FOLDERS] = "-d", [CLI_FILES] = "-f"};
 
 /* Prints bash code that offers the words and paths which complete what is typed. */
-static void put_bash_action(const cli_completion *c, FILE *out)
+static void completion_put_bash_action(const cli_completion *c, FILE *out)
 {
     if (*c->words || c->paths) {
         fputs("mapfile -t COMPREPLY < <(", out);
@@ -48,7 +48,7 @@ static void put_bash_path_options(const lk_option *options, size_t count, cli_pa
     if (is_first)
         return;
     fputs(")\n            ", out);
-    put_bash_action(&(cli_completion){.paths = paths}, out);
+    completion_put_bash_action(&(cli_completion){.paths = paths}, out);
 }
 
 static void put_bash_command(const cli_command *command, FILE *out)
@@ -64,7 +64,7 @@ static void put_bash_command(const cli_command *command, FILE *out)
         if (!*c.words)
             continue;
         fprintf(out, "        --%s)\n            ", options[i].name);
-        put_bash_action(&c, out);
+        completion_put_bash_action(&c, out);
     }
     for (cli_paths paths = 0; paths < CLI_PATHS_COUNT; paths++)
         put_bash_path_options(options, count, paths, out);
@@ -80,7 +80,7 @@ static void put_bash_command(const cli_command *command, FILE *out)
     fputs("        ;;\n", out);
 }
 
-static void print_bash(FILE *out)
+static void completion_print_bash(FILE *out)
 {
     const cli_command *command;
     fputs("# Completion for lockstep in bash, made by `lockstep completion bash`.\n"
@@ -104,7 +104,7 @@ static void print_bash(FILE *out)
           "        case ${COMP_WORDS[i]} in\n",
           out);
     for (size_t i = 0; (command = cli_listed_command(i)); i++)
-        if (runs_another(command))
+        if (completion_runs_another(command))
             fprintf(out, "        %s)\n            command=%s\n            continue\n            ;;\n", command->name,
                     command->name);
     fputs("        -*) continue ;;\n"
@@ -137,7 +137,7 @@ static void print_bash(FILE *out)
 /* --- zsh and fish ------------------------------------------------------------------------------------------------- */
 
 /* Prints the text up to its first semicolon, for use between single quotes. */
-static void put_sentence(const char *text, const char *escaped, FILE *out)
+static void completion_put_sentence(const char *text, const char *escaped, FILE *out)
 {
     for (const char *c = text; *c && *c != ';'; c++) {
         if (*c == '\'') {
@@ -151,7 +151,7 @@ static void put_sentence(const char *text, const char *escaped, FILE *out)
 }
 
 /* Prints the action of an _arguments specification; zsh runs one that begins with a space as it stands. */
-static void put_zsh_action(const cli_completion *c, FILE *out)
+static void completion_put_zsh_action(const cli_completion *c, FILE *out)
 {
     static const char *const actions[CLI_PATHS_COUNT] = {" ", "_files -/", "_files"};
     if (*c->words && c->paths)
@@ -166,21 +166,21 @@ static void put_zsh_option(const lk_option *option, FILE *out)
 {
     bool is_flag = option->type == LK_OPTION_FLAG;
     fprintf(out, " \\\n            '--%s%s[", option->name, is_flag ? "" : "=");
-    put_sentence(option->help, "[]:\\", out);
+    completion_put_sentence(option->help, "[]:\\", out);
     fputc(']', out);
     if (!is_flag) {
         cli_completion c = cli_complete_value(option);
         fputc(':', out);
-        put_sentence(option->value, ":\\", out);
+        completion_put_sentence(option->value, ":\\", out);
         fputc(':', out);
-        put_zsh_action(&c, out);
+        completion_put_zsh_action(&c, out);
     }
     fputc('\'', out);
     if (is_flag)
         fprintf(out, " \\\n            '--no-%s'", option->name);
 }
 
-static void print_zsh(FILE *out)
+static void completion_print_zsh(FILE *out)
 {
     const cli_command *command;
     fputs("#compdef lockstep\n"
@@ -217,19 +217,19 @@ static void print_zsh(FILE *out)
         fprintf(out, "    %s)\n        _arguments '--help[describe the command]'", command->name);
         for (size_t o = 0; o < count; o++)
             put_zsh_option(&options[o], out);
-        if (runs_another(command)) /* the only short option */
+        if (completion_runs_another(command)) /* the only short option */
             fputs(" \\\n            '-n[the same as --processes]:N: '", out);
         fputs(" \\\n            \"*::argument:", out);
-        if (runs_another(command))
+        if (completion_runs_another(command))
             fputs("_lockstep", out);
         else
-            put_zsh_action(&argument, out);
+            completion_put_zsh_action(&argument, out);
         fputs("\"\n        ;;\n", out);
     }
     fputs("    esac\n}\n_lockstep \"$@\"\n", out);
 }
 
-static void put_fish_action(const cli_completion *c, FILE *out)
+static void completion_put_fish_action(const cli_completion *c, FILE *out)
 {
     fputs(c->paths == CLI_FILES ? " -F" : " -f", out);
     if (*c->words || c->paths == CLI_FOLDERS)
@@ -237,20 +237,20 @@ static void put_fish_action(const cli_completion *c, FILE *out)
                 c->paths == CLI_FOLDERS ? "(__fish_complete_directories)" : "");
 }
 
-static void put_fish_option(const cli_command *command, const lk_option *option, FILE *out)
+static void completion_put_fish_option(const cli_command *command, const lk_option *option, FILE *out)
 {
     fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' -l %s", command->name, option->name);
     if (option->type != LK_OPTION_FLAG) {
         cli_completion c = cli_complete_value(option);
         fputs(" -r", out);
-        put_fish_action(&c, out);
+        completion_put_fish_action(&c, out);
     }
     fputs(" -d '", out);
-    put_sentence(option->help, "\\", out);
+    completion_put_sentence(option->help, "\\", out);
     fputs("'\n", out);
 }
 
-static void print_fish(FILE *out)
+static void completion_print_fish(FILE *out)
 {
     const cli_command *command;
     fputs("# Completion for lockstep in fish, made by `lockstep completion fish`.\n"
@@ -261,11 +261,11 @@ static void print_fish(FILE *out)
         size_t count;
         const lk_option *options = cli_options_of(command, made, &count);
         fprintf(out, "complete -c lockstep -n __fish_use_subcommand -a %s -d '", command->name);
-        put_sentence(command->summary, "\\", out);
+        completion_put_sentence(command->summary, "\\", out);
         fputs("'\n", out);
         for (size_t o = 0; o < count; o++)
-            put_fish_option(command, &options[o], out);
-        if (runs_another(command))
+            completion_put_fish_option(command, &options[o], out);
+        if (completion_runs_another(command))
             fprintf(
                 out,
                 "complete -c lockstep -n '__fish_seen_subcommand_from %s' -s n -r -f -d 'the same as --processes'\n",
@@ -274,7 +274,7 @@ static void print_fish(FILE *out)
             continue;
         cli_completion argument = cli_complete_argument(command);
         fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s'", command->name);
-        put_fish_action(&argument, out);
+        completion_put_fish_action(&argument, out);
         fputc('\n', out);
     }
 }
@@ -286,7 +286,7 @@ static int completion_run(int argc, char **argv)
     static const struct {
         const char *name;
         void (*print)(FILE *out);
-    } shells[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+    } shells[] = {{"bash", completion_print_bash}, {"zsh", completion_print_zsh}, {"fish", completion_print_fish}};
     int count;
     if (cli_parse(&cmd_completion, argc, argv, NULL, &count) != LK_OK)
         return cli_fail();

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void print_libraries(void)
+static void doctor_print_libraries(void)
 {
     size_t count;
     const lk_component *components = lk_build_components(&count);
@@ -31,7 +31,7 @@ static void print_libraries(void)
 }
 
 /* The value of a /proc/cpuinfo line "name   : value", with its newline cut off; NULL if the line has another name. */
-static char *cpuinfo_value(char *line, const char *name)
+static char *doctor_cpuinfo_value(char *line, const char *name)
 {
     size_t length = strlen(name);
     if (strncmp(line, name, length) != 0 || !strchr(" \t:", line[length]))
@@ -45,7 +45,7 @@ static char *cpuinfo_value(char *line, const char *name)
 }
 
 /* Prints the instruction sets that kernels choose their code by. Changes `flags`. */
-static void print_instruction_sets(char *flags)
+static void doctor_print_instruction_sets(char *flags)
 {
     static const char *const known[] = {"sse4_2",      "avx2",     "fma",   "avx512f", "avx512bw", "avx512_vnni",
                                         "avx512_bf16", "amx_bf16", "asimd", "sve",     "bf16",     "i8mm"};
@@ -59,7 +59,7 @@ static void print_instruction_sets(char *flags)
     putchar('\n');
 }
 
-static void print_processor(void)
+static void doctor_print_processor(void)
 {
     puts("\nProcessor");
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -67,15 +67,15 @@ static void print_processor(void)
     size_t size = 0;
     bool named = false, described = false;
     while (file && !described && getline(&line, &size, file) >= 0) {
-        char *model = cpuinfo_value(line, "model name");
-        char *flags = model ? NULL : cpuinfo_value(line, "flags");
+        char *model = doctor_cpuinfo_value(line, "model name");
+        char *flags = model ? NULL : doctor_cpuinfo_value(line, "flags");
         if (!model && !flags)
-            flags = cpuinfo_value(line, "Features");
+            flags = doctor_cpuinfo_value(line, "Features");
         if (model && !named)
             printf("  %s\n", model);
         named = named || model;
         if (flags) {
-            print_instruction_sets(flags);
+            doctor_print_instruction_sets(flags);
             described = true;
         }
     }
@@ -88,7 +88,7 @@ static void print_processor(void)
         printf("  processors this process may use: %d of %ld\n", CPU_COUNT(&allowed), sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-static void print_gpus(void)
+static void doctor_print_gpus(void)
 {
     char text[2048];
     puts("\nGPUs");
@@ -108,7 +108,7 @@ static void print_gpus(void)
     }
 }
 
-static void print_pjrt(const char *path)
+static void doctor_print_pjrt(const char *path)
 {
     lk_pjrt *pjrt;
     if (lk_pjrt_find(path, &pjrt) != LK_OK) {
@@ -126,18 +126,18 @@ static void print_pjrt(const char *path)
 }
 
 /* Runs in a process of its own, because a plug-in cannot be told to stop looking for devices. */
-static _Noreturn void pjrt_become_asker(const char *path, pid_t parent, int output)
+static _Noreturn void doctor_pjrt_become_asker(const char *path, pid_t parent, int output)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0) {
-        print_pjrt(path);
+        doctor_print_pjrt(path);
         fflush(stdout);
     }
     _exit(0);
 }
 
 /* Copies to standard output until the other end is closed, or the time is up: then returns false. */
-static bool pjrt_copy_answer(int from, double seconds)
+static bool doctor_pjrt_copy_answer(int from, double seconds)
 {
     char bytes[4096];
     int64_t end = cli_milliseconds() + (int64_t)(1000 * seconds);
@@ -156,7 +156,7 @@ static bool pjrt_copy_answer(int from, double seconds)
 }
 
 /* Asks only if a plug-in is named: it may take minutes to find that there is no device. */
-static void print_pjrt_within(const char *path, double seconds)
+static void doctor_print_pjrt_within(const char *path, double seconds)
 {
     int pipes[2], status = 0;
     const char *file = path ? path : lk_pjrt_default_path();
@@ -170,9 +170,9 @@ static void print_pjrt_within(const char *path, double seconds)
     }
     pid_t parent = getpid(), asker = fork();
     if (asker == 0)
-        pjrt_become_asker(path, parent, pipes[1]);
+        doctor_pjrt_become_asker(path, parent, pipes[1]);
     close(pipes[1]);
-    bool has_answered = asker > 0 && pjrt_copy_answer(pipes[0], seconds);
+    bool has_answered = asker > 0 && doctor_pjrt_copy_answer(pipes[0], seconds);
     close(pipes[0]);
     if (asker < 0) {
         printf("  %s\n", strerror(errno));
@@ -214,10 +214,10 @@ static int doctor_run(int argc, char **argv)
     doctor config = {0};
     if (cli_parse(&cmd_doctor, argc, argv, &config, NULL) != LK_OK)
         return cli_fail();
-    print_libraries();
-    print_processor();
-    print_gpus();
-    print_pjrt_within(config.pjrt, config.pjrt_timeout);
+    doctor_print_libraries();
+    doctor_print_processor();
+    doctor_print_gpus();
+    doctor_print_pjrt_within(config.pjrt, config.pjrt_timeout);
     return 0;
 }
 

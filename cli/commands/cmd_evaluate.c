@@ -111,7 +111,7 @@ static size_t evaluate_make_options(lk_option *table)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status path_in(const char *folder, const char *name, char path[PATH_MAX])
+static lk_status evaluate_path_in(const char *folder, const char *name, char path[PATH_MAX])
 {
     if (snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX)
         return LK_OK;
@@ -130,17 +130,17 @@ static lk_status evaluate_write_files(const cli_evaluation *e, const char *out)
     snprintf(title, sizeof title, "%.80s on %.80s: accuracy %.4f", e->info->model, lk_dataset_name(e->dataset),
              lk_mean_value(e->found.accuracy));
     bool has_png = lk_build_has("libcairo");
-    lk_status status = path_in(out, "confusion.svg", path);
+    lk_status status = evaluate_path_in(out, "confusion.svg", path);
     if (status == LK_OK)
         status = lk_evaluation_draw(&e->found, e->names, title, path);
     if (status == LK_OK && has_png)
-        status = path_in(out, "confusion.png", path);
+        status = evaluate_path_in(out, "confusion.png", path);
     if (status == LK_OK && has_png)
         status = lk_evaluation_draw(&e->found, e->names, title, path);
     bool has_sheet = has_png && e->found.n_mistakes > 0 &&
                      (lk_dataset_channels(e->dataset) == 1 || lk_dataset_channels(e->dataset) == 3);
     if (status == LK_OK)
-        status = path_in(out, "mistakes.png", path);
+        status = evaluate_path_in(out, "mistakes.png", path);
     if (status == LK_OK && !has_sheet)
         remove(path); /* an earlier evaluation may have left one */
     else if (status == LK_OK)
@@ -148,7 +148,7 @@ static lk_status evaluate_write_files(const cli_evaluation *e, const char *out)
     if (status == LK_OK && !has_png)
         fputs("lockstep: this build has no libcairo: confusion.png and mistakes.png are not written\n", stderr);
     if (status == LK_OK)
-        status = path_in(out, "evaluation.json", path);
+        status = evaluate_path_in(out, "evaluation.json", path);
     if (status != LK_OK)
         return status;
     FILE *file = fopen(path, "w");
@@ -193,7 +193,7 @@ static lk_status evaluate_open_predictor(const lk_checkpoint *checkpoint, const 
 }
 
 /* Takes the names of the run's classes, and those of the data for classes without one. */
-static lk_status find_names(cli_evaluation *e)
+static lk_status evaluate_find_names(cli_evaluation *e)
 {
     int64_t classes = lk_predictor_input(e->predictor).classes;
     e->names = calloc((size_t)classes + 1, sizeof *e->names);
@@ -216,7 +216,7 @@ static lk_status evaluate_checkpoint(const lk_checkpoint *checkpoint, const eval
     if (status == LK_OK)
         status = evaluate_open_dataset(config, e);
     if (status == LK_OK)
-        status = find_names(e);
+        status = evaluate_find_names(e);
     if (status == LK_OK)
         status = lk_evaluate(e->predictor, e->dataset, config->mistakes, &e->found);
     if (status == LK_OK && config->train.records.json)

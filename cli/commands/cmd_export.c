@@ -40,22 +40,22 @@ static const lk_option options[] = {
 /* clang-format on */
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
-static bool has_ending(const char *text, const char *ending)
+static bool export_has_ending(const char *text, const char *ending)
 {
     size_t length = strlen(text), size = strlen(ending);
     return length > size && strcmp(text + length - size, ending) == 0;
 }
 
 /* LK_EXPORT_FORMAT_COUNT: neither --format nor the ending says which. */
-static lk_export_format format_of(const export_config *config)
+static lk_export_format export_format_of(const export_config *config)
 {
     if (config->format != BY_NAME)
         return (lk_export_format)(config->format - 1);
-    if (has_ending(config->out, ".safetensors"))
+    if (export_has_ending(config->out, ".safetensors"))
         return LK_EXPORT_SAFETENSORS;
-    if (has_ending(config->out, ".onnx"))
+    if (export_has_ending(config->out, ".onnx"))
         return LK_EXPORT_ONNX;
-    return has_ending(config->out, ".c") ? LK_EXPORT_C : LK_EXPORT_FORMAT_COUNT;
+    return export_has_ending(config->out, ".c") ? LK_EXPORT_C : LK_EXPORT_FORMAT_COUNT;
 }
 
 static void export_print_result(const lk_checkpoint *checkpoint, const export_config *config)
@@ -103,7 +103,7 @@ static int export_run(int argc, char **argv)
         return cli_usage_error("--out is missing: say where to write, as --out net.onnx");
     if (strcmp(config.out, "-") == 0)
         return cli_usage_error("--out -: an export is a file that takes its place when it is whole; expected a path");
-    lk_export_format format = format_of(&config);
+    lk_export_format format = export_format_of(&config);
     if (format == LK_EXPORT_FORMAT_COUNT)
         return cli_usage_error(
             "--out %s: its ending does not say what to write; expected .safetensors, .onnx or .c, or "

@@ -13,7 +13,7 @@
 
 /* Escapes characters that roff interprets or replaces by typographic ones. A point or an apostrophe at the start of a
  * line would begin a roff request. */
-static void put_roff_char(char c, bool at_start, FILE *page)
+static void manual_put_roff_char(char c, bool at_start, FILE *page)
 {
     if (at_start && (c == '.' || c == '\''))
         fputs("\\&", page);
@@ -42,7 +42,7 @@ static void put_roff_char(char c, bool at_start, FILE *page)
 }
 
 /* Writes ASCII only: man drops characters that the locale does not have. */
-static void put_roff_text(const char *text, size_t length, FILE *page)
+static void manual_put_roff_text(const char *text, size_t length, FILE *page)
 {
     static const char ellipsis[] = "…";
     for (size_t i = 0; i < length; i++) {
@@ -50,19 +50,19 @@ static void put_roff_text(const char *text, size_t length, FILE *page)
         if (is_ellipsis)
             fputs(i == 0 ? "\\&..." : "...", page);
         else
-            put_roff_char(text[i], i == 0, page);
+            manual_put_roff_char(text[i], i == 0, page);
         i += is_ellipsis ? sizeof ellipsis - 2 : 0;
     }
 }
 
-static void put_roff_line(const char *text, FILE *page)
+static void manual_put_roff_line(const char *text, FILE *page)
 {
-    put_roff_text(text, strlen(text), page);
+    manual_put_roff_text(text, strlen(text), page);
     fputc('\n', page);
 }
 
 /* Lets roff fill paragraphs, and keeps indented lines as they are. */
-static void put_paragraphs(const char *text, FILE *page)
+static void manual_put_paragraphs(const char *text, FILE *page)
 {
     bool is_verbatim = false;
     while (*text) {
@@ -74,7 +74,7 @@ static void put_paragraphs(const char *text, FILE *page)
         if (length == 0) {
             fputs(text[1] == ' ' ? "" : ".PP\n", page);
         } else {
-            put_roff_text(text, length, page);
+            manual_put_roff_text(text, length, page);
             fputc('\n', page);
         }
         text += length + (text[length] == '\n');
@@ -86,7 +86,7 @@ static void put_paragraphs(const char *text, FILE *page)
 /* --- pages -------------------------------------------------------------------------------------------------------- */
 
 /* Writes the page's title, LOCKSTEP-TRAIN for "train", and its NAME section. command NULL: the page of lockstep. */
-static void put_head(const char *command, const char *summary, FILE *page)
+static void manual_put_head(const char *command, const char *summary, FILE *page)
 {
     fputs(".\\\" Made by lockstep from its tables of options.\n.TH LOCKSTEP", page);
     if (command) {
@@ -99,10 +99,10 @@ static void put_head(const char *command, const char *summary, FILE *page)
         fprintf(page, "\\-%s", command);
     fputs(" \\- ", page);
     fputc(tolower((unsigned char)summary[0]), page);
-    put_roff_line(summary + 1, page);
+    manual_put_roff_line(summary + 1, page);
 }
 
-static void put_exit_status(FILE *page)
+static void manual_put_exit_status(FILE *page)
 {
     fputs(".SH EXIT STATUS\n.TP\n0\nAll went well.\n.TP\n1\nSomething else went wrong.\n.TP\n2\nThe command line makes "
           "no sense.\n.TP\n130\nAn interrupt ended it.\n",
@@ -114,15 +114,15 @@ static void put_option(const lk_option *option, FILE *page)
     char text[1024];
     lk_option_describe(option, text, sizeof text);
     fputs(".TP\n\\fB\\-\\-", page);
-    put_roff_text(option->name, strlen(option->name), page);
+    manual_put_roff_text(option->name, strlen(option->name), page);
     fputs("\\fR", page);
     if (option->type != LK_OPTION_FLAG) {
         fputs(" \\fI", page);
-        put_roff_text(option->value, strlen(option->value), page);
+        manual_put_roff_text(option->value, strlen(option->value), page);
         fputs("\\fR", page);
     }
     fputc('\n', page);
-    put_roff_line(text, page);
+    manual_put_roff_line(text, page);
 }
 
 static void put_command(const cli_command *command, FILE *page)
@@ -130,42 +130,42 @@ static void put_command(const cli_command *command, FILE *page)
     lk_option made[CLI_MAX_OPTIONS];
     size_t count;
     const lk_option *options = cli_options_of(command, made, &count);
-    put_head(command->name, command->summary, page);
+    manual_put_head(command->name, command->summary, page);
     fprintf(page, ".SH SYNOPSIS\n\\fBlockstep %s\\fR", command->name);
     fputs(count ? " [\\fIOPTION\\fR...]" : "", page);
     if (command->arguments) {
         fputc(' ', page);
-        put_roff_text(command->arguments, strlen(command->arguments), page);
+        manual_put_roff_text(command->arguments, strlen(command->arguments), page);
     }
     fputs("\n.SH DESCRIPTION\n", page);
-    put_roff_text(command->summary, strlen(command->summary), page);
+    manual_put_roff_text(command->summary, strlen(command->summary), page);
     fputs(".\n", page);
     if (command->details) {
         fputs(command->details[0] == ' ' ? "" : ".PP\n", page);
-        put_paragraphs(command->details, page);
+        manual_put_paragraphs(command->details, page);
     }
     if (count)
         fputs(".SH OPTIONS\n", page);
     for (size_t i = 0; i < count; i++)
         put_option(&options[i], page);
-    put_exit_status(page);
+    manual_put_exit_status(page);
     fputs(".SH SEE ALSO\n.BR lockstep (1)\n", page);
 }
 
-static void put_overview(FILE *page)
+static void manual_put_overview(FILE *page)
 {
     const cli_command *command;
-    put_head(NULL, "Train image-classification networks on several devices", page);
+    manual_put_head(NULL, "Train image-classification networks on several devices", page);
     fputs(".SH SYNOPSIS\n\\fBlockstep\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n"
           "Trains image\\-classification networks on several devices, to the same bits on any number of them.\n"
           ".SH COMMANDS\n",
           page);
     for (size_t i = 0; (command = cli_listed_command(i)); i++) {
         fprintf(page, ".TP\n.BR lockstep\\-%s (1)\n", command->name);
-        put_roff_text(command->summary, strlen(command->summary), page);
+        manual_put_roff_text(command->summary, strlen(command->summary), page);
         fputs(".\n", page);
     }
-    put_exit_status(page);
+    manual_put_exit_status(page);
     fputs(
         ".SH FILES\n.TP\n\\fIPREFIX\\fR/share/doc/lockstep\n"
         "README.md, the documents that manual pages call docs/, and examples, if lockstep is installed below PREFIX.\n",
@@ -175,7 +175,7 @@ static void put_overview(FILE *page)
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 /* command NULL: the page of lockstep. Gives 0, or 1 with the error printed. */
-static int write_page(const char *folder, const cli_command *command)
+static int manual_write_page(const char *folder, const cli_command *command)
 {
     char path[PATH_MAX];
     int length =
@@ -186,7 +186,7 @@ static int write_page(const char *folder, const cli_command *command)
     if (command)
         put_command(command, page);
     else
-        put_overview(page);
+        manual_put_overview(page);
     bool is_written = !ferror(page);
     return fclose(page) == 0 && is_written ? 0 : cli_cannot_write(path, errno);
 }
@@ -199,9 +199,9 @@ static int manual_run(int argc, char **argv)
     if (count != 1)
         return cli_usage_error("manual: one folder is needed, which the pages are written to");
     const cli_command *command;
-    int status = write_page(argv[0], NULL);
+    int status = manual_write_page(argv[0], NULL);
     for (size_t i = 0; status == 0 && (command = cli_listed_command(i)); i++)
-        status = write_page(argv[0], command);
+        status = manual_write_page(argv[0], command);
     return status;
 }
 

@@ -70,7 +70,7 @@ typedef struct profile {
     lk_trace_summary *summary;
 } profile;
 
-static int count_gpus(const profile *p)
+static int profile_count_gpus(const profile *p)
 {
     lk_strategy *strategy = lk_trainer_strategy(p->trainer);
     int gpus = 0;
@@ -80,10 +80,10 @@ static int count_gpus(const profile *p)
 }
 
 /* Measures the peak for the dtype that the run computes in, if every device is a GPU, else for f32. */
-static lk_status measure_peaks(profile *p)
+static lk_status profile_measure_peaks(profile *p)
 {
     lk_strategy *strategy = lk_trainer_strategy(p->trainer);
-    bool all_gpus = count_gpus(p) == p->n_devices;
+    bool all_gpus = profile_count_gpus(p) == p->n_devices;
     p->dtype = all_gpus ? lk_trainer_plan(p->trainer)->dtype : LK_F32;
     for (int d = 0; d < p->n_devices; d++) {
         double copy = 0;
@@ -112,7 +112,7 @@ static lk_status profile_processor_seconds(const profile *p, double *sum)
     return LK_OK;
 }
 
-static lk_status run_recorded(profile *p, lk_trace **trace)
+static lk_status profile_run_recorded(profile *p, lk_trace **trace)
 {
     double before, after;
     lk_status status = profile_processor_seconds(p, &before);
@@ -131,7 +131,7 @@ static lk_status run_recorded(profile *p, lk_trace **trace)
     return status;
 }
 
-static lk_status use_recording(profile *p, const lk_trace *trace)
+static lk_status profile_use_recording(profile *p, const lk_trace *trace)
 {
     long long dropped = (long long)lk_trace_dropped(trace);
     if (dropped > 0)
@@ -147,22 +147,22 @@ static lk_status profile_measure(profile *p)
     lk_trace *trace = NULL;
     lk_status status = p->config.trace ? lk_trace_write(NULL, p->config.trace) : LK_OK;
     if (status == LK_OK)
-        status = measure_peaks(p);
+        status = profile_measure_peaks(p);
     if (status == LK_OK && p->config.warmup > 0)
         status = lk_trainer_run(p->trainer, p->config.warmup);
     if (status == LK_OK)
         status = lk_wait_all();
     if (status == LK_OK)
-        status = run_recorded(p, &trace);
+        status = profile_run_recorded(p, &trace);
     if (status == LK_OK)
-        status = use_recording(p, trace);
+        status = profile_use_recording(p, trace);
     lk_trace_release(trace);
     return status;
 }
 
 /* --- the operators ------------------------------------------------------------------------------------------------ */
 
-static double least_peak(const profile *p)
+static double profile_least_peak(const profile *p)
 {
     double least = p->peaks[0];
     for (int d = 1; d < p->n_devices; d++)
@@ -170,7 +170,7 @@ static double least_peak(const profile *p)
     return least;
 }
 
-static double mean_peak(const profile *p)
+static double profile_mean_peak(const profile *p)
 {
     double sum = 0;
     for (int d = 0; d < p->n_devices; d++)
@@ -179,18 +179,18 @@ static double mean_peak(const profile *p)
 }
 
 /* The measured time, in seconds, summed over devices. */
-static double device_seconds(const profile *p)
+static double profile_device_seconds(const profile *p)
 {
     return p->summary->seconds * p->n_devices;
 }
 
-static double per_step(const profile *p, double seconds)
+static double profile_per_step(const profile *p, double seconds)
 {
     return 1e3 * seconds / (double)p->config.steps;
 }
 
 /* Counts the samples of the measured steps; an epoch's last batch may be smaller. */
-static int64_t count_samples(const profile *p)
+static int64_t profile_count_samples(const profile *p)
 {
     const lk_plan *plan = lk_trainer_plan(p->trainer);
     int64_t samples = 0;
@@ -206,8 +206,8 @@ static void profile_print_head(const profile *p)
     const lk_plan *plan = lk_trainer_plan(p->trainer);
     printf("%s on %s, %d device%s, batch %lld in %lld shards: %lld steps of %.2f ms after %lld, %.0f images/s\n",
            plan->model, plan->data, p->n_devices, p->n_devices == 1 ? "" : "s", (long long)plan->batch_size,
-           (long long)plan->shards, (long long)p->config.steps, per_step(p, p->summary->seconds),
-           (long long)p->config.warmup, (double)count_samples(p) / p->summary->seconds);
+           (long long)plan->shards, (long long)p->config.steps, profile_per_step(p, p->summary->seconds),
+           (long long)p->config.warmup, (double)profile_count_samples(p) / p->summary->seconds);
     if (strcmp(plan->algorithms, "fast") != 0) {
         fputs("algorithms ", stdout);
         cli_print_clean(plan->algorithms, stdout);
@@ -217,43 +217,43 @@ static void profile_print_head(const profile *p)
            p->dtype == LK_BF16 ? "bf16"
            : plan->tf32        ? "tf32"
                                : "f32",
-           1e-9 * mean_peak(p));
+           1e-9 * profile_mean_peak(p));
     if (p->n_devices > 1)
-        printf(" (mean; the least is %.1f)", 1e-9 * least_peak(p));
+        printf(" (mean; the least is %.1f)", 1e-9 * profile_least_peak(p));
     if (p->copy > 0)
         printf("; a copy in its memory: %.1f GB/s", 1e-9 * p->copy);
     printf("\n\n");
 }
 
 /* The share of the peak that an operator reaches, and of the bytes per second of a copy. */
-static double peak_share(const profile *p, const lk_trace_operator *row)
+static double profile_peak_share(const profile *p, const lk_trace_operator *row)
 {
-    return row->seconds > 0 ? row->flops / row->seconds / mean_peak(p) : 0;
+    return row->seconds > 0 ? row->flops / row->seconds / profile_mean_peak(p) : 0;
 }
 
-static double copy_share(const profile *p, const lk_trace_operator *row)
+static double profile_copy_share(const profile *p, const lk_trace_operator *row)
 {
     return row->seconds > 0 && p->copy > 0 ? row->bytes / row->seconds / p->copy : 0;
 }
 
-static void print_operator(const profile *p, const lk_trace_operator *row)
+static void profile_print_operator(const profile *p, const lk_trace_operator *row)
 {
     bool counts = row->flops > 0 && row->seconds > 0;
-    printf("%-34s %8lld %10.3f %6.1f%%", row->name, (long long)row->calls, per_step(p, row->seconds),
-           100 * row->seconds / device_seconds(p));
+    printf("%-34s %8lld %10.3f %6.1f%%", row->name, (long long)row->calls, profile_per_step(p, row->seconds),
+           100 * row->seconds / profile_device_seconds(p));
     if (counts)
-        printf(" %9.1f %6.0f%%", 1e-9 * row->flops / row->seconds, 100 * peak_share(p, row));
+        printf(" %9.1f %6.0f%%", 1e-9 * row->flops / row->seconds, 100 * profile_peak_share(p, row));
     else
         printf(" %9s %7s", "", "");
     if (p->copy > 0)
-        printf(" %7.0f%%", 100 * copy_share(p, row));
+        printf(" %7.0f%%", 100 * profile_copy_share(p, row));
     printf("  %s", row->problem);
     if (strcmp(row->category, "operator") != 0)
         printf("  (%s)", row->category);
     putchar('\n');
 }
 
-static lk_trace_operator sum_of_rows(const lk_trace_summary *summary, int first)
+static lk_trace_operator profile_sum_of_rows(const lk_trace_summary *summary, int first)
 {
     lk_trace_operator sum = {.category = "operator"};
     for (int i = first; i < summary->n_operators; i++) {
@@ -265,15 +265,15 @@ static lk_trace_operator sum_of_rows(const lk_trace_summary *summary, int first)
     return sum;
 }
 
-static void print_operators(const profile *p)
+static void profile_print_operators(const profile *p)
 {
     const lk_trace_summary *summary = p->summary;
     int rows = p->config.rows < summary->n_operators ? (int)p->config.rows : summary->n_operators;
     printf("%-34s %8s %10s %7s %9s %7s%s  %s\n", "operator", "calls", "ms a step", "share", "GFLOP/s", "of peak",
            p->copy > 0 ? "  of copy" : "", "inputs -> outputs");
     for (int i = 0; i < rows; i++)
-        print_operator(p, &summary->operators[i]);
-    lk_trace_operator rest = sum_of_rows(summary, rows), all = sum_of_rows(summary, 0);
+        profile_print_operator(p, &summary->operators[i]);
+    lk_trace_operator rest = profile_sum_of_rows(summary, rows), all = profile_sum_of_rows(summary, 0);
     char name[64];
     snprintf(name, sizeof name, "%d others", summary->n_operators - rows);
     rest.name = name;
@@ -281,8 +281,8 @@ static void print_operators(const profile *p)
     all.name = "all operators";
     all.problem = "";
     if (rows < summary->n_operators)
-        print_operator(p, &rest);
-    print_operator(p, &all);
+        profile_print_operator(p, &rest);
+    profile_print_operator(p, &all);
 }
 
 /* --- where the time went ------------------------------------------------------------------------------------------ */
@@ -306,7 +306,7 @@ static double profile_part_share(const profile *p, int part)
     double seconds = 0;
     for (int d = 0; d < p->summary->n_devices; d++)
         seconds += profile_part(&p->summary->devices[d], part);
-    return seconds / device_seconds(p);
+    return seconds / profile_device_seconds(p);
 }
 
 static void profile_print_parts(const profile *p)
@@ -318,7 +318,8 @@ static void profile_print_parts(const profile *p)
         printf(" %8s", p->summary->devices[d].name);
     putchar('\n');
     for (int part = 0; part < PART_COUNT; part++) {
-        printf("%-32s %10.3f %6.1f%%", part_names[part], per_step(p, profile_part_share(p, part) * p->summary->seconds),
+        printf("%-32s %10.3f %6.1f%%", part_names[part],
+               profile_per_step(p, profile_part_share(p, part) * p->summary->seconds),
                100 * profile_part_share(p, part));
         for (int d = 0; d < columns; d++)
             printf(" %7.1f%%", 100 * profile_part(&p->summary->devices[d], part) / p->summary->seconds);
@@ -327,17 +328,17 @@ static void profile_print_parts(const profile *p)
 }
 
 /* The share of the operators' time in which their threads had no core; 0 for GPUs, whose operators need none. */
-static double share_of_others(const profile *p)
+static double profile_share_of_others(const profile *p)
 {
-    if (count_gpus(p) > 0)
+    if (profile_count_gpus(p) > 0)
         return 0;
-    double seconds = sum_of_rows(p->summary, 0).seconds;
+    double seconds = profile_sum_of_rows(p->summary, 0).seconds;
     return p->processor < seconds ? 1 - p->processor / seconds : 0;
 }
 
 /* Other processes bound the run if they had the cores for a tenth of the operators' time; else the largest part other
  * than compute does if it takes a tenth of all time; else compute does, and in it the operator that takes longest. */
-static void print_bound(const profile *p)
+static void profile_print_bound(const profile *p)
 {
     static const char *const cures[PART_COUNT] = {
         [SHARD_SUMS] = "fewer --shards make fewer sums",
@@ -350,10 +351,10 @@ static void print_bound(const profile *p)
     for (int part = SHARD_SUMS; part < PART_COUNT; part++)
         largest = profile_part_share(p, part) > profile_part_share(p, largest) ? part : largest;
     putchar('\n');
-    if (share_of_others(p) >= 0.1) {
+    if (profile_share_of_others(p) >= 0.1) {
         printf("Bound by other processes, which had the cores for %.0f%% of the operators' time: figures are that much "
                "too low.\n",
-               100 * share_of_others(p));
+               100 * profile_share_of_others(p));
         return;
     }
     if (profile_part_share(p, largest) >= 0.1) {
@@ -362,13 +363,13 @@ static void print_bound(const profile *p)
         return;
     }
     const lk_trace_operator *first = p->summary->operators;
-    bool by_memory = copy_share(p, first) > peak_share(p, first);
+    bool by_memory = profile_copy_share(p, first) > profile_peak_share(p, first);
     printf("Bound by compute, %.0f%% of the time: %s %s takes most, %.0f%%", 100 * profile_part_share(p, COMPUTE),
-           first->name, first->problem, 100 * first->seconds / device_seconds(p));
+           first->name, first->problem, 100 * first->seconds / profile_device_seconds(p));
     if (by_memory)
-        printf(", bound by memory, at %.0f%% of a copy", 100 * copy_share(p, first));
+        printf(", bound by memory, at %.0f%% of a copy", 100 * profile_copy_share(p, first));
     else if (first->flops > 0)
-        printf(", at %.0f%% of the peak", 100 * peak_share(p, first));
+        printf(", at %.0f%% of the peak", 100 * profile_peak_share(p, first));
     printf(".\n");
 }
 
@@ -384,9 +385,9 @@ static lk_status profile_trainer(profile *p)
     if (status != LK_OK)
         return status;
     profile_print_head(p);
-    print_operators(p);
+    profile_print_operators(p);
     profile_print_parts(p);
-    print_bound(p);
+    profile_print_bound(p);
     return LK_OK;
 }
 

@@ -36,7 +36,7 @@ static volatile sig_atomic_t ended_by; /* a signal from another process than the
 static pid_t starter;
 static int wake[2]; /* a byte comes for each signal */
 
-static void on_signal(int signal, siginfo_t *info, void *context)
+static void rank_on_signal(int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
     (void)context;
@@ -55,14 +55,14 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 static const int caught[] = {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP};
 enum { CAUGHT = sizeof caught / sizeof caught[0] };
 
-static void let_signals_come(void)
+static void rank_let_signals_come(void)
 {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void hold_signals_back(void)
+static void rank_hold_signals_back(void)
 {
     sigset_t held;
     sigemptyset(&held);
@@ -71,16 +71,16 @@ static void hold_signals_back(void)
     sigprocmask(SIG_BLOCK, &held, NULL);
 }
 
-static bool catch_signals(void)
+static bool rank_catch_signals(void)
 {
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
+    struct sigaction action = {.sa_sigaction = rank_on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
     starter = getppid();
     sigemptyset(&action.sa_mask);
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) != 0)
         return false;
     for (int i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &action, NULL);
-    let_signals_come();
+    rank_let_signals_come();
     return true;
 }
 
@@ -100,7 +100,7 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
     signal(SIGUSR1, SIG_IGN); /* the supervisor handles one that came to its group */
     for (int i = 0; i < CAUGHT; i++)
         signal(caught[i], SIG_DFL);
-    let_signals_come();
+    rank_let_signals_come();
     fcntl(descriptor, F_SETFD, 0);
     snprintf(number, sizeof number, "%d", descriptor);
     setenv("LOCKSTEP_HEARTBEAT", number, 1);
@@ -119,11 +119,11 @@ static bool rank_start(supervised *s, char **arguments)
         return false;
     arguments[0] = program;
     pid_t parent = getpid();
-    hold_signals_back(); /* the child would handle one as if it were the supervisor */
+    rank_hold_signals_back(); /* the child would handle one as if it were the supervisor */
     s->process = fork();
     if (s->process == 0)
         become_rank(s, parent, program, arguments, output, errors);
-    let_signals_come();
+    rank_let_signals_come();
     close(output[1]);
     close(errors[1]);
     s->output = output[0];
@@ -174,7 +174,7 @@ static void rank_kill(const supervised *s)
     kill(s->process, SIGKILL); /* in case it has no group yet */
 }
 
-static void wait_for_something(const supervised *s)
+static void rank_wait_for_something(const supervised *s)
 {
     char bytes[64];
     struct pollfd watched[] = {
@@ -236,7 +236,7 @@ static int rank_watch(supervised *s)
 {
     int status;
     for (;;) {
-        wait_for_something(s);
+        rank_wait_for_something(s);
         if (rank_has_ended(s, &status)) {
             cli_remove_mpi_memory(false);
             rank_tell_end(s, rank_end_of(s, status));
@@ -279,7 +279,7 @@ static int rank_run(int argc, char **argv)
     if (argc < 2 || strcmp(argv[0], "--") != 0 || !rank_find_own(&s.rank))
         return cli_usage_error("'rank' is what 'lockstep launch' starts, and cannot be used alone");
     gethostname(host, sizeof host - 1);
-    if (!catch_signals() || lk_heartbeat_new(&s.heartbeat) != LK_OK || !rank_start(&s, argv)) {
+    if (!rank_catch_signals() || lk_heartbeat_new(&s.heartbeat) != LK_OK || !rank_start(&s, argv)) {
         int failed = errno;
         lk_heartbeat_release(s.heartbeat);
         return cli_usage_error("rank %d on %s could not be started: %s", s.rank, host, strerror(failed));

@@ -12,7 +12,7 @@ static void list_recipes(void)
 }
 
 /* Prints a setting as an option: "throughput=true" as --throughput. */
-static void print_setting(const char *setting)
+static void recipes_print_setting(const char *setting)
 {
     size_t name = strcspn(setting, "=");
     const char *value = setting + name + 1;
@@ -46,7 +46,7 @@ static int describe_recipe(const char *name)
             continue;
         printf("%s\n", recipe->about);
         for (const char *const *setting = recipe->settings; *setting; setting++)
-            print_setting(*setting);
+            recipes_print_setting(*setting);
         return 0;
     }
     return unknown_recipe(name);

@@ -96,7 +96,7 @@ static void runs_print_row(char *const row[COLUMNS], const int widths[COLUMNS])
     putchar('\n');
 }
 
-static void print_rows(const list *l)
+static void runs_print_rows(const list *l)
 {
     int widths[COLUMNS];
     for (int c = 0; c < COLUMNS; c++) {
@@ -122,7 +122,7 @@ static int list_runs(const char *folder, const runs_config *config)
     fflush(stdout);
     lk_status status = lk_runs_visit(folder, runs_visit, &l);
     if (status == LK_OK && l.count > 0)
-        print_rows(&l);
+        runs_print_rows(&l);
     else if (status == LK_OK && !config->json && !l.failed)
         fprintf(stderr, "lockstep: no runs in %s: `lockstep train --log-dir` leaves them\n", folder);
     for (size_t i = 0; i < l.count; i++)

@@ -82,7 +82,7 @@ enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 /* "1.23 M" */
-static const char *in_thousands(double value, char text[32])
+static const char *summary_in_thousands(double value, char text[32])
 {
     static const char *const units[] = {"", " k", " M", " G", " T", " P"};
     int unit = 0;
@@ -94,13 +94,13 @@ static const char *in_thousands(double value, char text[32])
     return text;
 }
 
-static const char *in_mebibytes(double bytes, char text[32])
+static const char *summary_in_mebibytes(double bytes, char text[32])
 {
     snprintf(text, 32, "%.2f MiB", bytes / 1048576);
     return text;
 }
 
-static double variable_bytes(const lk_model *model, int begin, int end)
+static double summary_variable_bytes(const lk_model *model, int begin, int end)
 {
     double bytes = 0;
     for (int i = begin; i < end; i++)
@@ -118,7 +118,7 @@ static const char *shape_text(lk_shape shape, char text[64])
     return text;
 }
 
-static int widest_path(const lk_model *model)
+static int summary_widest_path(const lk_model *model)
 {
     size_t width = strlen("layer");
     for (int i = 0; i < lk_model_layer_count(model); i++) {
@@ -128,29 +128,29 @@ static int widest_path(const lk_model *model)
     return (int)(width > 60 ? 60 : width);
 }
 
-static double print_layers(const lk_model *model)
+static double summary_print_layers(const lk_model *model)
 {
     double flops = 0;
     int64_t parameters = 0;
     char shape[64], amount[32];
-    int width = widest_path(model);
+    int width = summary_widest_path(model);
     printf("%-*s  %-15s %16s %12s %12s\n", width, "layer", "kind", "output", "parameters", "flops");
     for (int i = 0; i < lk_model_layer_count(model); i++) {
         lk_layer_info layer = lk_model_layer(model, i);
         printf("%-*s  %-15s %16s %12lld %12s\n", width, layer.path, layer.kind, shape_text(layer.output, shape),
-               (long long)layer.parameters, in_thousands(layer.flops, amount));
+               (long long)layer.parameters, summary_in_thousands(layer.flops, amount));
         flops += layer.flops;
         parameters += layer.parameters;
     }
     printf("%-*s  %-15s %16s %12lld %12s\n\n", width, "total", "", "", (long long)parameters,
-           in_thousands(flops, amount));
+           summary_in_thousands(flops, amount));
     return flops;
 }
 
 /* --- a training step of one sample, counted by the operators that run --------------------------------------------- */
 
-static lk_status run_sample(const lk_model *model, lk_device *device, lk_tensor **variables, lk_tensor **gradients,
-                            double *flops)
+static lk_status summary_run_sample(const lk_model *model, lk_device *device, lk_tensor **variables,
+                                    lk_tensor **gradients, double *flops)
 {
     lk_model_input in = lk_model_get_input(model);
     lk_status status = lk_model_init(model, device, 0, variables);
@@ -168,7 +168,7 @@ static lk_status run_sample(const lk_model *model, lk_device *device, lk_tensor 
     return status == LK_OK ? lk_device_sync(device) : status;
 }
 
-static lk_status count_training_flops(const lk_model *model, double *flops)
+static lk_status summary_count_training_flops(const lk_model *model, double *flops)
 {
     size_t n = (size_t)lk_model_variable_count(model) + 1;
     lk_device *device = lk_device_open("cpu");
@@ -176,7 +176,7 @@ static lk_status count_training_flops(const lk_model *model, double *flops)
     lk_status status = device ? LK_ERR_MEMORY : lk_error_status();
     lk_scope_begin();
     if (device && variables && gradients)
-        status = run_sample(model, device, variables, gradients, flops);
+        status = summary_run_sample(model, device, variables, gradients, flops);
     lk_scope_end();
     free(variables);
     free(gradients);
@@ -188,26 +188,27 @@ static lk_status count_training_flops(const lk_model *model, double *flops)
 static const double most_flops_to_count = 3e11, most_bytes_to_count = 1 << 30;
 
 /* A backward pass takes about twice the flops of a forward pass, and a gradient as much memory as its tensor. */
-static bool is_worth_running(const lk_model *model, double forward)
+static bool summary_is_worth_running(const lk_model *model, double forward)
 {
-    double bytes = variable_bytes(model, 0, lk_model_variable_count(model));
+    double bytes = summary_variable_bytes(model, 0, lk_model_variable_count(model));
     for (int i = 0; i < lk_model_layer_count(model); i++)
         bytes += (double)lk_shape_count(lk_model_layer(model, i).output) * sizeof(float);
     return 3 * forward <= most_flops_to_count && 2 * bytes <= most_bytes_to_count;
 }
 
-static lk_status print_flops(const lk_model *model, double forward)
+static lk_status summary_print_flops(const lk_model *model, double forward)
 {
     char text[32];
     double training = 0;
-    printf("flops a sample   forward        %12s\n", in_thousands(forward, text));
-    if (is_worth_running(model, forward)) {
-        lk_status status = count_training_flops(model, &training);
+    printf("flops a sample   forward        %12s\n", summary_in_thousands(forward, text));
+    if (summary_is_worth_running(model, forward)) {
+        lk_status status = summary_count_training_flops(model, &training);
         if (status != LK_OK)
             return status;
     }
     if (training > 0)
-        printf("                 training step  %12s   counted while one ran\n\n", in_thousands(training, text));
+        printf("                 training step  %12s   counted while one ran\n\n",
+               summary_in_thousands(training, text));
     else
         printf("                 training step   not counted: the model is too large to run it for that\n\n");
     return LK_OK;
@@ -218,10 +219,10 @@ static lk_status print_flops(const lk_model *model, double forward)
 static void summary_print_row(const char *what, double bytes, const char *note)
 {
     char text[32];
-    printf("  %-28s %14s%s%s\n", what, in_mebibytes(bytes, text), *note ? "   " : "", note);
+    printf("  %-28s %14s%s%s\n", what, summary_in_mebibytes(bytes, text), *note ? "   " : "", note);
 }
 
-static const char *plural(int64_t n)
+static const char *summary_plural(int64_t n)
 {
     return n == 1 ? "" : "s";
 }
@@ -251,37 +252,38 @@ static lk_status summary_estimate(const lk_model *model, const summary_config *c
     return lk_estimate_memory(&train, model, config->memory, estimate);
 }
 
-static void print_memory(const summary_config *config, const lk_memory_estimate *e)
+static void summary_print_memory(const summary_config *config, const lk_memory_estimate *e)
 {
     int64_t samples = e->samples * e->shards_at_once;
     char note[96];
     printf("memory of a device for a batch of %lld in %lld shard%s on %d device%s\n", (long long)config->batch_size,
-           (long long)e->shards, plural(e->shards), e->devices, plural(e->devices));
+           (long long)e->shards, summary_plural(e->shards), e->devices, summary_plural(e->devices));
     summary_print_row("parameters, buffers", e->variables, "");
     summary_print_row("gradients", e->gradients,
                       "of a shard, in sums that wait in the tree, and twice those of the last update");
     summary_print_row("optimizer", e->optimizer, optimizers[config->optimizer]);
-    snprintf(note, sizeof note, "for %lld sample%s: %lld shard%s at once", (long long)samples, plural(samples),
-             (long long)e->shards_at_once, plural(e->shards_at_once));
+    snprintf(note, sizeof note, "for %lld sample%s: %lld shard%s at once", (long long)samples, summary_plural(samples),
+             (long long)e->shards_at_once, summary_plural(e->shards_at_once));
     summary_print_row("activations", e->activations, note);
     summary_print_row("total", e->variables + e->gradients + e->optimizer + e->activations, "");
 }
 
-static void print_gpu_memory(const summary_config *config, const lk_memory_estimate *e)
+static void summary_print_gpu_memory(const summary_config *config, const lk_memory_estimate *e)
 {
     printf("memory of a GPU for a batch of %lld in %lld shard%s on %d device%s in %s%s\n",
-           (long long)config->batch_size, (long long)e->shards, plural(e->shards), e->devices, plural(e->devices),
-           precisions[config->dtype], config->recompute ? " with --recompute" : "");
+           (long long)config->batch_size, (long long)e->shards, summary_plural(e->shards), e->devices,
+           summary_plural(e->devices), precisions[config->dtype], config->recompute ? " with --recompute" : "");
     summary_print_row("needed", (double)e->needed, "by estimate, without temporaries of single operators");
     summary_print_row("there", (double)e->available, "including what is in use");
 }
 
 /* Prints the memory inside a replay, without its inputs and gradients. */
-static void print_step_memory(const summary_config *config, const lk_memory_estimate *e)
+static void summary_print_step_memory(const summary_config *config, const lk_memory_estimate *e)
 {
     const lk_program_memory *memory = &e->step;
     char note[96];
-    printf("\nmemory inside a training step of a shard of %lld sample%s", (long long)e->samples, plural(e->samples));
+    printf("\nmemory inside a training step of a shard of %lld sample%s", (long long)e->samples,
+           summary_plural(e->samples));
     if (e->micro_batch > 0)
         printf(" in pieces of %lld", (long long)e->micro_batch);
     printf(" in %s, %d operators%s, as one ran\n", lk_dtype_name(e->dtype), memory->calls,
@@ -298,7 +300,7 @@ static void print_step_memory(const summary_config *config, const lk_memory_esti
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-static lk_status find_input(const summary_config *config, lk_model_input *input)
+static lk_status summary_find_input(const summary_config *config, lk_model_input *input)
 {
     *input = (lk_model_input){config->channels, config->height, config->width, config->classes};
     if (!config->data)
@@ -332,21 +334,21 @@ static lk_status summary_print(const lk_model *model, const summary_config *conf
         return status;
     printf("%s: images %lldx%lldx%lld, %lld classes\n\n", lk_model_name(model), (long long)in.channels,
            (long long)in.height, (long long)in.width, (long long)in.classes);
-    status = print_flops(model, print_layers(model));
+    status = summary_print_flops(model, summary_print_layers(model));
     if (status != LK_OK)
         return status;
     if (config->on_gpus) {
-        print_gpu_memory(config, &estimate);
+        summary_print_gpu_memory(config, &estimate);
         return LK_OK;
     }
-    print_memory(config, &estimate);
+    summary_print_memory(config, &estimate);
     if (config->memory)
-        print_step_memory(config, &estimate);
+        summary_print_step_memory(config, &estimate);
     return LK_OK;
 }
 
 /* The first option given that must be with --memory; NULL: none. */
-static const char *needs_memory(const summary_config *config)
+static const char *summary_needs_memory(const summary_config *config)
 {
     if (config->recompute)
         return "recompute";
@@ -371,7 +373,7 @@ static int summary_count_devices(summary_config *config)
 }
 
 /* GPU estimates take images from a data set; the synthetic one has the default size and classes. */
-static bool has_other_images(const summary_config *config)
+static bool summary_has_other_images(const summary_config *config)
 {
     return !config->data &&
            (config->channels != 1 || config->height != 28 || config->width != 28 || config->classes != 10);
@@ -386,7 +388,7 @@ static int summary_run(int argc, char **argv)
     int failed = summary_count_devices(&config);
     if (failed)
         return failed;
-    if (config.on_gpus && has_other_images(&config))
+    if (config.on_gpus && summary_has_other_images(&config))
         return cli_usage_error("--devices %s: images of another size must come from --data", config.device_spec);
     cli_catch_interrupts(NULL);
     int64_t most = config.shards ? config.shards : config.batch_size;
@@ -396,10 +398,10 @@ static int summary_run(int argc, char **argv)
     if (config.devices > most)
         return cli_usage_error("--devices %lld: must be at most the number of shards, %lld", (long long)config.devices,
                                (long long)most);
-    const char *option = needs_memory(&config);
+    const char *option = summary_needs_memory(&config);
     if (option && !config.memory)
         return cli_usage_error("--%s: must be with --memory", option);
-    if (lk_model_check(config.model) != LK_OK || find_input(&config, &input) != LK_OK)
+    if (lk_model_check(config.model) != LK_OK || summary_find_input(&config, &input) != LK_OK)
         return cli_fail();
     lk_model *model = lk_model_new(config.model, input);
     lk_status status = model ? summary_print(model, &config) : lk_error_status();

@@ -214,7 +214,7 @@ static void sweep_print_run(const lk_study *study, int index)
     fprintf(stderr, ", seed %lld", (long long)run->seed);
 }
 
-static lk_status add_log_dir(const sweep *s, const lk_study *study, int index, lk_trainer *trainer)
+static lk_status sweep_add_log_dir(const sweep *s, const lk_study *study, int index, lk_trainer *trainer)
 {
     const lk_study_run *run = lk_study_run_at(study, index);
     char name[256], path[FILE_PATH + 256];
@@ -241,7 +241,7 @@ static lk_status sweep_begin_run(void *user, const lk_study *study, int index, l
     if (status == LK_OK && config->stop.early_stop > 0)
         status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->stop.early_stop, 0, NULL));
     if (status == LK_OK && config->records.log_dir && *config->records.log_dir)
-        status = add_log_dir(s, study, index, trainer);
+        status = sweep_add_log_dir(s, study, index, trainer);
     return status;
 }
 

@@ -98,7 +98,7 @@ static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
 }
 
 /* Prints the last lines of Keras scripts, if one of their other lines was asked for. */
-static void print_test_lines(const training *t, const lk_metrics *val)
+static void train_print_test_lines(const training *t, const lk_metrics *val)
 {
     bool asked = t->config.records.throughput || t->config.records.total_time || t->config.stop.target_accuracy >= 0;
     if (asked && val->loss.count)
@@ -115,7 +115,7 @@ static lk_status train_fit(training *t, lk_trainer *trainer)
         status = lk_trainer_fit(trainer, &result);
     if (status == LK_ERR_INTERRUPTED || !*result.digest)
         return status;
-    print_test_lines(t, &result.val);
+    train_print_test_lines(t, &result.val);
     if (lk_trainer_plan(trainer)->process == 0)
         cli_progress_done(trainer, &result);
     cli_print_async(trainer);
@@ -137,7 +137,7 @@ static lk_status train_or_work(training *t, lk_train_role role, bool *was_made)
 }
 
 /* Warns if mpirun has started several processes that each train alone, which is hardly what was meant. */
-static void warn_of_others(const lk_train_config *config)
+static void train_warn_of_others(const lk_train_config *config)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *processes = getenv("OMPI_COMM_WORLD_SIZE");
     if (config->devices.strategy || !rank || !processes || strcmp(rank, "0") != 0 || strcmp(processes, "1") == 0)
@@ -163,7 +163,7 @@ static int train_run(int argc, char **argv)
     if (!t.nowhere)
         return cli_usage_error("/dev/null: %s", strerror(errno));
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
-    warn_of_others(&t.config);
+    train_warn_of_others(&t.config);
     lk_train_role role;
     bool joined = true;
     lk_status status = lk_train_role_of(&t.config, &role);

@@ -66,7 +66,7 @@ enum { MAX_SPECS = 64 };
 
 /* Cuts `text` at its commas, in place, and stores the first MAX_SPECS parts. A bare number means CPU devices and is
  * written out as "Nxcpu" in numbers[], 16 bytes each. Gives the number of parts. */
-static int split_specs(char *text, const char **specs, char (*numbers)[16])
+static int verify_split_specs(char *text, const char **specs, char (*numbers)[16])
 {
     int count = 0;
     for (char *next, *item = text; item; item = next, count++) {
@@ -155,7 +155,7 @@ static int verify_specs(verify_config *config, char *list)
                            .step_done = verify_show_step,
                            .run_done = verify_print_run,
                            .user = &c};
-    opts.count = split_specs(list, specs, numbers);
+    opts.count = verify_split_specs(list, specs, numbers);
     if (opts.count > MAX_SPECS)
         return cli_usage_error("--devices names %d sets of devices: at most %d can be compared", opts.count, MAX_SPECS);
     lk_verify_result result;

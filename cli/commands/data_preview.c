@@ -28,7 +28,7 @@ typedef struct preview {
     int64_t count; /* images: one or two per sample */
 } preview;
 
-static bool changes_images(const lk_augment_opts *opts)
+static bool data_preview_changes_images(const lk_augment_opts *opts)
 {
     return opts->width_shift > 0 || opts->height_shift > 0 || opts->horizontal_flip || opts->crop_padding > 0 ||
            opts->cutout > 0;
@@ -63,7 +63,7 @@ static lk_status preview_open_dataset(preview *p)
     return cli_data_open(config, "synthetic", LK_SPLIT_TRAIN, &p->dataset);
 }
 
-static int64_t image_values(const lk_dataset *dataset)
+static int64_t data_preview_image_values(const lk_dataset *dataset)
 {
     return lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset);
 }
@@ -72,7 +72,7 @@ static bool preview_allocate(preview *p)
 {
     p->count = (p->pairs ? 2 : 1) * p->samples;
     p->order = calloc((size_t)lk_dataset_count(p->dataset), sizeof *p->order);
-    p->images = calloc((size_t)p->count, (size_t)image_values(p->dataset) * sizeof *p->images);
+    p->images = calloc((size_t)p->count, (size_t)data_preview_image_values(p->dataset) * sizeof *p->images);
     p->captions = calloc((size_t)p->count, sizeof *p->captions);
     p->numbers = calloc((size_t)p->count, sizeof *p->numbers);
     return p->order && p->images && p->captions && p->numbers;
@@ -82,7 +82,7 @@ static lk_status preview_draw_image(preview *p, int64_t position, int64_t sample
 {
     const data_config *config = p->config;
     return lk_augment_sample(p->dataset, sample, (uint64_t)config->train.seed, config->epoch - 1, train, &p->augment,
-                             &p->moments, p->images + position * image_values(p->dataset));
+                             &p->moments, p->images + position * data_preview_image_values(p->dataset));
 }
 
 /* Draws the sample over its class and, with pairs, its augmented image over its number. */
@@ -205,7 +205,7 @@ int cli_data_preview(const data_config *config)
         return status;
     if (lk_augment_parse(config->train.data.augment, &p.augment) != LK_OK)
         return cli_fail();
-    p.pairs = changes_images(&p.augment);
+    p.pairs = data_preview_changes_images(&p.augment);
     p.augment.center = config->train.data.normalize != LK_NORMALIZE_NONE;
     p.augment.standardize = config->train.data.normalize == LK_NORMALIZE_STANDARD;
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);

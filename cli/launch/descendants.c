@@ -27,7 +27,7 @@ bool cli_prepare_child(pid_t parent, int output)
 }
 
 /* Reads the parent's number from /proc/N/stat, see proc(5): ") S 123 …", after the name and the state. */
-static bool process_is_child(long process)
+static bool descendants_process_is_child(long process)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%ld/stat", process);
@@ -40,12 +40,12 @@ static bool process_is_child(long process)
     return after_name && strlen(after_name) > 4 && strtol(after_name + 4, NULL, 10) == getpid();
 }
 
-static void signal_children(int number)
+static void descendants_signal_children(int number)
 {
     DIR *all = opendir("/proc");
     for (struct dirent *entry = all ? readdir(all) : NULL; entry; entry = readdir(all)) {
         long process = strtol(entry->d_name, NULL, 10); /* 0: the entry is not a process */
-        if (process > 0 && process_is_child(process))
+        if (process > 0 && descendants_process_is_child(process))
             kill((pid_t)process, number);
     }
     if (all)
@@ -57,9 +57,9 @@ void cli_kill_descendants(void)
     enum { GRACE = 30, TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* nanoseconds */
     for (int i = 0; i < TRIES; i++) { /* a process that waits for a disk dies only when the disk has answered */
         if (i == 0)
-            signal_children(SIGTERM); /* supervisors end their ranks and remove what these leave */
+            descendants_signal_children(SIGTERM); /* supervisors end their ranks and remove what these leave */
         else if (i >= GRACE)
-            signal_children(SIGKILL); /* their children become ours */
+            descendants_signal_children(SIGKILL); /* their children become ours */
         pid_t ended;
         do
             ended = waitpid(-1, NULL, WNOHANG);

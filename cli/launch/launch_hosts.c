@@ -52,7 +52,7 @@ static bool host_read(const char **text, host *h)
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
 /* In a child process: writes to `answer` why the name does not resolve; nothing if it does. */
-static _Noreturn void resolve_name(const char *name, int answer)
+static _Noreturn void launch_hosts_resolve_name(const char *name, int answer)
 {
     struct addrinfo *found = NULL;
     int failed = getaddrinfo(name, NULL, &(struct addrinfo){.ai_socktype = SOCK_STREAM}, &found);
@@ -72,7 +72,7 @@ static bool host_exists(const char *name, char *reason, size_t size)
     }
     pid_t process = fork();
     if (process == 0)
-        resolve_name(name, answer[1]);
+        launch_hosts_resolve_name(name, answer[1]);
     close(answer[1]);
     struct pollfd watched = {.fd = answer[0], .events = POLLIN};
     ssize_t n = 0;

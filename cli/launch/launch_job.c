@@ -147,7 +147,7 @@ static bool job_is_stalled(job *j)
 }
 
 /* The time to wait after a failure, in which another rank may report the cause. */
-static int64_t patience_after(cli_failure failure)
+static int64_t launch_job_patience_after(cli_failure failure)
 {
     return failure == CLI_FAILURE_SIGNAL ? 0 : failure == CLI_FAILURE_ERROR ? FOR_OTHER_FAILURES : FOR_THE_CAUSE;
 }
@@ -161,7 +161,7 @@ static void job_check_ranks(job *j)
     cli_failure failure = cli_ranks_failure(j->ranks);
     if (failure != CLI_NO_FAILURE) {
         j->failed = j->failed ? j->failed : j->now;
-        if (j->now - j->failed >= patience_after(failure))
+        if (j->now - j->failed >= launch_job_patience_after(failure))
             job_end(j, FAILED);
     } else if (cli_ranks_status(j->ranks) != 0) {
         j->left = j->left ? j->left : j->now;

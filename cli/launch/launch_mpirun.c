@@ -36,7 +36,7 @@ static void arguments_add_environment(argument_list *list)
     }
 }
 
-static int count_strings(char *const *strings)
+static int launch_mpirun_count_strings(char *const *strings)
 {
     int n = 0;
     while (strings[n])
@@ -51,7 +51,8 @@ static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
     static const char *const first[] = {
         "mpirun", "--allow-run-as-root", "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none", "--stdin", "none"};
     enum { FIRST = sizeof first / sizeof first[0], OTHERS = 8 };
-    size_t capacity = FIRST + OTHERS + 2 * (size_t)count_strings(environ) + (size_t)count_strings(opts->command);
+    size_t capacity = FIRST + OTHERS + 2 * (size_t)launch_mpirun_count_strings(environ) +
+                      (size_t)launch_mpirun_count_strings(opts->command);
     argument_list list = {.items = calloc(capacity, sizeof(char *))};
     if (!list.items)
         return NULL;

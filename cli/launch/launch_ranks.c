@@ -36,7 +36,7 @@ static bool end_is_failure(const cli_rank_end *end)
     return end->by_signal || (end->number != 0 && end->number != CLI_RANK_INTERRUPTED);
 }
 
-static cli_failure failure_of(const cli_rank_end *end)
+static cli_failure launch_ranks_failure_of(const cli_rank_end *end)
 {
     if (!end_is_failure(end))
         return CLI_NO_FAILURE;
@@ -45,7 +45,7 @@ static cli_failure failure_of(const cli_rank_end *end)
 
 cli_failure cli_ranks_failure(const cli_ranks *ranks)
 {
-    return ranks->first_failed < 0 ? CLI_NO_FAILURE : failure_of(&ranks->ranks[ranks->first_failed].end);
+    return ranks->first_failed < 0 ? CLI_NO_FAILURE : launch_ranks_failure_of(&ranks->ranks[ranks->first_failed].end);
 }
 
 static void ranks_take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
@@ -55,7 +55,7 @@ static void ranks_take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
     r->end = *end;
     r->heart = end->heart;
     cli_output_flush(&r->output);
-    if (failure_of(end) > cli_ranks_failure(ranks))
+    if (launch_ranks_failure_of(end) > cli_ranks_failure(ranks))
         ranks->first_failed = (int)(r - ranks->ranks);
 }
 
@@ -286,7 +286,7 @@ int cli_ranks_print_stalled(cli_ranks *ranks)
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */
 
-static bool logs_make_folder(const char *path)
+static bool launch_ranks_logs_make_folder(const char *path)
 {
     struct stat there;
     if (mkdir(path, 0777) == 0 || (stat(path, &there) == 0 && S_ISDIR(there.st_mode)))
@@ -297,7 +297,7 @@ static bool logs_make_folder(const char *path)
 
 static bool ranks_open_logs(cli_ranks *ranks, const char *log_dir, bool appends)
 {
-    if (!logs_make_folder(log_dir))
+    if (!launch_ranks_logs_make_folder(log_dir))
         return false;
     for (int i = 0; i < ranks->n; i++)
         if (!cli_output_open_log(&ranks->ranks[i].output, ranks->title, log_dir, appends))

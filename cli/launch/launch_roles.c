@@ -94,7 +94,7 @@ static role_arguments *role_make_arguments(const cli_job_opts *opts, const cli_m
 }
 
 /* Restricts a worker to its share of the cores, if there are enough; it chooses among these itself. */
-static void worker_set_cores(const cli_job_opts *opts, int rank)
+static void launch_roles_worker_set_cores(const cli_job_opts *opts, int rank)
 {
     cpu_set_t all, own;
     int worker = rank - 1 - opts->servers, seen = 0;
@@ -113,26 +113,26 @@ static void worker_set_cores(const cli_job_opts *opts, int rank)
     sched_setaffinity(0, sizeof own, &own);
 }
 
-static void set_number(const char *variable, int number)
+static void launch_roles_set_number(const char *variable, int number)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", number);
     setenv(variable, text, 1);
 }
 
-static _Noreturn void become_supervisor(const cli_job_opts *opts, char *const *arguments, int memory, int rank,
-                                        pid_t parent, int output)
+static _Noreturn void launch_roles_become_supervisor(const cli_job_opts *opts, char *const *arguments, int memory,
+                                                     int rank, pid_t parent, int output)
 {
     if (cli_prepare_child(parent, output)) {
-        set_number(LK_RANK_VARIABLE, rank);
+        launch_roles_set_number(LK_RANK_VARIABLE, rank);
         unsetenv(LK_SHARED_MEMORY_VARIABLE);
         if (memory >= 0) {
-            set_number(LK_SHARED_MEMORY_VARIABLE, memory);
+            launch_roles_set_number(LK_SHARED_MEMORY_VARIABLE, memory);
             fcntl(memory, F_SETFD, 0); /* the rank inherits it */
         }
         if (opts->workers > 0)
             unsetenv("TF_CONFIG"); /* it would belong to another training */
-        worker_set_cores(opts, rank);
+        launch_roles_worker_set_cores(opts, rank);
         execv("/proc/self/exe", arguments);
     }
     _exit(1);
@@ -143,7 +143,7 @@ pid_t cli_role_start(const cli_job_opts *opts, const cli_meeting *meeting, int m
     role_arguments *arguments = role_make_arguments(opts, meeting, rank);
     pid_t parent = getpid(), supervisor = arguments ? fork() : -1;
     if (supervisor == 0)
-        become_supervisor(opts, arguments->items, memory, rank, parent, output);
+        launch_roles_become_supervisor(opts, arguments->items, memory, rank, parent, output);
     if (supervisor < 0)
         cli_usage_error("launch: process %d could not be started: %s", rank, strerror(errno));
     free(arguments);

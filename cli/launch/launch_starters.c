@@ -75,7 +75,7 @@ bool cli_starters_start_again(cli_starters *s, int rank)
     return s->processes[rank] > 0;
 }
 
-static void close_descriptor(int *descriptor)
+static void starters_close_descriptor(int *descriptor)
 {
     if (*descriptor >= 0)
         close(*descriptor);
@@ -93,9 +93,9 @@ bool cli_starters_start(cli_starters *s)
     s->from = output[0];
     s->to = output[1];
     bool is_started = starters_start_all(s);
-    close_descriptor(&s->memory); /* the ranks have it */
+    starters_close_descriptor(&s->memory); /* the ranks have it */
     if (s->opts->workers == 0)
-        close_descriptor(&s->to);
+        starters_close_descriptor(&s->to);
     return is_started;
 }
 
@@ -109,7 +109,7 @@ static void starters_receive(cli_starters *s)
         return;
     if (n <= 0) {
         events->on_text(events->user, s->bytes, s->n_bytes); /* an incomplete record */
-        close_descriptor(&s->from);
+        starters_close_descriptor(&s->from);
         return;
     }
     s->n_bytes += (size_t)n;
@@ -186,11 +186,11 @@ int cli_starters_end(cli_starters *s)
 {
     if (s->from >= 0)
         cli_starters_signal_all(s, SIGKILL);
-    close_descriptor(&s->from);
+    starters_close_descriptor(&s->from);
     while (s->opts->on_several_machines && s->processes[0] > 0 && waitpid(s->processes[0], &s->status, 0) < 0 &&
            errno == EINTR)
         continue;
     cli_kill_descendants();
-    close_descriptor(&s->to);
+    starters_close_descriptor(&s->to);
     return s->status;
 }

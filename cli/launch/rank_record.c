@@ -10,7 +10,7 @@ _Static_assert(sizeof(cli_rank_end) <= CLI_RECORD_DATA && sizeof(lk_heart_report
 
 static const char mark[CLI_RECORD_MARK] = "\036lkrank";
 
-static bool send_one(const cli_record *record)
+static bool rank_record_send_one(const cli_record *record)
 {
     ssize_t written;
     do /* in one call: a pipe takes this many bytes without splitting them */
@@ -26,7 +26,7 @@ bool cli_record_send(int rank, cli_record_kind kind, const void *data, size_t by
         cli_record record = {.rank = rank, .kind = kind, .bytes = (int)n};
         memcpy(record.mark, mark, sizeof mark);
         memcpy(record.data, (const char *)data + done, n);
-        if (!send_one(&record))
+        if (!rank_record_send_one(&record))
             return false;
     }
     return true;

@@ -9,18 +9,18 @@
 #include <ctype.h>
 #include <string.h>
 
-static const char *dataset_at(int index)
+static const char *completion_dataset_at(int index)
 {
     return lk_dataset_known_name((size_t)index);
 }
 
-static const char *recipe_at(int index)
+static const char *completion_recipe_at(int index)
 {
     const lk_recipe *recipe = lk_recipe_at(index);
     return recipe ? recipe->name : NULL;
 }
 
-static const char *algorithms_at(int index)
+static const char *completion_algorithms_at(int index)
 {
     static const char *const names[] = {"fast", "direct", NULL};
     return names[index];
@@ -32,9 +32,12 @@ static const struct {
     const char *(*name_at)(int index);
     cli_paths paths; /* that are values too */
 } named[] = {
-    {"model", NULL, lk_model_name_at, CLI_FILES},         {"data", "data", dataset_at, CLI_FILES},
-    {"recipe", "recipes", recipe_at, CLI_NO_PATHS},       {"strategy", NULL, lk_strategy_name_at, CLI_NO_PATHS},
-    {"optimizer", NULL, lk_optimizer_name, CLI_NO_PATHS}, {"algorithms", NULL, algorithms_at, CLI_FILES},
+    {"model", NULL, lk_model_name_at, CLI_FILES},
+    {"data", "data", completion_dataset_at, CLI_FILES},
+    {"recipe", "recipes", completion_recipe_at, CLI_NO_PATHS},
+    {"strategy", NULL, lk_strategy_name_at, CLI_NO_PATHS},
+    {"optimizer", NULL, lk_optimizer_name, CLI_NO_PATHS},
+    {"algorithms", NULL, completion_algorithms_at, CLI_FILES},
 };
 enum { NAMED = sizeof named / sizeof *named };
 
@@ -44,7 +47,7 @@ static void completion_add(cli_completion *c, const char *word, size_t length)
     snprintf(c->words + used, sizeof c->words - used, "%s%.*s", used ? " " : "", (int)length, word);
 }
 
-static void add_named(cli_completion *c, int row)
+static void completion_add_named(cli_completion *c, int row)
 {
     const char *name;
     for (int i = 0; (name = named[row].name_at(i)); i++)
@@ -65,12 +68,12 @@ cli_completion cli_complete_value(const lk_option *option)
         c.paths = CLI_FILES;
     for (int i = 0; i < NAMED; i++)
         if (strcmp(option->name, named[i].option) == 0)
-            add_named(&c, i);
+            completion_add_named(&c, i);
     return c;
 }
 
 /* Adds the words of a usage line that are in lower case: they are typed as they stand. */
-static void add_literals(cli_completion *c, const char *usage)
+static void completion_add_literals(cli_completion *c, const char *usage)
 {
     while (*usage) {
         size_t length = strspn(usage, "abcdefghijklmnopqrstuvwxyz-");
@@ -86,7 +89,7 @@ cli_completion cli_complete_argument(const cli_command *command)
     const char *usage = command->arguments ? command->arguments : "";
     const cli_command *other;
     cli_completion c = {.words = ""};
-    add_literals(&c, usage);
+    completion_add_literals(&c, usage);
     for (size_t i = 0; strstr(usage, "COMMAND") && (other = cli_listed_command(i)); i++)
         completion_add(&c, other->name, strlen(other->name));
     if (strstr(usage, "FILE"))
@@ -95,6 +98,6 @@ cli_completion cli_complete_argument(const cli_command *command)
         c.paths = CLI_FOLDERS;
     for (int i = 0; i < NAMED; i++)
         if (named[i].command && strcmp(command->name, named[i].command) == 0)
-            add_named(&c, i);
+            completion_add_named(&c, i);
     return c;
 }

@@ -6,27 +6,27 @@
 #include <math.h>
 #include <stdio.h>
 
-static const char *class_name(const cli_evaluation *e, int64_t class, char number[24])
+static const char *evaluation_text_class_name(const cli_evaluation *e, int64_t class, char number[24])
 {
     snprintf(number, 24, "%" PRId64, class);
     return e->names[class] ? e->names[class] : number;
 }
 
-static int class_names_width(const cli_evaluation *e)
+static int evaluation_text_class_names_width(const cli_evaluation *e)
 {
     int width = 5;
     char number[24];
     for (int64_t c = 0; c < e->found.classes; c++) {
-        int own = cli_text_width(class_name(e, c, number));
+        int own = cli_text_width(evaluation_text_class_name(e, c, number));
         width = own > width ? own : width;
     }
     return width;
 }
 
-static void class_name_print(const cli_evaluation *e, int64_t class, int width)
+static void evaluation_text_class_name_print(const cli_evaluation *e, int64_t class, int width)
 {
     char number[24];
-    cli_print_padded(class_name(e, class, number), width);
+    cli_print_padded(evaluation_text_class_name(e, class, number), width);
 }
 
 static void evaluation_print_share(double share)
@@ -45,7 +45,7 @@ static void evaluation_print_classes(const cli_evaluation *e, int width)
         int64_t count = 0;
         for (int64_t k = 0; k < f->classes; k++)
             count += f->confusion[c * f->classes + k];
-        class_name_print(e, c, width);
+        evaluation_text_class_name_print(e, c, width);
         printf("  %7" PRId64, count);
         evaluation_print_share(f->precision[c]);
         evaluation_print_share(f->recall[c]);
@@ -70,7 +70,7 @@ static void evaluation_print_matrix(const cli_evaluation *e, int width)
         printf(" %*" PRId64, digits, k);
     putchar('\n');
     for (int64_t c = 0; c < f->classes; c++) {
-        class_name_print(e, c, width);
+        evaluation_text_class_name_print(e, c, width);
         for (int64_t k = 0; k < f->classes; k++)
             printf(" %*" PRId64, digits, f->confusion[c * f->classes + k]);
         putchar('\n');
@@ -94,9 +94,9 @@ static void evaluation_print_confused(const cli_evaluation *e)
         if (pair < 0)
             return;
         printf("  %7" PRId64 "  ", most);
-        class_name_print(e, pair / f->classes, 0);
+        evaluation_text_class_name_print(e, pair / f->classes, 0);
         fputs(" as ", stdout);
-        class_name_print(e, pair % f->classes, 0);
+        evaluation_text_class_name_print(e, pair % f->classes, 0);
         putchar('\n');
         below = most;
         at = pair;
@@ -117,9 +117,9 @@ static void evaluation_print_mistakes(const cli_evaluation *e)
         fputs("  ", stdout);
         cli_print_clean(file, stdout);
         fputs(": ", stdout);
-        class_name_print(e, m->label, 0);
+        evaluation_text_class_name_print(e, m->label, 0);
         fputs(" as ", stdout);
-        class_name_print(e, m->predicted, 0);
+        evaluation_text_class_name_print(e, m->predicted, 0);
         printf(" %.4f\n", (double)m->predicted_probability);
     }
 }
@@ -127,7 +127,7 @@ static void evaluation_print_mistakes(const cli_evaluation *e)
 void cli_print_evaluation(const cli_evaluation *e)
 {
     const lk_evaluation *f = &e->found;
-    int width = class_names_width(e);
+    int width = evaluation_text_class_names_width(e);
     cli_print_clean(e->info->model, stdout);
     fputs(" of ", stdout);
     cli_print_clean(e->info->folder, stdout);

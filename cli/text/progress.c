@@ -13,7 +13,7 @@
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 /* `limit`: the most that were asked for. */
-static void plan_print_count(int64_t count, int64_t limit, const char *what)
+static void progress_plan_print_count(int64_t count, int64_t limit, const char *what)
 {
     fprintf(stderr, "%lld%s", (long long)count, what);
     if (limit > count)
@@ -23,9 +23,9 @@ static void plan_print_count(int64_t count, int64_t limit, const char *what)
 static void plan_print_data(const lk_plan *plan, const lk_train_config *config)
 {
     fputs("  data      ", stderr);
-    plan_print_count(plan->train_samples, config->data.limit_train, " training images");
+    progress_plan_print_count(plan->train_samples, config->data.limit_train, " training images");
     fputs(", ", stderr);
-    plan_print_count(plan->val_samples, config->data.limit_val, " for validation");
+    progress_plan_print_count(plan->val_samples, config->data.limit_val, " for validation");
     fputs(plan->data_on_devices ? ", on the devices\n" : "\n", stderr);
     if (plan->data_too_large)
         fputs("            prepared by the host: a quarter of a device's free memory does not take them\n", stderr);
@@ -104,7 +104,7 @@ static void plan_print_optimizer(const lk_plan *plan)
 }
 
 /* Gives the separator to print now, and sets *separator to the one between items. */
-static const char *take_separator(const char **separator)
+static const char *progress_take_separator(const char **separator)
 {
     const char *now = *separator;
     *separator = ", ";
@@ -115,16 +115,17 @@ static void plan_print_augmentation(const lk_augment_opts *opts)
 {
     const char *separator = "  images    ";
     if (opts->width_shift > 0 || opts->height_shift > 0)
-        fprintf(stderr, "%sshifted by up to %g x %g of their size", take_separator(&separator), opts->width_shift,
-                opts->height_shift);
+        fprintf(stderr, "%sshifted by up to %g x %g of their size", progress_take_separator(&separator),
+                opts->width_shift, opts->height_shift);
     if (opts->horizontal_flip)
-        fprintf(stderr, "%sflipped", take_separator(&separator));
+        fprintf(stderr, "%sflipped", progress_take_separator(&separator));
     if (opts->crop_padding > 0)
-        fprintf(stderr, "%spadded by %lld and cropped", take_separator(&separator), (long long)opts->crop_padding);
+        fprintf(stderr, "%spadded by %lld and cropped", progress_take_separator(&separator),
+                (long long)opts->crop_padding);
     if (opts->center || opts->standardize)
-        fprintf(stderr, "%s%s", take_separator(&separator), opts->standardize ? "standardized" : "centered");
+        fprintf(stderr, "%s%s", progress_take_separator(&separator), opts->standardize ? "standardized" : "centered");
     if (opts->cutout > 0)
-        fprintf(stderr, "%sa square of %lld cut out", take_separator(&separator), (long long)opts->cutout);
+        fprintf(stderr, "%sa square of %lld cut out", progress_take_separator(&separator), (long long)opts->cutout);
     if (*separator == ',')
         fputc('\n', stderr);
 }
@@ -175,14 +176,14 @@ void cli_note_fallback(void)
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
-static void print_ledger(const char *what, const lk_ledger_report *ledger)
+static void progress_print_ledger(const char *what, const lk_ledger_report *ledger)
 {
     fprintf(stderr, "  ledger: %lld %s samples used once, %lld unused, %lld more than once\n",
             (long long)ledger->used_once, what, (long long)ledger->unused, (long long)ledger->repeated);
 }
 
 /* Prints the metrics that were measured. `prefix`: "" or "val ". */
-static void print_metrics(const char *prefix, const lk_metrics *metrics, int64_t k)
+static void progress_print_metrics(const char *prefix, const lk_metrics *metrics, int64_t k)
 {
     if (metrics->loss.count)
         fprintf(stderr, "  %sloss %.4f", prefix, lk_mean_value(metrics->loss));
@@ -198,17 +199,17 @@ static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_ep
     cli_progress *progress = self;
     const lk_plan *plan = progress->plan;
     fprintf(stderr, "epoch %*lld/%lld", plan->epochs > 9 ? 2 : 1, (long long)report->epoch, (long long)plan->epochs);
-    print_metrics("", &report->train, plan->top_k);
-    print_metrics("val ", &report->val, plan->top_k);
+    progress_print_metrics("", &report->train, plan->top_k);
+    progress_print_metrics("val ", &report->val, plan->top_k);
     fprintf(stderr, "  rate %g  %.1f s  %.0f images/s", report->rate, report->seconds, report->images_per_second);
     if (report->skipped_steps)
         fprintf(stderr, "  %lld step%s skipped", (long long)report->skipped_steps,
                 report->skipped_steps == 1 ? "" : "s");
     fputc('\n', stderr);
     if (progress->ledger) {
-        print_ledger("training", &report->train_ledger);
+        progress_print_ledger("training", &report->train_ledger);
         if (report->val.loss.count)
-            print_ledger("validation", &report->val_ledger);
+            progress_print_ledger("validation", &report->val_ledger);
     }
     return LK_OK;
 }

@@ -55,7 +55,7 @@ void cli_run_name(const char *path, char *text, size_t size)
 
 enum { NAME = 22, COLUMN = 32 }; /* wide enough for a digest */
 
-static void comparison_print_row(const char *name, const char *a, const char *b)
+static void runs_text_comparison_print_row(const char *name, const char *a, const char *b)
 {
     fputs("  ", stdout);
     cli_print_padded(name, NAME);
@@ -67,7 +67,7 @@ static void comparison_print_row(const char *name, const char *a, const char *b)
 }
 
 /* Prints settings of a, then those that only b has, if their values differ. Gives their number. */
-static int comparison_print_differences(const lk_run *a, const lk_run *b)
+static int runs_text_comparison_print_differences(const lk_run *a, const lk_run *b)
 {
     int different = 0;
     for (int side = 0; side < 2; side++) {
@@ -77,14 +77,14 @@ static int comparison_print_differences(const lk_run *a, const lk_run *b)
             const char *other_value = lk_run_get_setting(other, name);
             if (other_value ? side || strcmp(value, other_value) == 0 : !*value)
                 continue; /* equal, printed already, or not set in either */
-            comparison_print_row(name, cli_run_setting(a, name), cli_run_setting(b, name));
+            runs_text_comparison_print_row(name, cli_run_setting(a, name), cli_run_setting(b, name));
             different++;
         }
     }
     return different;
 }
 
-static void comparison_print_results(const lk_run *a, const lk_run *b)
+static void runs_text_comparison_print_results(const lk_run *a, const lk_run *b)
 {
     const lk_run *const runs[2] = {a, b};
     char best[2][CLI_BEST], took[2][CLI_TIME], epochs[2][CLI_NUMBER], rate[2][CLI_NUMBER];
@@ -96,11 +96,11 @@ static void comparison_print_results(const lk_run *a, const lk_run *b)
             images += runs[i]->epochs[e].images_per_second / (double)runs[i]->n_epochs;
         snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs && !isnan(images) ? "%.0f" : "-", images);
     }
-    comparison_print_row("best accuracy", cli_best_text(a, best[0]), cli_best_text(b, best[1]));
-    comparison_print_row("epochs", epochs[0], epochs[1]);
-    comparison_print_row("time", took[0], took[1]);
-    comparison_print_row("images a second", rate[0], rate[1]);
-    comparison_print_row("digest", a->digest ? a->digest : "-", b->digest ? b->digest : "-");
+    runs_text_comparison_print_row("best accuracy", cli_best_text(a, best[0]), cli_best_text(b, best[1]));
+    runs_text_comparison_print_row("epochs", epochs[0], epochs[1]);
+    runs_text_comparison_print_row("time", took[0], took[1]);
+    runs_text_comparison_print_row("images a second", rate[0], rate[1]);
+    runs_text_comparison_print_row("digest", a->digest ? a->digest : "-", b->digest ? b->digest : "-");
 }
 
 /* A quantity of a run against epochs. */
@@ -110,7 +110,7 @@ typedef struct curve {
 } curve;
 
 /* offset: of a double in lk_run_epoch. */
-static bool make_curve(const lk_run *run, size_t offset, curve *c)
+static bool runs_text_make_curve(const lk_run *run, size_t offset, curve *c)
 {
     size_t n = (size_t)run->n_epochs;
     *c = (curve){calloc(n + 1, sizeof *c->x), calloc(n + 1, sizeof *c->y), false};
@@ -122,7 +122,7 @@ static bool make_curve(const lk_run *run, size_t offset, curve *c)
     return c->x && c->y;
 }
 
-static lk_text_style terminal_style(void)
+static lk_text_style runs_text_terminal_style(void)
 {
     struct winsize window;
     bool is_terminal = isatty(STDOUT_FILENO) == 1;
@@ -134,7 +134,7 @@ static lk_text_style terminal_style(void)
     return s;
 }
 
-static lk_status nothing_to_write(const char *out)
+static lk_status runs_text_nothing_to_write(const char *out)
 {
     fputs("lockstep: ", stderr);
     cli_print_clean(out, stderr);
@@ -143,20 +143,20 @@ static lk_status nothing_to_write(const char *out)
 }
 
 /* Draws one quantity of both runs in the terminal, unless neither has measured it, and in the file `out` (NULL: none).
- * offset: as for make_curve. most: the upper end of the axis; 0: from the values. */
-static lk_status draw_curves(const lk_run *a, const lk_run *b, const char *const names[2], const char *title,
-                             size_t offset, double most, const char *out)
+ * offset: as for runs_text_make_curve. most: the upper end of the axis; 0: from the values. */
+static lk_status runs_text_draw_curves(const lk_run *a, const lk_run *b, const char *const names[2], const char *title,
+                                       size_t offset, double most, const char *out)
 {
     curve curves[2];
-    bool made = make_curve(a, offset, &curves[0]);
-    made = make_curve(b, offset, &curves[1]) && made;
+    bool made = runs_text_make_curve(a, offset, &curves[0]);
+    made = runs_text_make_curve(b, offset, &curves[1]) && made;
     lk_status status = made ? LK_OK : cli_out_of_memory();
     if (status == LK_OK && (curves[0].measured || curves[1].measured)) {
         const lk_series series[2] = {{.name = names[0], .x = curves[0].x, .y = curves[0].y, .count = a->n_epochs},
                                      {.name = names[1], .x = curves[1].x, .y = curves[1].y, .count = b->n_epochs}};
         const lk_line_chart chart = {
             .title = title, .x_label = "epoch", .series = series, .series_count = 2, .y_max = most};
-        char *text = lk_line_chart_text(&chart, terminal_style());
+        char *text = lk_line_chart_text(&chart, runs_text_terminal_style());
         status = text ? LK_OK : lk_error_status();
         if (text)
             printf("\n%s", text);
@@ -164,7 +164,7 @@ static lk_status draw_curves(const lk_run *a, const lk_run *b, const char *const
         if (status == LK_OK && out)
             status = lk_line_chart_write(&chart, out);
     } else if (status == LK_OK && out) {
-        status = nothing_to_write(out);
+        status = runs_text_nothing_to_write(out);
     }
     for (int i = 0; i < 2; i++) {
         free(curves[i].x);
@@ -173,7 +173,7 @@ static lk_status draw_curves(const lk_run *a, const lk_run *b, const char *const
     return status;
 }
 
-static bool is_evaluated(const lk_run *run)
+static bool runs_text_is_evaluated(const lk_run *run)
 {
     for (int64_t i = 0; i < run->n_epochs; i++)
         if (!isnan(run->epochs[i].val_accuracy))
@@ -187,19 +187,19 @@ static lk_status compare_runs(const lk_run *a, const lk_run *b, const char *out)
     cli_run_name(a->path, paths[0], sizeof paths[0]);
     cli_run_name(b->path, paths[1], sizeof paths[1]);
     const char *const names[2] = {paths[0], paths[1]};
-    comparison_print_row("", paths[0], paths[1]);
-    if (comparison_print_differences(a, b) == 0)
+    runs_text_comparison_print_row("", paths[0], paths[1]);
+    if (runs_text_comparison_print_differences(a, b) == 0)
         puts("  no setting differs");
     putchar('\n');
-    comparison_print_results(a, b);
-    bool evaluated = is_evaluated(a) && is_evaluated(b);
-    lk_status status =
-        draw_curves(a, b, names, evaluated ? "validation accuracy" : "training accuracy",
-                    evaluated ? offsetof(lk_run_epoch, val_accuracy) : offsetof(lk_run_epoch, train_accuracy), 1, out);
+    runs_text_comparison_print_results(a, b);
+    bool evaluated = runs_text_is_evaluated(a) && runs_text_is_evaluated(b);
+    lk_status status = runs_text_draw_curves(
+        a, b, names, evaluated ? "validation accuracy" : "training accuracy",
+        evaluated ? offsetof(lk_run_epoch, val_accuracy) : offsetof(lk_run_epoch, train_accuracy), 1, out);
     if (status == LK_OK)
-        status =
-            draw_curves(a, b, names, evaluated ? "validation loss" : "training loss",
-                        evaluated ? offsetof(lk_run_epoch, val_loss) : offsetof(lk_run_epoch, train_loss), 0, NULL);
+        status = runs_text_draw_curves(
+            a, b, names, evaluated ? "validation loss" : "training loss",
+            evaluated ? offsetof(lk_run_epoch, val_loss) : offsetof(lk_run_epoch, train_loss), 0, NULL);
     return status;
 }
 

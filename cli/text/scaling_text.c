@@ -7,7 +7,7 @@
 
 enum { MOST_DEVICES = 1024 };
 
-static double in_milliseconds(double seconds)
+static double scaling_text_in_milliseconds(double seconds)
 {
     return 1e3 * seconds;
 }
@@ -31,7 +31,7 @@ static words scaling_words(const lk_scaling_report *r)
 
 /* --- lines of both ------------------------------------------------------------------------------------------------ */
 
-static const char *source_of(const lk_scaling_report *r, const lk_speedup *s)
+static const char *scaling_text_source_of(const lk_scaling_report *r, const lk_speedup *s)
 {
     if (s->measured)
         return "against a measured run on one";
@@ -39,12 +39,12 @@ static const char *source_of(const lk_scaling_report *r, const lk_speedup *s)
                           : "against one as estimated from the recorded steps' computing time";
 }
 
-static void print_speedup(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_speedup(const lk_scaling_report *r, FILE *stream)
 {
     lk_speedup s = lk_scaling_speedup(r);
     if (isfinite(s.speedup))
         fprintf(stream, "speed-up %.2f on %lld device%s, efficiency %.0f%%, %s\n", s.speedup, (long long)r->devices,
-                r->devices == 1 ? "" : "s", 100 * s.efficiency, source_of(r, &s));
+                r->devices == 1 ? "" : "s", 100 * s.efficiency, scaling_text_source_of(r, &s));
     else if (r->servers > 0)
         fputs("speed-up not measured: the run is too short\n", stream);
     else if (strcmp(r->kind, "cpu") != 0)
@@ -54,7 +54,7 @@ static void print_speedup(const lk_scaling_report *r, FILE *stream)
               stream);
 }
 
-static void print_no_steps(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_no_steps(const lk_scaling_report *r, FILE *stream)
 {
     if (r->servers > 0)
         fputs("a worker's step was not measured: the first few do not count\n", stream);
@@ -63,7 +63,7 @@ static void print_no_steps(const lk_scaling_report *r, FILE *stream)
               stream);
 }
 
-static void print_no_exchange(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_no_exchange(const lk_scaling_report *r, FILE *stream)
 {
     if (r->servers > 0)
         fputs("servers: latency and bandwidth not measured: no pull of all variables was slower than one of none\n",
@@ -75,7 +75,7 @@ static void print_no_exchange(const lk_scaling_report *r, FILE *stream)
 }
 
 /* Prints the share of other processes if the figures differ from those of an idle machine. */
-static void print_other_processes(const lk_scaling_report *r, const char *indent, FILE *stream)
+static void scaling_text_print_other_processes(const lk_scaling_report *r, const char *indent, FILE *stream)
 {
     if (r->steps > 0 && r->core_share < 0.9)
         fprintf(stream, "%sother processes, or more devices than cores, took the cores for %.0f%% of the %s time\n",
@@ -83,15 +83,15 @@ static void print_other_processes(const lk_scaling_report *r, const char *indent
 }
 
 /* Says if something disturbed the recorded steps, so that they say little about the run. */
-static void print_unlike_run(const lk_scaling_report *r, const char *indent, FILE *stream)
+static void scaling_text_print_unlike_run(const lk_scaling_report *r, const char *indent, FILE *stream)
 {
     double run_step = (double)r->batch_size / r->images_per_second;
     if (r->servers == 0 && r->steps > 0 && (r->step_seconds > 1.2 * run_step || r->step_seconds < run_step / 1.2))
         fprintf(stream, "%sthe run's steps took %.2f ms on average: the recorded ones are not typical\n", indent,
-                in_milliseconds(run_step));
+                scaling_text_in_milliseconds(run_step));
 }
 
-static void print_exchange(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_exchange(const lk_scaling_report *r, FILE *stream)
 {
     fputs(r->servers > 0 ? "servers: latency " : "exchange: latency ", stream);
     if (r->latency > 0)
@@ -100,14 +100,14 @@ static void print_exchange(const lk_scaling_report *r, FILE *stream)
         fputs("too short to tell", stream);
     fprintf(stream, ", bandwidth %.2f GB/s", 1e-9 * r->bandwidth);
     if (r->servers > 0 && isfinite(r->server_update))
-        fprintf(stream, ", an update takes %.3f ms", in_milliseconds(r->server_update));
+        fprintf(stream, ", an update takes %.3f ms", scaling_text_in_milliseconds(r->server_update));
     if (isfinite(lk_scaling_most_updates(r)))
         fprintf(stream, ", at most %.0f a second", lk_scaling_most_updates(r));
 }
 
 /* --- a few lines -------------------------------------------------------------------------------------------------- */
 
-static const lk_scaling_worker *slowest_worker(const lk_scaling_report *r)
+static const lk_scaling_worker *scaling_text_slowest_worker(const lk_scaling_report *r)
 {
     for (int w = 0; w < r->workers && w < LK_SCALING_WORKERS; w++)
         if (strcmp(r->worker[w].name, r->slowest_device) == 0)
@@ -118,26 +118,27 @@ static const lk_scaling_worker *slowest_worker(const lk_scaling_report *r)
 static void scaling_print_parts(const lk_scaling_report *r, FILE *stream)
 {
     words w = scaling_words(r);
-    const lk_scaling_worker *slowest = slowest_worker(r);
-    fprintf(stream, "%s of %.2f ms: %.2f compute, %.2f %s, %.2f %s", w.step, in_milliseconds(r->step_seconds),
-            in_milliseconds(r->compute), in_milliseconds(r->exchange), w.exchange, in_milliseconds(r->slowest),
-            w.slowest);
+    const lk_scaling_worker *slowest = scaling_text_slowest_worker(r);
+    fprintf(stream, "%s of %.2f ms: %.2f compute, %.2f %s, %.2f %s", w.step,
+            scaling_text_in_milliseconds(r->step_seconds), scaling_text_in_milliseconds(r->compute),
+            scaling_text_in_milliseconds(r->exchange), w.exchange, scaling_text_in_milliseconds(r->slowest), w.slowest);
     if (r->servers == 0) {
         fputs(" (", stream);
         cli_print_clean(r->slowest_device, stream);
         fputc(')', stream);
     }
-    fprintf(stream, ", %.2f %s, %.2f other\n", in_milliseconds(r->input), w.input, in_milliseconds(r->other));
+    fprintf(stream, ", %.2f %s, %.2f other\n", scaling_text_in_milliseconds(r->input), w.input,
+            scaling_text_in_milliseconds(r->other));
     if (!slowest)
         return;
     fputs("  the slowest is ", stream);
     cli_print_clean(slowest->name, stream);
     fprintf(stream, ", with %lld steps of %.2f ms: %.2f compute, %.2f %s\n", (long long)slowest->steps,
-            in_milliseconds(slowest->step_seconds), in_milliseconds(slowest->compute),
-            in_milliseconds(slowest->exchange), w.exchange);
+            scaling_text_in_milliseconds(slowest->step_seconds), scaling_text_in_milliseconds(slowest->compute),
+            scaling_text_in_milliseconds(slowest->exchange), w.exchange);
 }
 
-static void print_predicted(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_predicted(const lk_scaling_report *r, FILE *stream)
 {
     lk_scaling_prediction p;
     for (int64_t k = 2; k <= MOST_DEVICES && lk_scaling_predict(r, k, true, &p); k *= 2) {
@@ -150,21 +151,21 @@ static void print_predicted(const lk_scaling_report *r, FILE *stream)
 
 void cli_print_scaling(const lk_scaling_report *r, FILE *stream)
 {
-    print_speedup(r, stream);
+    scaling_text_print_speedup(r, stream);
     fputs("  ", stream);
     if (r->steps > 0)
         scaling_print_parts(r, stream);
     else
-        print_no_steps(r, stream);
+        scaling_text_print_no_steps(r, stream);
     fputs("  ", stream);
     if (isfinite(r->bandwidth)) {
-        print_exchange(r, stream);
-        print_predicted(r, stream);
+        scaling_text_print_exchange(r, stream);
+        scaling_text_print_predicted(r, stream);
     } else {
-        print_no_exchange(r, stream);
+        scaling_text_print_no_exchange(r, stream);
     }
-    print_other_processes(r, "  ", stream);
-    print_unlike_run(r, "  ", stream);
+    scaling_text_print_other_processes(r, "  ", stream);
+    scaling_text_print_unlike_run(r, "  ", stream);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -200,10 +201,10 @@ static void scaling_print_throughput(const lk_scaling_report *r, FILE *stream)
         fprintf(stream, ", on one device %.0f", r->one_device_images_per_second);
     fputc('\n', stream);
     if (!is_alone)
-        print_speedup(r, stream);
+        scaling_text_print_speedup(r, stream);
 }
 
-static void print_step(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_step(const lk_scaling_report *r, FILE *stream)
 {
     enum { SLOWEST = 2, ALL = 5 };
     words w = scaling_words(r);
@@ -216,7 +217,7 @@ static void print_step(const lk_scaling_report *r, FILE *stream)
     snprintf(title, sizeof title, "%s%s", w.step, r->servers > 0 ? "" : "'s time");
     fprintf(stream, "\n%-36s %10s %7s\n", title, "ms", "share");
     for (int i = 0; i <= ALL; i++) {
-        fprintf(stream, "%-36s %10.3f %6.1f%%", parts[i].name, in_milliseconds(parts[i].seconds),
+        fprintf(stream, "%-36s %10.3f %6.1f%%", parts[i].name, scaling_text_in_milliseconds(parts[i].seconds),
                 100 * parts[i].seconds / r->step_seconds);
         if (i == SLOWEST && *r->slowest_device && r->servers == 0) {
             fputs("  ", stream);
@@ -229,24 +230,24 @@ static void print_step(const lk_scaling_report *r, FILE *stream)
     if (r->devices > 1 || r->workers > 1)
         fprintf(stream, ", mean of all %s", w.many);
     fputc('\n', stream);
-    print_other_processes(r, "", stream);
-    print_unlike_run(r, "", stream);
+    scaling_text_print_other_processes(r, "", stream);
+    scaling_text_print_unlike_run(r, "", stream);
 }
 
-static void print_worker(const lk_scaling_report *r, const lk_scaling_worker *worker, FILE *stream)
+static void scaling_text_print_worker(const lk_scaling_report *r, const lk_scaling_worker *worker, FILE *stream)
 {
     const double parts[] = {worker->step_seconds, worker->compute, worker->exchange,
                             worker->slowest,      worker->input,   worker->other};
     fprintf(stream, "%8lld", (long long)worker->steps);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        fprintf(stream, " %9.3f", in_milliseconds(parts[i]));
+        fprintf(stream, " %9.3f", scaling_text_in_milliseconds(parts[i]));
     fputs("  ", stream);
     cli_print_clean(worker->name, stream);
     fprintf(stream, "%s\n", strcmp(worker->name, r->slowest_device) == 0 ? ", the slowest" : "");
 }
 
 /* Prints milliseconds per step. */
-static void print_workers(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_workers(const lk_scaling_report *r, FILE *stream)
 {
     static const char *const columns[] = {"a step", "compute", "pull+push", "staleness", "work", "other"};
     fprintf(stream, "\n%8s", "steps");
@@ -254,21 +255,22 @@ static void print_workers(const lk_scaling_report *r, FILE *stream)
         fprintf(stream, " %9s", columns[i]);
     fputs("  ms of each\n", stream);
     for (int w = 0; w < r->workers && w < LK_SCALING_WORKERS; w++)
-        print_worker(r, &r->worker[w], stream);
+        scaling_text_print_worker(r, &r->worker[w], stream);
     if (r->workers > LK_SCALING_WORKERS)
         fprintf(stream, "%8s and %lld workers that joined later\n", "", (long long)r->workers - LK_SCALING_WORKERS);
 }
 
-static void print_prediction(const lk_scaling_report *r, int64_t devices, bool weak, FILE *stream)
+static void scaling_text_print_prediction(const lk_scaling_report *r, int64_t devices, bool weak, FILE *stream)
 {
     lk_scaling_prediction p;
     if (lk_scaling_predict(r, devices, weak, &p))
-        fprintf(stream, "  %10.3f %8.2f %9.1f%%", in_milliseconds(p.step_seconds), p.speedup, 100 * p.efficiency);
+        fprintf(stream, "  %10.3f %8.2f %9.1f%%", scaling_text_in_milliseconds(p.step_seconds), p.speedup,
+                100 * p.efficiency);
     else
         fprintf(stream, "  %10s %8s %10s", "-", "-", "-");
 }
 
-static void print_predictions(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_predictions(const lk_scaling_report *r, FILE *stream)
 {
     words w = scaling_words(r);
     char title[48];
@@ -277,14 +279,14 @@ static void print_predictions(const lk_scaling_report *r, FILE *stream)
     fprintf(stream, "%-8s %12s  %10s %8s %10s  %10s %8s %10s\n", w.many, "exchange ms", "step ms", "speed-up",
             "efficiency", "step ms", "speed-up", "efficiency");
     for (int64_t k = 2; k <= MOST_DEVICES; k *= 2) {
-        fprintf(stream, "%-8lld %12.3f", (long long)k, in_milliseconds(lk_scaling_exchange_seconds(r, k)));
-        print_prediction(r, k, true, stream);
-        print_prediction(r, k, false, stream);
+        fprintf(stream, "%-8lld %12.3f", (long long)k, scaling_text_in_milliseconds(lk_scaling_exchange_seconds(r, k)));
+        scaling_text_print_prediction(r, k, true, stream);
+        scaling_text_print_prediction(r, k, false, stream);
         fputc('\n', stream);
     }
 }
 
-static void print_amounts(const lk_scaling_report *r, FILE *stream)
+static void scaling_text_print_amounts(const lk_scaling_report *r, FILE *stream)
 {
     double megabytes = 1e-6 * (r->sliced_bytes + r->whole_bytes);
     const char *plural = r->messages == 1 ? "" : "s";
@@ -302,20 +304,20 @@ void cli_print_scaling_table(const lk_scaling_report *r, FILE *stream)
     print_scaling_run(r, stream);
     scaling_print_throughput(r, stream);
     if (r->steps > 0)
-        print_step(r, stream);
+        scaling_text_print_step(r, stream);
     else
-        print_no_steps(r, stream);
+        scaling_text_print_no_steps(r, stream);
     if (r->workers > 0)
-        print_workers(r, stream);
+        scaling_text_print_workers(r, stream);
     if (r->devices == 1 && r->servers == 0)
         return;
     fputc('\n', stream);
     if (!isfinite(r->bandwidth)) {
-        print_no_exchange(r, stream);
+        scaling_text_print_no_exchange(r, stream);
         return;
     }
-    print_exchange(r, stream);
-    print_amounts(r, stream);
+    scaling_text_print_exchange(r, stream);
+    scaling_text_print_amounts(r, stream);
     if (lk_scaling_predict(r, 2, true, &p))
-        print_predictions(r, stream);
+        scaling_text_print_predictions(r, stream);
 }

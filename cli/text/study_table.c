@@ -21,7 +21,7 @@ typedef void (*write_cell_fn)(const table *t, const lk_study_row *row, char *cel
 /* --- what the columns hold ---------------------------------------------------------------------------------------- */
 
 /* The number of decimals with which the least of the means has at least three digits. */
-static int decimals_of(const table *t)
+static int study_table_decimals_of(const table *t)
 {
     double least = INFINITY;
     for (int r = 0; r < t->n_rows; r++)
@@ -29,7 +29,7 @@ static int decimals_of(const table *t)
     return least >= 100 ? (least >= 1000 || !isfinite(least) ? 0 : 1) : least >= 10 ? 2 : 3;
 }
 
-static void cell_write_number(double value, int decimals, char *cell)
+static void study_table_cell_write_number(double value, int decimals, char *cell)
 {
     if (isfinite(value))
         snprintf(cell, CELL, "%.*f", decimals, value);
@@ -37,52 +37,52 @@ static void cell_write_number(double value, int decimals, char *cell)
         snprintf(cell, CELL, "-");
 }
 
-static void cell_write_value(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_value(const table *t, const lk_study_row *row, char *cell)
 {
     (void)t;
     snprintf(cell, CELL, "%s", row->value);
 }
 
-static void cell_write_mean(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_mean(const table *t, const lk_study_row *row, char *cell)
 {
-    cell_write_number(row->mean, decimals_of(t), cell);
+    study_table_cell_write_number(row->mean, study_table_decimals_of(t), cell);
 }
 
 /* The interval is cut at 0, because neither measure can be negative. */
-static void cell_write_interval(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_interval(const table *t, const lk_study_row *row, char *cell)
 {
-    int decimals = decimals_of(t);
+    int decimals = study_table_decimals_of(t);
     if (row->low < row->high)
         snprintf(cell, CELL, "%.*f … %.*f", decimals, fmax(row->low, 0), decimals, row->high);
     else
         snprintf(cell, CELL, "-");
 }
 
-static void cell_write_epochs(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_epochs(const table *t, const lk_study_row *row, char *cell)
 {
     (void)t;
-    cell_write_number(row->epochs, row->counted > 1 ? 1 : 0, cell);
+    study_table_cell_write_number(row->epochs, row->counted > 1 ? 1 : 0, cell);
 }
 
-static void cell_write_accuracy(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_accuracy(const table *t, const lk_study_row *row, char *cell)
 {
     (void)t;
-    cell_write_number(row->val_accuracy, 4, cell);
+    study_table_cell_write_number(row->val_accuracy, 4, cell);
 }
 
-static void cell_write_devices(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_devices(const table *t, const lk_study_row *row, char *cell)
 {
     (void)t;
-    cell_write_number(row->devices > 0 ? row->devices : NAN, 0, cell);
+    study_table_cell_write_number(row->devices > 0 ? row->devices : NAN, 0, cell);
 }
 
-static void cell_write_shards(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_shards(const table *t, const lk_study_row *row, char *cell)
 {
     (void)t;
-    cell_write_number(row->devices > 0 ? (double)row->shards : NAN, 0, cell);
+    study_table_cell_write_number(row->devices > 0 ? (double)row->shards : NAN, 0, cell);
 }
 
-static void cell_write_note(const table *t, const lk_study_row *row, char *cell)
+static void study_table_cell_write_note(const table *t, const lk_study_row *row, char *cell)
 {
     (void)t;
     snprintf(cell, CELL, "%s", row->note);
@@ -99,7 +99,7 @@ static void table_add_column(table *t, const char *heading, bool left, write_cel
         write(t, &t->rows[r], t->cells[r][column]);
 }
 
-static bool has_intervals(const table *t)
+static bool study_table_has_intervals(const table *t)
 {
     bool has = false;
     for (int r = 0; r < t->n_rows; r++)
@@ -107,7 +107,7 @@ static bool has_intervals(const table *t)
     return has;
 }
 
-static bool has_accuracy(const table *t)
+static bool study_table_has_accuracy(const table *t)
 {
     bool has = false;
     for (int r = 0; r < t->n_rows; r++)
@@ -115,7 +115,7 @@ static bool has_accuracy(const table *t)
     return has;
 }
 
-static const lk_study_row *first_trained(const table *t)
+static const lk_study_row *study_table_first_trained(const table *t)
 {
     for (int r = 0; r < t->n_rows; r++)
         if (t->rows[r].devices > 0)
@@ -124,9 +124,9 @@ static const lk_study_row *first_trained(const table *t)
 }
 
 /* Returns whether devices or shards differ between values: that explains some of the differences. */
-static bool rows_differ(const table *t, bool devices)
+static bool study_table_rows_differ(const table *t, bool devices)
 {
-    const lk_study_row *first = first_trained(t);
+    const lk_study_row *first = study_table_first_trained(t);
     for (int r = 0; first && r < t->n_rows; r++) {
         const lk_study_row *row = &t->rows[r];
         if (row->devices > 0 && (devices ? row->devices != first->devices : row->shards != first->shards))
@@ -142,24 +142,24 @@ static void table_fill(table *t, const lk_study *study)
     t->n_rows = lk_study_row_count(study);
     for (int r = 0; r < t->n_rows; r++)
         t->rows[r] = lk_study_row_at(study, r);
-    table_add_column(t, setting, true, cell_write_value);
-    table_add_column(t, soon ? "seconds" : "images/s", false, cell_write_mean);
-    if (has_intervals(t))
-        table_add_column(t, "95% interval", false, cell_write_interval);
+    table_add_column(t, setting, true, study_table_cell_write_value);
+    table_add_column(t, soon ? "seconds" : "images/s", false, study_table_cell_write_mean);
+    if (study_table_has_intervals(t))
+        table_add_column(t, "95% interval", false, study_table_cell_write_interval);
     if (soon)
-        table_add_column(t, "epochs", false, cell_write_epochs);
-    if (has_accuracy(t))
-        table_add_column(t, "val accuracy", false, cell_write_accuracy);
-    if (strcmp(setting, "devices") != 0 && rows_differ(t, true))
-        table_add_column(t, "devices", false, cell_write_devices);
-    if (strcmp(setting, "shards") != 0 && rows_differ(t, false))
-        table_add_column(t, "shards", false, cell_write_shards);
-    table_add_column(t, "", true, cell_write_note);
+        table_add_column(t, "epochs", false, study_table_cell_write_epochs);
+    if (study_table_has_accuracy(t))
+        table_add_column(t, "val accuracy", false, study_table_cell_write_accuracy);
+    if (strcmp(setting, "devices") != 0 && study_table_rows_differ(t, true))
+        table_add_column(t, "devices", false, study_table_cell_write_devices);
+    if (strcmp(setting, "shards") != 0 && study_table_rows_differ(t, false))
+        table_add_column(t, "shards", false, study_table_cell_write_shards);
+    table_add_column(t, "", true, study_table_cell_write_note);
 }
 
 /* --- printing ----------------------------------------------------------------------------------------------------- */
 
-static int column_width(const table *t, int column)
+static int study_table_column_width(const table *t, int column)
 {
     int width = cli_text_width(t->headings[column]);
     for (int r = 0; r < t->n_rows; r++) {
@@ -173,7 +173,7 @@ static void table_print_line(const table *t, const char (*cells)[CELL], FILE *st
 {
     int spaces = 0; /* not printed yet: none are at the end of a line */
     for (int c = 0; c < t->n_columns; c++) {
-        int missing = column_width(t, c) - cli_text_width(cells[c]);
+        int missing = study_table_column_width(t, c) - cli_text_width(cells[c]);
         spaces += t->left[c] ? 0 : missing;
         if (*cells[c]) {
             fprintf(stream, "%*s", spaces, "");

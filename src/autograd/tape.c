@@ -120,7 +120,7 @@ static void tape_follow_all(lk_tape *tape, lk_tensor *const *tensors, int n)
 
 /* Returns whether the call makes a bf16 copy of an f32 tensor. The copy's gradient is cast back to f32 in the end, so
  * it is accumulated in f32 and not rounded on the way. */
-static bool is_cast_of_f32(const lk_call *call)
+static bool tape_is_cast_of_f32(const lk_call *call)
 {
     return call->op->id == LK_OP_CAST && call->in[0]->dtype == LK_F32 && call->out[0]->dtype == LK_BF16;
 }
@@ -134,7 +134,7 @@ static lk_status tape_record_call(void *self, const lk_call *call)
         return LK_OK;
     LK_TRY(tape_reserve(tape, call->n_out));
     tape_follow_all(tape, call->out, call->n_out);
-    if (is_cast_of_f32(call))
+    if (tape_is_cast_of_f32(call))
         tape_find(tape, call->out[0])->f32 = true;
     tape->entries[tape->n_entries++] = (tape_entry){.call = *call};
     lk__call_retain(call);

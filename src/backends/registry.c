@@ -18,7 +18,7 @@
  * creator's control register, so it must be reset. */
 static _Thread_local fenv_t callers_environment;
 
-static void enter_ref(lk_device *device, void *state)
+static void registry_enter_ref(lk_device *device, void *state)
 {
     (void)device;
     (void)state;
@@ -26,7 +26,7 @@ static void enter_ref(lk_device *device, void *state)
     fesetenv(FE_DFL_ENV);
 }
 
-static void leave_ref(lk_device *device, void *state)
+static void registry_leave_ref(lk_device *device, void *state)
 {
     (void)device;
     (void)state;
@@ -35,16 +35,16 @@ static void leave_ref(lk_device *device, void *state)
 
 /* A queue's own thread keeps the settings. In the synchronous engine the thread is the caller's, which gets its
  * settings back. */
-static lk_status open_ref(lk_device *device, void **state)
+static lk_status registry_open_ref(lk_device *device, void **state)
 {
     *state = NULL;
-    enter_ref(device, NULL);
+    registry_enter_ref(device, NULL);
     if (lk__engine_is_sync())
-        leave_ref(device, NULL);
+        registry_leave_ref(device, NULL);
     return LK_OK;
 }
 
-static void close_ref(lk_device *device, void *state)
+static void registry_close_ref(lk_device *device, void *state)
 {
     (void)device;
     (void)state;
@@ -52,30 +52,30 @@ static void close_ref(lk_device *device, void *state)
 
 #ifdef LK_HAVE_ONEDNN
 
-static void close_cpu(lk_device *device, void *state)
+static void registry_close_cpu(lk_device *device, void *state)
 {
     (void)device;
     lk__cpu_close(state);
 }
 
-static void enter_cpu(lk_device *device, void *state)
+static void registry_enter_cpu(lk_device *device, void *state)
 {
-    enter_ref(device, state);
+    registry_enter_ref(device, state);
     lk__cpu_enter();
 }
 
-static void leave_cpu(lk_device *device, void *state)
+static void registry_leave_cpu(lk_device *device, void *state)
 {
     lk__cpu_leave();
-    leave_ref(device, state);
+    registry_leave_ref(device, state);
 }
 
-static lk_status open_cpu(lk_device *device, void **state)
+static lk_status registry_open_cpu(lk_device *device, void **state)
 {
-    enter_cpu(device, NULL);
+    registry_enter_cpu(device, NULL);
     lk_status status = lk__cpu_open(state);
     if (lk__engine_is_sync())
-        leave_cpu(device, NULL);
+        registry_leave_cpu(device, NULL);
     return status;
 }
 
@@ -86,10 +86,10 @@ static const lk_backend cpu = {
     .tables = cpu_tables,
     .available = lk__topology_cores,
     .describe = lk__topology_describe,
-    .open = open_cpu,
-    .close = close_cpu,
-    .enter = enter_cpu,
-    .leave = leave_cpu,
+    .open = registry_open_cpu,
+    .close = registry_close_cpu,
+    .enter = registry_enter_cpu,
+    .leave = registry_leave_cpu,
     .alloc = lk__host_alloc,
     .free = lk__host_free,
     .to_plain = lk__cpu_to_plain,
@@ -105,8 +105,8 @@ static const lk_kernel_table *const ref_tables[] = {&lk__ref_table, NULL};
 #define PLAIN_C_BACKEND(name)                                                                                   \
     {                                                                                                           \
         .kind = name, .tables = ref_tables, .available = lk__topology_cores, .describe = lk__topology_describe, \
-        .open = open_ref, .close = close_ref, .enter = enter_ref, .leave = leave_ref, .alloc = lk__host_alloc,  \
-        .free = lk__host_free,                                                                                  \
+        .open = registry_open_ref, .close = registry_close_ref, .enter = registry_enter_ref,                    \
+        .leave = registry_leave_ref, .alloc = lk__host_alloc, .free = lk__host_free,                            \
     }
 
 #ifndef LK_HAVE_ONEDNN
@@ -143,7 +143,7 @@ static const lk_backend cuda = {
 
 const lk_backend *const lk__backends[] = {&cpu, &ref, &cuda, NULL};
 
-static bool is_present(const lk_kernel *row, lk_dtype dtype)
+static bool registry_is_present(const lk_kernel *row, lk_dtype dtype)
 {
     return row->run && (row->dtypes & LK_DTYPE_BIT(dtype));
 }
@@ -152,7 +152,7 @@ const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype 
 {
     for (int t = 0; backend->tables[t]; t++) {
         const lk_kernel *row = &backend->tables[t]->rows[op];
-        if (!is_present(row, dtype))
+        if (!registry_is_present(row, dtype))
             continue;
         if (implementation)
             *implementation = backend->tables[t]->name;
@@ -166,7 +166,7 @@ const lk_kernel *lk__backend_kernel_of(const lk_call *call)
     const lk_kernel_table *const *tables = call->device->backend->tables;
     for (int t = 0; tables[t]; t++) {
         const lk_kernel *row = &tables[t]->rows[call->op->id];
-        if (is_present(row, call->dtype) && (!row->takes || row->takes(call)))
+        if (registry_is_present(row, call->dtype) && (!row->takes || row->takes(call)))
             return row;
     }
     return NULL;

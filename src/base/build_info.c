@@ -79,7 +79,7 @@ static lk_component components[] = {
      "libzmq3-dev"},
 };
 
-static void ask_versions(void)
+static void build_info_ask_versions(void)
 {
     unsigned number = XXH_versionNumber();
     snprintf(xxhash_version, sizeof xxhash_version, "%u.%u.%u", number / 10000, number / 100 % 100, number % 100);
@@ -90,7 +90,7 @@ static void ask_versions(void)
 
 const lk_component *lk_build_components(size_t *count)
 {
-    pthread_once(&versions_asked, ask_versions);
+    pthread_once(&versions_asked, build_info_ask_versions);
     *count = sizeof components / sizeof components[0];
     return components;
 }

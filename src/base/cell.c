@@ -28,7 +28,7 @@ static pthread_mutex_t batches_lock = PTHREAD_MUTEX_INITIALIZER;
 static cell *batches;
 static int n_batches;
 
-static void free_list(cell *list)
+static void cell_free_list(cell *list)
 {
     while (list) {
         cell *next = list->next;
@@ -62,23 +62,23 @@ static void cell_give_batch(cell *batch)
     }
     pthread_mutex_unlock(&batches_lock);
     if (!fits)
-        free_list(batch);
+        cell_free_list(batch);
 }
 
 /* --- a thread's cells --------------------------------------------------------------------------------------------- */
 
-static void free_own_cells(void)
+static void cell_free_own(void)
 {
-    free_list(own.loose);
-    free_list(own.batch);
+    cell_free_list(own.loose);
+    cell_free_list(own.batch);
     own = (cell_cache){0};
 }
 
 /* Returns whether this thread may keep cells: only if they can be freed when it ends. */
-static bool keep_own(void)
+static bool cell_may_keep_own(void)
 {
     if (!own.is_kept)
-        own.is_kept = lk__at_thread_end(free_own_cells);
+        own.is_kept = lk__at_thread_end(cell_free_own);
     return own.is_kept;
 }
 
@@ -91,7 +91,7 @@ static void cell_prefetch(const cell *next)
 
 static cell *cell_take_own(void)
 {
-    if (!own.loose && keep_own()) {
+    if (!own.loose && cell_may_keep_own()) {
         own.loose = own.batch ? own.batch : cell_take_batch();
         own.n_loose = own.loose ? BATCH : 0;
         own.batch = NULL;
@@ -115,7 +115,7 @@ void *lk__cell_new(void)
 
 void lk__cell_free(void *memory)
 {
-    if (!memory || !lk__mem_may_keep() || !keep_own()) {
+    if (!memory || !lk__mem_may_keep() || !cell_may_keep_own()) {
         lk__free_aligned(memory);
         return;
     }

@@ -25,7 +25,7 @@ static inline int remove_entry(const char *path, const struct stat *status, int 
     return remove(path);
 }
 
-/* The folder is in $TMPDIR if that is short. Its path becomes the test's state. */
+/* Makes the folder, in $TMPDIR if that is short. Its path becomes the test's state. */
 static inline int make_test_dir(void **state)
 {
     const char *tmp = getenv("TMPDIR");
@@ -49,7 +49,7 @@ static inline void empty_test_dir(void)
 
 #define FOLDER_TEST(function) cmocka_unit_test_setup_teardown(function, make_test_dir, remove_test_dir)
 
-/* A path in the folder. Valid until the eighth call from now. */
+/* Returns a path in the folder, which stays valid until the eighth call from now. */
 __attribute__((format(printf, 1, 2))) static inline const char *path_of(const char *format, ...)
 {
     static char paths[8][2048];
@@ -95,7 +95,7 @@ static inline void put_file(const char *path, const char *text)
     put_bytes(path, text, strlen(text));
 }
 
-/* The whole file with a NUL after it; free it. *size may be NULL. */
+/* Returns the whole file with a NUL after it; the caller frees it. `size` may be NULL. */
 static inline void *contents_of(const char *path, size_t *size)
 {
     struct stat status;

@@ -20,7 +20,7 @@ static _Thread_local lk_activity current;
 /* --- beginning ---------------------------------------------------------------------------------------------------- */
 
 /* The environment may name any descriptor; only memory that a watcher made is accepted. */
-static lk_heart *map_heart(int descriptor)
+static lk_heart *heartbeat_map(int descriptor)
 {
     struct stat there;
     if (fstat(descriptor, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size != (off_t)sizeof(lk_heart))
@@ -36,27 +36,27 @@ static lk_heart *map_heart(int descriptor)
     return heart;
 }
 
-static void open_heart(void)
+static void heartbeat_open(void)
 {
     const char *text = getenv(LK_HEART_VARIABLE);
     char *end;
     long descriptor = text ? strtol(text, &end, 10) : -1;
     if (!text || end == text || *end || descriptor < 0 || descriptor > INT32_MAX)
         return;
-    atomic_store(&lk__heart_of_process, map_heart((int)descriptor));
+    atomic_store(&lk__heart_of_process, heartbeat_map((int)descriptor));
 }
 
 void lk__heartbeat_begin(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, open_heart);
+    pthread_once(&once, heartbeat_open);
     if (!current.what)
         lk__activity_set(LK_ACTIVITY_WORK, "start");
 }
 
 /* --- the slot of a thread ----------------------------------------------------------------------------------------- */
 
-static void leave_slot(void)
+static void heartbeat_leave_slot(void)
 {
     lk_heart *heart = atomic_load(&lk__heart_of_process);
     atomic_fetch_add(&heart->beats, atomic_load(&own->beats) + 1);
@@ -66,7 +66,7 @@ static void leave_slot(void)
     own = NULL;
 }
 
-static lk_heart_thread *take_slot(lk_heart *heart)
+static lk_heart_thread *heartbeat_take_slot(lk_heart *heart)
 {
     int32_t id = (int32_t)gettid();
     for (int i = 0; i < LK_HEART_THREADS; i++) {
@@ -76,9 +76,9 @@ static lk_heart_thread *take_slot(lk_heart *heart)
             !atomic_compare_exchange_strong(&slot->id, &none, id))
             continue;
         own = slot;
-        if (lk__at_thread_end(leave_slot))
+        if (lk__at_thread_end(heartbeat_leave_slot))
             return slot;
-        leave_slot();
+        heartbeat_leave_slot();
         break;
     }
     has_no_slot = true;
@@ -87,7 +87,7 @@ static lk_heart_thread *take_slot(lk_heart *heart)
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static void heart_write_note(lk_heart_note *note, lk_activity activity)
+static void heartbeat_write_note(lk_heart_note *note, lk_activity activity)
 {
     uint64_t words[LK_ACTIVITY_LENGTH / sizeof(uint64_t)] = {0};
     memccpy(words, activity.what, '\0', sizeof words - 1);
@@ -99,7 +99,7 @@ static void heart_write_note(lk_heart_note *note, lk_activity activity)
 void lk__heartbeat_write(lk_activity activity)
 {
     lk_heart *heart = atomic_load_explicit(&lk__heart_of_process, memory_order_relaxed);
-    lk_heart_thread *slot = own || has_no_slot ? own : take_slot(heart);
+    lk_heart_thread *slot = own || has_no_slot ? own : heartbeat_take_slot(heart);
     activity.what = activity.what ? activity.what : "";
     current = activity;
     if (!slot) {
@@ -107,7 +107,7 @@ void lk__heartbeat_write(lk_activity activity)
         return;
     }
     uint64_t beats = atomic_load_explicit(&slot->beats, memory_order_relaxed) + 1;
-    heart_write_note(&slot->notes[beats % 2], activity);
+    heartbeat_write_note(&slot->notes[beats % 2], activity);
     atomic_store_explicit(&slot->beats, beats, memory_order_release);
 }
 

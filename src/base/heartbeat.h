@@ -1,4 +1,4 @@
-/* The side of the watched process in lockstep/heartbeat.h. Each thread has a slot in the shared memory and writes its
+/* The watched process's side of lockstep/heartbeat.h. Each thread has a slot in the shared memory and writes its
  * current activity there. If nobody watches, each call is one comparison. */
 #pragma once
 
@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The kinds of activity. The one among a process's threads that comes last in this list names the activity of the
- * process. */
+/* The kinds of activity, by rank: a process shows the activity of the thread whose kind comes last in this list. */
 typedef enum lk_activity_kind {
     LK_ACTIVITY_NONE,
     LK_ACTIVITY_WAIT,        /* waits for another thread of the process, or a device */
@@ -80,7 +79,7 @@ static inline void lk__activity_end(lk_activity before)
     lk__activity_set(before.kind, before.what);
 }
 
-/* Sets the activity, but counts as progress only if it changes. For loops that poll. */
+/* Sets the activity, for loops that poll: it counts as progress only if the activity changes. */
 void lk__heartbeat_remain(lk_activity activity);
 
 static inline void lk__activity_remain(lk_activity_kind kind, const char *what)

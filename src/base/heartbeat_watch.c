@@ -29,7 +29,7 @@ struct lk_heartbeat {
 
 /* --- the shared memory -------------------------------------------------------------------------------------------- */
 
-static lk_status open_memory(lk_heartbeat *h)
+static lk_status heartbeat_watch_open_memory(lk_heartbeat *h)
 {
     h->descriptor = memfd_create("lockstep heartbeat", MFD_CLOEXEC);
     if (h->descriptor < 0 || ftruncate(h->descriptor, sizeof *h->heart) != 0)
@@ -48,7 +48,7 @@ lk_status lk_heartbeat_new(lk_heartbeat **heartbeat)
     lk_heartbeat *h = lk__calloc(1, sizeof *h);
     if (!h)
         return LK_ERR_MEMORY;
-    lk_status status = open_memory(h);
+    lk_status status = heartbeat_watch_open_memory(h);
     if (status == LK_OK)
         *heartbeat = h;
     else
@@ -75,7 +75,7 @@ int lk_heartbeat_descriptor(const lk_heartbeat *h)
 /* --- the system's files ------------------------------------------------------------------------------------------- */
 
 /* Reads a file; gives an empty text if it is gone. */
-static void read_system_file(const char *path, char *text, size_t size)
+static void heartbeat_watch_read_file(const char *path, char *text, size_t size)
 {
     FILE *file = fopen(path, "re");
     size_t n = file ? fread(text, 1, size - 1, file) : 0;
@@ -85,7 +85,7 @@ static void read_system_file(const char *path, char *text, size_t size)
 }
 
 /* Returns the text after n more words. */
-static const char *skip_words(const char *text, int n)
+static const char *heartbeat_watch_skip_words(const char *text, int n)
 {
     for (; n > 0; n--) {
         text += strspn(text, " ");
@@ -96,31 +96,31 @@ static const char *skip_words(const char *text, int n)
 
 /* Reads /proc/.../stat, see proc(5): the state follows the name, which may contain anything, and the times in ticks are
  * ten fields after it. Returns the state, or 0 if the process is gone. */
-static char read_stat(const char *path, uint64_t *used)
+static char heartbeat_watch_read_stat(const char *path, uint64_t *used)
 {
     enum { BETWEEN = 10 };
     char text[1024], *end;
-    read_system_file(path, text, sizeof text);
+    heartbeat_watch_read_file(path, text, sizeof text);
     const char *behind = strrchr(text, ')');
     if (!behind || strlen(behind) < 3)
         return '\0';
-    uint64_t user = strtoull(skip_words(behind + 3, BETWEEN), &end, 10);
+    uint64_t user = strtoull(heartbeat_watch_skip_words(behind + 3, BETWEEN), &end, 10);
     *used += user + strtoull(end, NULL, 10);
     return behind[2];
 }
 
-static uint64_t number_behind(const char *text, const char *name)
+static uint64_t heartbeat_watch_number_after(const char *text, const char *name)
 {
     const char *at = strstr(text, name);
     return at ? strtoull(at + strlen(name), NULL, 10) : 0;
 }
 
-static uint64_t bytes_transferred(int64_t process)
+static uint64_t heartbeat_watch_transferred(int64_t process)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%" PRId64 "/io", process);
-    read_system_file(path, text, sizeof text);
-    return number_behind(text, "rchar: ") + number_behind(text, "wchar: ");
+    heartbeat_watch_read_file(path, text, sizeof text);
+    return heartbeat_watch_number_after(text, "rchar: ") + heartbeat_watch_number_after(text, "wchar: ");
 }
 
 /* --- looking ------------------------------------------------------------------------------------------------------ */
@@ -135,7 +135,8 @@ typedef struct view {
 
 /* Reads a note, again if the thread wrote meanwhile. After TRIES attempts the note may be mixed; a thread that writes
  * all the time was doing either activity. */
-static lk_activity_kind read_note(const lk_heart_thread *thread, char what[LK_ACTIVITY_LENGTH], uint64_t *beats)
+static lk_activity_kind heartbeat_watch_read_note(const lk_heart_thread *thread, char what[LK_ACTIVITY_LENGTH],
+                                                  uint64_t *beats)
 {
     enum { TRIES = 8 };
     uint64_t words[LK_ACTIVITY_LENGTH / sizeof(uint64_t)];
@@ -155,21 +156,21 @@ static lk_activity_kind read_note(const lk_heart_thread *thread, char what[LK_AC
     return kind < LK_ACTIVITY_KINDS ? (lk_activity_kind)kind : LK_ACTIVITY_NONE;
 }
 
-static void look_at_thread(const lk_heart_thread *thread, int64_t process, view *v)
+static void heartbeat_watch_thread(const lk_heart_thread *thread, int64_t process, view *v)
 {
     char what[LK_ACTIVITY_LENGTH];
     uint64_t beats;
     int32_t id = atomic_load_explicit(&thread->id, memory_order_acquire);
     if (!id)
         return;
-    lk_activity_kind kind = read_note(thread, what, &beats);
+    lk_activity_kind kind = heartbeat_watch_read_note(thread, what, &beats);
     v->any = true;
     v->beats += beats;
     if (kind == LK_ACTIVITY_WORK || kind == LK_ACTIVITY_OPERATOR) {
         char path[96];
         v->works = true;
         snprintf(path, sizeof path, "/proc/%" PRId64 "/task/%" PRId32 "/stat", process, id);
-        read_stat(path, &v->used);
+        heartbeat_watch_read_stat(path, &v->used);
     }
     if (kind > v->kind) {
         v->kind = kind;
@@ -177,17 +178,17 @@ static void look_at_thread(const lk_heart_thread *thread, int64_t process, view 
     }
 }
 
-static view look_at_threads(const lk_heart *heart, int64_t process)
+static view heartbeat_watch_threads(const lk_heart *heart, int64_t process)
 {
     view v = {.beats = atomic_load(&heart->beats)};
     for (int i = 0; i < LK_HEART_THREADS; i++)
-        look_at_thread(&heart->threads[i], process, &v);
+        heartbeat_watch_thread(&heart->threads[i], process, &v);
     if (!v.any)
         v = (view){.works = true, .kind = LK_ACTIVITY_WORK, .what = "start"};
     return v;
 }
 
-static lk_heart_state heart_state(char system_state, const view *v)
+static lk_heart_state heartbeat_watch_state(char system_state, const view *v)
 {
     switch (system_state) {
     case '\0':
@@ -209,9 +210,10 @@ void lk_heartbeat_look(lk_heartbeat *h, int64_t process, lk_heart_report *report
     char path[64];
     uint64_t of_process = 0;
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);
-    char state = read_stat(path, &of_process);
-    view v = look_at_threads(h->heart, process);
-    uint64_t used = v.any ? v.used : of_process, transferred = v.works ? bytes_transferred(process) : h->transferred;
+    char state = heartbeat_watch_read_stat(path, &of_process);
+    view v = heartbeat_watch_threads(h->heart, process);
+    uint64_t used = v.any ? v.used : of_process,
+             transferred = v.works ? heartbeat_watch_transferred(process) : h->transferred;
     double time = lk__seconds(), since = h->looked > 0 ? time - h->looked : 0;
     bool goes_on = v.beats != h->beats || used != h->used || transferred != h->transferred;
     h->silent = goes_on ? 0 : h->silent + (since < MOST_BETWEEN ? since : MOST_BETWEEN);
@@ -219,7 +221,7 @@ void lk_heartbeat_look(lk_heartbeat *h, int64_t process, lk_heart_report *report
     h->beats = v.beats;
     h->used = used;
     h->transferred = transferred;
-    *report = (lk_heart_report){.state = heart_state(state, &v),
+    *report = (lk_heart_report){.state = heartbeat_watch_state(state, &v),
                                 .step = atomic_load_explicit(&h->heart->step, memory_order_relaxed),
                                 .silent = h->silent,
                                 .follows = atomic_load_explicit(&h->heart->follows, memory_order_relaxed) != 0};

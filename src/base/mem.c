@@ -42,7 +42,7 @@ bool lk__mem_may_keep(void)
     return !LK_SANITIZED && !lk__mem_is_failing();
 }
 
-static bool injected_failure(void)
+static bool mem_injects_failure(void)
 {
     int64_t attempt = atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
     return attempt == atomic_load_explicit(&fail_at, memory_order_relaxed);
@@ -58,13 +58,13 @@ bool lk__mul_i64(int64_t a, int64_t b, int64_t *product)
     return !__builtin_mul_overflow(a, b, product);
 }
 
-static void *out_of_memory(size_t bytes)
+static void *mem_out_of_memory(size_t bytes)
 {
     lk__fail(LK_ERR_MEMORY, "out of memory: %zu bytes were refused", bytes);
     return NULL;
 }
 
-static bool checked_product(size_t count, size_t size, size_t *bytes)
+static bool mem_checked_product(size_t count, size_t size, size_t *bytes)
 {
     if (lk__mul_size(count, size, bytes))
         return true;
@@ -75,19 +75,19 @@ static bool checked_product(size_t count, size_t size, size_t *bytes)
 void *lk__calloc(size_t count, size_t size)
 {
     size_t bytes;
-    if (!checked_product(count, size, &bytes))
+    if (!mem_checked_product(count, size, &bytes))
         return NULL;
-    void *memory = injected_failure() ? NULL : calloc(1, bytes ? bytes : 1);
-    return memory ? memory : out_of_memory(bytes);
+    void *memory = mem_injects_failure() ? NULL : calloc(1, bytes ? bytes : 1);
+    return memory ? memory : mem_out_of_memory(bytes);
 }
 
 void *lk__realloc(void *memory, size_t count, size_t size)
 {
     size_t bytes;
-    if (!checked_product(count, size, &bytes))
+    if (!mem_checked_product(count, size, &bytes))
         return NULL;
-    void *grown = injected_failure() ? NULL : realloc(memory, bytes ? bytes : 1);
-    return grown ? grown : out_of_memory(bytes);
+    void *grown = mem_injects_failure() ? NULL : realloc(memory, bytes ? bytes : 1);
+    return grown ? grown : mem_out_of_memory(bytes);
 }
 
 void *lk__grow(void *array, int64_t *capacity, int64_t n, size_t size)
@@ -123,7 +123,7 @@ enum { LEAST_MAPPED = 1 << 20, LEAST_HUGE = 4 << 20 };
 
 /* Asks for pages of 2 MiB. A step walks through hundreds of megabytes of activations, and a processor caches the
  * addresses of about a thousand pages. Without huge pages the program is some percent slower. */
-static void *map_pages(size_t bytes)
+static void *mem_map_pages(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -139,12 +139,12 @@ void *lk__alloc_aligned(size_t bytes)
 {
     size_t total;
     if (__builtin_add_overflow(bytes, 2 * LK_ALIGNMENT - 1, &total))
-        return out_of_memory(bytes);
+        return mem_out_of_memory(bytes);
     total -= total % LK_ALIGNMENT;
     bool mapped = total >= LEAST_MAPPED;
-    char *block = injected_failure() ? NULL : mapped ? map_pages(total) : aligned_alloc(LK_ALIGNMENT, total);
+    char *block = mem_injects_failure() ? NULL : mapped ? mem_map_pages(total) : aligned_alloc(LK_ALIGNMENT, total);
     if (!block)
-        return out_of_memory(bytes);
+        return mem_out_of_memory(bytes);
     *(size_t *)(void *)block = mapped ? total : 0;
     return block + LK_ALIGNMENT;
 }

@@ -40,7 +40,7 @@ static inline void lk__prefetch_to_write(const void *address)
 #endif
 }
 
-/* Set *product = a * b; false on overflow. */
+/* Set *product = a * b. Return false on overflow. */
 bool lk__mul_size(size_t a, size_t b, size_t *product);
 bool lk__mul_i64(int64_t a, int64_t b, int64_t *product);
 

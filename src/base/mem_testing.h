@@ -7,8 +7,8 @@
  *     }
  *
  * The first round fails allocation 0, the next one allocation `stride`, and so on; the loop ends after the first round
- * that makes too few allocations for one to fail. What must not fail comes before fail_next: then the loop is
- * do { ... } while (f.reached). */
+ * that makes too few allocations for one to fail. Calls that must not fail go before fail_next; the loop is
+ * then do { ... } while (f.reached). */
 #pragma once
 
 #include <setjmp.h>

@@ -9,7 +9,7 @@ enum { LONGEST = 47 };
 
 /* Optimal string alignment distance: the Levenshtein distance, with a swap of neighbors as one step. Three rows of its
  * table are kept. */
-static int word_distance(const char *a, int a_length, const char *b, int b_length)
+static int nearest_word_distance(const char *a, int a_length, const char *b, int b_length)
 {
     int rows[3][LONGEST + 1];
     int *before = rows[0], *previous = rows[1], *current = rows[2];
@@ -41,7 +41,7 @@ const char *lk_nearest_word(const char *word, const void *rows, size_t count, si
         size_t candidate_length = strlen(candidate);
         if (candidate_length > LONGEST)
             continue;
-        int steps = word_distance(word, (int)length, candidate, (int)candidate_length);
+        int steps = nearest_word_distance(word, (int)length, candidate, (int)candidate_length);
         if (steps < fewest) {
             nearest = candidate;
             fewest = steps;

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static locale_t use_plain_numbers(locale_t *plain)
+static locale_t number_use_c_locale(locale_t *plain)
 {
     *plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     return *plain ? uselocale(*plain) : (locale_t)0;
 }
 
-static void restore_numbers(locale_t before, locale_t plain)
+static void number_restore_locale(locale_t before, locale_t plain)
 {
     if (plain) {
         uselocale(before);
@@ -29,15 +29,15 @@ bool lk__number_starts(const char *text)
 
 double lk__number_parse(const char *text, char **end)
 {
-    locale_t plain, before = use_plain_numbers(&plain);
+    locale_t plain, before = number_use_c_locale(&plain);
     double number = strtod(text, end);
-    restore_numbers(before, plain);
+    number_restore_locale(before, plain);
     return number;
 }
 
 int lk__number_print(double number, char *text, size_t size)
 {
-    locale_t plain, before = use_plain_numbers(&plain);
+    locale_t plain, before = number_use_c_locale(&plain);
     int length = 0;
     for (int digits = 1; digits <= 17; digits++) {
         char trial[32];
@@ -47,6 +47,6 @@ int lk__number_print(double number, char *text, size_t size)
             break;
         }
     }
-    restore_numbers(before, plain);
+    number_restore_locale(before, plain);
     return length;
 }

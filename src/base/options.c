@@ -15,7 +15,7 @@ static void *option_value(const lk_option *option, void *config)
     return (char *)config + option->offset;
 }
 
-static bool has_range(const lk_option *option)
+static bool option_has_range(const lk_option *option)
 {
     if (option->type == LK_OPTION_INT64)
         return option->minimum != 0 || option->maximum != 0;
@@ -23,7 +23,7 @@ static bool has_range(const lk_option *option)
 }
 
 /* Describes the allowed values for messages and help: "an integer from 1 to 8". */
-static void describe_values(const lk_option *option, char *text, size_t size)
+static void option_describe_values(const lk_option *option, char *text, size_t size)
 {
     size_t used = 0;
     switch (option->type) {
@@ -31,7 +31,7 @@ static void describe_values(const lk_option *option, char *text, size_t size)
         snprintf(text, size, "true or false");
         break;
     case LK_OPTION_INT64:
-        if (!has_range(option))
+        if (!option_has_range(option))
             snprintf(text, size, "an integer");
         else if (option->maximum == INT64_MAX)
             snprintf(text, size, "an integer of at least %" PRId64, option->minimum);
@@ -39,7 +39,7 @@ static void describe_values(const lk_option *option, char *text, size_t size)
             snprintf(text, size, "an integer from %" PRId64 " to %" PRId64, option->minimum, option->maximum);
         break;
     case LK_OPTION_DOUBLE:
-        if (!has_range(option))
+        if (!option_has_range(option))
             snprintf(text, size, "a number");
         else if (option->greatest == LK_BELOW_ONE)
             snprintf(text, size, "a number of at least %g and below 1", option->least);
@@ -58,32 +58,32 @@ static void describe_values(const lk_option *option, char *text, size_t size)
     }
 }
 
-static bool set_int64(const lk_option *option, const char *text, bool any, int64_t *value)
+static bool option_set_int64(const lk_option *option, const char *text, bool any, int64_t *value)
 {
     char *end;
     errno = 0;
     long long number = strtoll(text, &end, 10);
     if (!lk__number_starts(text) || *end || errno)
         return false;
-    if (!any && has_range(option) && (number < option->minimum || number > option->maximum))
+    if (!any && option_has_range(option) && (number < option->minimum || number > option->maximum))
         return false;
     *value = number;
     return true;
 }
 
-static bool set_double(const lk_option *option, const char *text, bool any, double *value)
+static bool option_set_double(const lk_option *option, const char *text, bool any, double *value)
 {
     char *end;
     double number = lk__number_parse(text, &end);
     if (!lk__number_starts(text) || *end || !isfinite(number))
         return false;
-    if (!any && has_range(option) && (number < option->least || number > option->greatest))
+    if (!any && option_has_range(option) && (number < option->least || number > option->greatest))
         return false;
     *value = number;
     return true;
 }
 
-static bool set_choice(const lk_option *option, const char *text, int *value)
+static bool option_set_choice(const lk_option *option, const char *text, int *value)
 {
     for (int i = 0; option->choices[i]; i++) {
         if (strcmp(option->choices[i], text) == 0) {
@@ -94,7 +94,7 @@ static bool set_choice(const lk_option *option, const char *text, int *value)
     return false;
 }
 
-static bool set_flag(const char *text, bool *value)
+static bool option_set_flag(const char *text, bool *value)
 {
     bool yes = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
     if (!yes && strcmp(text, "false") != 0 && strcmp(text, "0") != 0)
@@ -103,37 +103,37 @@ static bool set_flag(const char *text, bool *value)
     return true;
 }
 
-/* Sets the option's value from `text`. any: accept numbers outside the range too, as defaults may be. False: the text
- * is not a value of the option. */
-static bool set_option_value(const lk_option *option, void *config, const char *text, bool any)
+/* Sets the option's value from `text`. Returns false if the text is not a value of the option. `any` accepts numbers
+ * outside the range too: defaults may be. */
+static bool option_set_value(const lk_option *option, void *config, const char *text, bool any)
 {
     void *value = option_value(option, config);
     switch (option->type) {
     case LK_OPTION_FLAG:
-        return set_flag(text, value);
+        return option_set_flag(text, value);
     case LK_OPTION_INT64:
-        return set_int64(option, text, any, value);
+        return option_set_int64(option, text, any, value);
     case LK_OPTION_DOUBLE:
-        return set_double(option, text, any, value);
+        return option_set_double(option, text, any, value);
     case LK_OPTION_STRING:
         *(const char **)value = text;
         return any || *text;
     case LK_OPTION_CHOICE:
-        return set_choice(option, text, value);
+        return option_set_choice(option, text, value);
     }
     return false;
 }
 
-/* before, between: what the user wrote around the name: "--" and " ", or "" and "=". */
-static lk_status refuse_value(const lk_option *option, const char *before, const char *name, const char *between,
-                              const char *text)
+/* `before` and `between` are the characters around the name: "--" and " ", or "" and "=". */
+static lk_status option_refuse_value(const lk_option *option, const char *before, const char *name, const char *between,
+                                     const char *text)
 {
     char expected[256];
-    describe_values(option, expected, sizeof expected);
+    option_describe_values(option, expected, sizeof expected);
     LK_FAIL(LK_ERR_ARGUMENT, "%s%s%s%.200s: must be %s", before, name, between, *text ? text : "''", expected);
 }
 
-static void set_zero(const lk_option *option, void *config)
+static void option_set_zero(const lk_option *option, void *config)
 {
     static const size_t sizes[] = {[LK_OPTION_FLAG] = sizeof(bool),
                                    [LK_OPTION_INT64] = sizeof(int64_t),
@@ -147,17 +147,17 @@ lk_status lk_options_defaults(const lk_option *options, size_t count, void *conf
 {
     for (size_t i = 0; i < count; i++) {
         const lk_option *option = &options[i];
-        set_zero(option, config);
-        if (option->default_text && !set_option_value(option, config, option->default_text, true))
-            return refuse_value(option, "default of --", option->name, " ", option->default_text);
+        option_set_zero(option, config);
+        if (option->default_text && !option_set_value(option, config, option->default_text, true))
+            return option_refuse_value(option, "default of --", option->name, " ", option->default_text);
         const char *text = option->environment ? getenv(option->environment) : NULL;
-        if (text && *text && !set_option_value(option, config, text, false))
-            return refuse_value(option, "", option->environment, "=", text);
+        if (text && *text && !option_set_value(option, config, text, false))
+            return option_refuse_value(option, "", option->environment, "=", text);
     }
     return LK_OK;
 }
 
-static const lk_option *find_option(const lk_option *options, size_t count, const char *name, size_t length)
+static const lk_option *option_find(const lk_option *options, size_t count, const char *name, size_t length)
 {
     for (size_t i = 0; i < count; i++) {
         const lk_option *option = &options[i];
@@ -168,7 +168,7 @@ static const lk_option *find_option(const lk_option *options, size_t count, cons
 }
 
 /* Returns whether `word` is one of the parts of a name between hyphens: "lr" is a part of "base-lr". */
-static bool has_part(const char *name, const char *word)
+static bool option_name_has_part(const char *name, const char *word)
 {
     size_t length = strlen(word);
     for (const char *part = name; part; part = strchr(part, '-')) {
@@ -180,23 +180,23 @@ static bool has_part(const char *name, const char *word)
 }
 
 /* Lists the options whose names contain the word: "--base-lr, --min-lr" for "lr"; empty if there is none. */
-static void list_names_with(const char *word, const lk_option *options, size_t count, char *text, size_t size)
+static void option_list_names_with(const char *word, const lk_option *options, size_t count, char *text, size_t size)
 {
     size_t used = 0;
     *text = '\0';
     for (size_t i = 0; i < count && used < size; i++)
-        if (has_part(options[i].name, word))
+        if (option_name_has_part(options[i].name, word))
             used += (size_t)snprintf(text + used, size - used, "%s--%s", used ? ", " : "", options[i].name);
 }
 
-static lk_status unknown_option(const lk_option *options, size_t count, const char *name, size_t length)
+static lk_status option_fail_unknown(const lk_option *options, size_t count, const char *name, size_t length)
 {
     char word[64], alike[256];
     snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
     const char *near = lk_nearest_word(word, options, count, sizeof *options);
     if (near)
         LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': did you mean '--%s'?", word, near);
-    list_names_with(word, options, count, alike, sizeof alike);
+    option_list_names_with(word, options, count, alike, sizeof alike);
     if (*alike)
         LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': did you mean %s?", word, alike);
     LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': see --help for those there are", word);
@@ -204,38 +204,38 @@ static lk_status unknown_option(const lk_option *options, size_t count, const ch
 
 lk_status lk_options_set(const lk_option *options, size_t count, void *config, const char *name, const char *text)
 {
-    const lk_option *option = find_option(options, count, name, strlen(name));
+    const lk_option *option = option_find(options, count, name, strlen(name));
     if (!option)
-        return unknown_option(options, count, name, strlen(name));
-    if (!set_option_value(option, config, text, false))
-        return refuse_value(option, "--", name, " ", text);
+        return option_fail_unknown(options, count, name, strlen(name));
+    if (!option_set_value(option, config, text, false))
+        return option_refuse_value(option, "--", name, " ", text);
     return LK_OK;
 }
 
 /* Finds the option that the first `length` letters of `name` mean; *yes is false for the "no-" of a flag. */
-static const lk_option *resolve_option(const lk_option *options, size_t count, const char *name, size_t length,
+static const lk_option *option_resolve(const lk_option *options, size_t count, const char *name, size_t length,
                                        bool *yes)
 {
-    const lk_option *option = find_option(options, count, name, length);
+    const lk_option *option = option_find(options, count, name, length);
     *yes = true;
     if (option || strncmp(name, "no-", 3) != 0)
         return option;
-    option = find_option(options, count, name + 3, length - 3);
+    option = option_find(options, count, name + 3, length - 3);
     *yes = false;
     return option && option->type == LK_OPTION_FLAG ? option : NULL;
 }
 
 /* Parses the option at argv[0]; `argc` arguments are left. *used receives how many it took. */
-static lk_status parse_option(const lk_option *options, size_t count, int argc, char **argv, void *config, int *used)
+static lk_status option_parse(const lk_option *options, size_t count, int argc, char **argv, void *config, int *used)
 {
     const char *name = argv[0] + 2;
     size_t length = strcspn(name, "=");
     const char *text = name[length] ? name + length + 1 : NULL;
     bool yes;
-    const lk_option *option = resolve_option(options, count, name, length, &yes);
+    const lk_option *option = option_resolve(options, count, name, length, &yes);
     *used = 1;
     if (!option)
-        return unknown_option(options, count, name, length);
+        return option_fail_unknown(options, count, name, length);
     if (option->type == LK_OPTION_FLAG) {
         if (text)
             LK_FAIL(LK_ERR_ARGUMENT, "--%.*s takes no value, but has '%.200s'", (int)length, name, text);
@@ -248,8 +248,8 @@ static lk_status parse_option(const lk_option *options, size_t count, int argc, 
         text = argv[1];
         *used = 2;
     }
-    if (!set_option_value(option, config, text, false))
-        return refuse_value(option, "--", option->name, " ", text);
+    if (!option_set_value(option, config, text, false))
+        return option_refuse_value(option, "--", option->name, " ", text);
     return LK_OK;
 }
 
@@ -263,7 +263,7 @@ lk_status lk_options_parse(const lk_option *options, size_t count, int argc, cha
             ended = true;
         } else if (!ended && strncmp(argv[i], "--", 2) == 0) {
             int used;
-            LK_TRY(parse_option(options, count, argc - i, argv + i, config, &used));
+            LK_TRY(option_parse(options, count, argc - i, argv + i, config, &used));
             i += used - 1;
         } else if (!ended && argv[i][0] == '-' && argv[i][1]) {
             LK_FAIL(LK_ERR_ARGUMENT, "unknown option '%.200s': options begin with two hyphens", argv[i]);
@@ -309,7 +309,7 @@ lk_status lk_options_text(const lk_option *option, const void *config, char *tex
 /* Help starts its second column at HELP_INDENT and breaks lines at HELP_WIDTH. */
 enum { HELP_INDENT = 28, HELP_WIDTH = 100 };
 
-static void print_wrapped(const char *text, FILE *stream)
+static void option_print_wrapped(const char *text, FILE *stream)
 {
     size_t width = HELP_WIDTH - HELP_INDENT;
     while (strlen(text) > width) {
@@ -325,7 +325,7 @@ static void print_wrapped(const char *text, FILE *stream)
 }
 
 /* Help shows a default only if it is a value: not a number outside the range that means "unset". */
-static bool shows_default(const lk_option *option)
+static bool option_shows_default(const lk_option *option)
 {
     union {
         bool flag;
@@ -337,12 +337,12 @@ static bool shows_default(const lk_option *option)
     lk_option alone = *option;
     alone.offset = 0;
     return option->type != LK_OPTION_FLAG && option->default_text && *option->default_text &&
-           set_option_value(&alone, &scratch, option->default_text, false);
+           option_set_value(&alone, &scratch, option->default_text, false);
 }
 
 /* Appends to `text`, and adds to *used the length that the addition would have if it fit. */
 LK_PRINTF(4, 5)
-static void append_text(char *text, size_t size, size_t *used, const char *format, ...)
+static void option_append_text(char *text, size_t size, size_t *used, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -354,16 +354,16 @@ static void append_text(char *text, size_t size, size_t *used, const char *forma
 lk_status lk_option_describe(const lk_option *option, char *text, size_t size)
 {
     size_t used = 0;
-    append_text(text, size, &used, "%s", option->help);
-    if (has_range(option) || option->type == LK_OPTION_CHOICE) {
+    option_append_text(text, size, &used, "%s", option->help);
+    if (option_has_range(option) || option->type == LK_OPTION_CHOICE) {
         char values[256];
-        describe_values(option, values, sizeof values);
-        append_text(text, size, &used, "; %s", values);
+        option_describe_values(option, values, sizeof values);
+        option_append_text(text, size, &used, "; %s", values);
     }
-    if (shows_default(option))
-        append_text(text, size, &used, " (default %s)", option->default_text);
+    if (option_shows_default(option))
+        option_append_text(text, size, &used, " (default %s)", option->default_text);
     if (option->environment)
-        append_text(text, size, &used, " [$%s]", option->environment);
+        option_append_text(text, size, &used, " [$%s]", option->environment);
     if (used >= size)
         LK_FAIL(LK_ERR_ARGUMENT, "--%s: its description does not fit %zu bytes", option->name, size);
     return LK_OK;
@@ -384,6 +384,6 @@ void lk_options_help(const lk_option *options, size_t count, FILE *stream)
 
         char text[1024];
         lk_option_describe(option, text, sizeof text);
-        print_wrapped(text, stream);
+        option_print_wrapped(text, stream);
     }
 }

@@ -19,7 +19,7 @@ typedef struct search {
 
 /* Gives the folder of the shared library that contains this code, or of the program. Links are resolved, since a link
  * to a program may lie anywhere. */
-static void own_folder(char *folder)
+static void plugin_own_folder(char *folder)
 {
     Dl_info info;
     static const char here;
@@ -46,10 +46,10 @@ static void plugin_note_failure(const search *s)
                  s->plugin->subject);
 }
 
-static void *open_in_folder(const search *s, const char *between)
+static void *plugin_open_in_folder(const search *s, const char *between)
 {
     char folder[PATH_MAX], path[PATH_MAX + 256];
-    own_folder(folder);
+    plugin_own_folder(folder);
     snprintf(path, sizeof path, "%s/%s%s", folder, between, s->plugin->file);
     if (access(path, F_OK) != 0)
         return NULL;
@@ -59,13 +59,13 @@ static void *open_in_folder(const search *s, const char *between)
     return library;
 }
 
-static void *open_library(const search *s)
+static void *plugin_open_library(const search *s)
 {
     const char *path = getenv(s->plugin->variable);
     bool is_named = path && *path;
     void *library = NULL;
     for (size_t i = 0; i < sizeof folders / sizeof *folders && !is_named && !library && !*s->why_not; i++)
-        library = open_in_folder(s, folders[i]);
+        library = plugin_open_in_folder(s, folders[i]);
     if (library || *s->why_not)
         return library;
     library = dlopen(is_named ? path : s->plugin->file, RTLD_NOW | RTLD_LOCAL);
@@ -78,7 +78,7 @@ void *lk__plugin_symbol(const lk_plugin *plugin, char *why_not, size_t size)
 {
     search s = {plugin, why_not, size};
     *why_not = '\0';
-    void *library = open_library(&s);
+    void *library = plugin_open_library(&s);
     void *symbol = library ? dlsym(library, plugin->symbol) : NULL;
     if (library && !symbol) {
         snprintf(why_not, size, "%s: is of another version of lockstep", plugin->file);

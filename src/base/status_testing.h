@@ -1,4 +1,4 @@
-/* Checks of what a call returned. Those of errors clear the error. */
+/* Checks the result of a call. The checks of errors clear the error. */
 #pragma once
 
 #include <setjmp.h>

@@ -173,13 +173,13 @@ struct lk_device {
 /* The kinds in order of preference, NULL-terminated. Defined in backends/registry.c. */
 extern const lk_backend *const lk__backends[];
 
-/* NULL: there is no such kind. */
+/* Returns the backend of a kind of device; NULL: there is no such kind. */
 const lk_backend *lk__backend_of_kind(const char *kind);
 
-/* The first row for (operator, dtype). *implementation, unless NULL, is set to the name of its table. NULL: none. */
+/* Returns the first row for (operator, dtype); NULL: none. Sets *implementation, if given, to the name of its table. */
 const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype dtype, const char **implementation);
 
-/* The first row that takes this call, whose device, dtype and inputs are set. NULL: none. */
+/* Returns the first row that takes this call, whose device, dtype and inputs are set; NULL: none. */
 const lk_kernel *lk__backend_kernel_of(const lk_call *call);
 
 /* Takes the device's arena: at least `bytes` bytes that its programs share, one after the other. *data is NULL if

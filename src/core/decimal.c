@@ -37,7 +37,7 @@ static void decimal_expand(double value, lk_dtype dtype, expansion *x)
     memcpy(x->digits + 1, exponent - (x->count - 1), (size_t)(x->count - 1));
 }
 
-static char digit_at(const expansion *x, int i)
+static char decimal_digit_at(const expansion *x, int i)
 {
     return i < x->count ? x->digits[i] : '0';
 }
@@ -48,7 +48,7 @@ static void decimal_take(const expansion *x, int n, bool up, decimal *d)
     d->exponent = x->exponent;
     d->count = n;
     for (int i = 0; i < n; i++)
-        d->digits[i] = digit_at(x, i);
+        d->digits[i] = decimal_digit_at(x, i);
     if (!up)
         return;
     while (d->count > 0 && d->digits[d->count - 1] == '9')
@@ -61,7 +61,7 @@ static void decimal_take(const expansion *x, int n, bool up, decimal *d)
     }
 }
 
-static double bf16_value(uint32_t bits)
+static double decimal_bf16_value(uint32_t bits)
 {
     float value;
     bits <<= 16;
@@ -70,39 +70,39 @@ static double bf16_value(uint32_t bits)
 }
 
 /* Returns whether `read` is nearer to `value`, a positive bf16, than to its neighbors; a tie rounds to the even one. */
-static bool rounds_to_bf16(double read, double value)
+static bool decimal_rounds_to_bf16(double read, double value)
 {
     float single = (float)value;
     uint32_t bits;
     memcpy(&bits, &single, sizeof bits);
     bits >>= 16;
-    double below = value - bf16_value(bits - 1);
-    double above = bits == 0x7f7f ? below : bf16_value(bits + 1) - value;
+    double below = value - decimal_bf16_value(bits - 1);
+    double above = bits == 0x7f7f ? below : decimal_bf16_value(bits + 1) - value;
     double low = value - below / 2, high = value + above / 2;
     return bits % 2 == 0 ? low <= read && read <= high : low < read && read < high;
 }
 
-static bool reads_back(const decimal *d, double value, lk_dtype dtype)
+static bool decimal_reads_back(const decimal *d, double value, lk_dtype dtype)
 {
     char text[80];
     snprintf(text, sizeof text, "%.*se%d", d->count, d->digits, d->exponent - d->count + 1);
     if (dtype == LK_F32)
         return strtof(text, NULL) == (float)value;
     double read = strtod(text, NULL);
-    return dtype == LK_F64 ? read == value : rounds_to_bf16(read, value);
+    return dtype == LK_F64 ? read == value : decimal_rounds_to_bf16(read, value);
 }
 
 /* Returns whether the value is nearer to its first n digits plus one in the last place than to its first n digits; a
  * tie goes to the even digit. */
-static bool nearer_above(const expansion *x, int n)
+static bool decimal_is_nearer_above(const expansion *x, int n)
 {
-    char next = digit_at(x, n);
+    char next = decimal_digit_at(x, n);
     if (next != '5')
         return next > '5';
     for (int i = n + 1; i < x->count; i++)
         if (x->digits[i] != '0')
             return true;
-    return (digit_at(x, n - 1) - '0') % 2 == 1;
+    return (decimal_digit_at(x, n - 1) - '0') % 2 == 1;
 }
 
 /* Chooses the fewest digits that read back as the value, but at least down to 10^coarsest and at most down to
@@ -116,17 +116,17 @@ static void decimal_choose(const expansion *x, double value, lk_dtype dtype, int
         n++;
         decimal_take(x, n, false, &down);
         decimal_take(x, n, true, &up);
-        is_down = reads_back(&down, value, dtype);
-        is_up = reads_back(&up, value, dtype);
+        is_down = decimal_reads_back(&down, value, dtype);
+        is_up = decimal_reads_back(&up, value, dtype);
         int last = x->exponent - n + 1;
         if (((is_down || is_up) && last <= coarsest) || last <= finest)
             break;
     } while (n < (int)sizeof chosen->digits);
-    bool go_up = is_down == is_up ? nearer_above(x, n) : is_up;
+    bool go_up = is_down == is_up ? decimal_is_nearer_above(x, n) : is_up;
     *chosen = go_up ? up : down;
 }
 
-static char *put_sign(double *value, char *text)
+static char *decimal_put_sign(double *value, char *text)
 {
     if (signbit(*value)) {
         *value = -*value;
@@ -135,7 +135,7 @@ static char *put_sign(double *value, char *text)
     return text;
 }
 
-static char *put_digits(const decimal *d, int from, int to, char *text)
+static char *decimal_put_digits(const decimal *d, int from, int to, char *text)
 {
     for (int i = from; i < to; i++)
         *text++ = i >= 0 && i < d->count ? d->digits[i] : '0';
@@ -144,7 +144,7 @@ static char *put_digits(const decimal *d, int from, int to, char *text)
 
 void lk__decimal_positional(double value, lk_dtype dtype, int least, int most, char *text)
 {
-    text = put_sign(&value, text);
+    text = decimal_put_sign(&value, text);
     decimal d = {.exponent = 0};
     if (value != 0) {
         expansion x;
@@ -154,9 +154,9 @@ void lk__decimal_positional(double value, lk_dtype dtype, int least, int most, c
     int whole = d.exponent < 0 ? 0 : d.exponent + 1;
     if (whole == 0)
         *text++ = '0';
-    text = put_digits(&d, 0, whole, text);
+    text = decimal_put_digits(&d, 0, whole, text);
     *text++ = '.';
-    text = put_digits(&d, d.exponent < 0 ? d.exponent + 1 : whole, d.count, text);
+    text = decimal_put_digits(&d, d.exponent < 0 ? d.exponent + 1 : whole, d.count, text);
     while (text[-1] == '0')
         text--;
     *text = '\0';
@@ -164,7 +164,7 @@ void lk__decimal_positional(double value, lk_dtype dtype, int least, int most, c
 
 void lk__decimal_scientific(double value, lk_dtype dtype, int least, int most, int exponent_digits, char *text)
 {
-    text = put_sign(&value, text);
+    text = decimal_put_sign(&value, text);
     decimal d = {.exponent = 0};
     if (value != 0) {
         expansion x;
@@ -172,10 +172,10 @@ void lk__decimal_scientific(double value, lk_dtype dtype, int least, int most, i
         decimal_choose(&x, value, dtype, least < 0 ? NO_LIMIT : x.exponent - least,
                        most < 0 ? -NO_LIMIT : x.exponent - most, &d);
     }
-    text = put_digits(&d, 0, 1, text);
+    text = decimal_put_digits(&d, 0, 1, text);
     *text++ = '.';
     char *first = text;
-    text = put_digits(&d, 1, d.count, text);
+    text = decimal_put_digits(&d, 1, d.count, text);
     while (text > first && text[-1] == '0')
         text--;
     while (text - first < least)

@@ -63,7 +63,7 @@ typedef union bookkeeping_head {
     unsigned char line[LK_ALIGNMENT];
 } bookkeeping_head;
 
-static bookkeeping_head *bookkeeping_alloc(lk_device *device, size_t bytes)
+static bookkeeping_head *device_bookkeeping_alloc(lk_device *device, size_t bytes)
 {
     lk_block *block = NULL;
     bookkeeping_head *head;
@@ -86,7 +86,7 @@ void *lk__device_calloc(lk_device *device, size_t count, size_t size)
         lk__fail(LK_ERR_MEMORY, "out of memory: %zu items of %zu bytes exceed the address space", count, size);
         return NULL;
     }
-    bookkeeping_head *head = bookkeeping_alloc(device, bytes);
+    bookkeeping_head *head = device_bookkeeping_alloc(device, bytes);
     return head ? memset(head + 1, 0, bytes) : NULL;
 }
 
@@ -109,7 +109,7 @@ const lk_backend *lk__backend_of_kind(const char *kind)
     return NULL;
 }
 
-/* A device without memory or a queue: device_start gives it both. */
+/* Makes a device without memory or a queue; device_start gives it both. */
 static lk_device *device_new(const lk_backend *backend, int index)
 {
     lk_device *device = lk__alloc_aligned(sizeof *device);
@@ -123,7 +123,7 @@ static lk_device *device_new(const lk_backend *backend, int index)
     return device;
 }
 
-/* Releases the device on failure. */
+/* Gives the device its memory and its queue. Releases the device on failure. */
 static lk_status device_start(lk_device *device, lk_device **out)
 {
     lk_memory_source source = {device->backend->alloc, device->backend->free, device};
@@ -170,7 +170,7 @@ lk_status lk__links_open(const lk_links_opts *opts, lk_device **links)
     return status;
 }
 
-static void devices_warn_shared_cores(const lk_device_spec_entry *entries, int count)
+static void device_warn_shared_cores(const lk_device_spec_entry *entries, int count)
 {
     for (int b = 0; lk__backends[b]; b++) {
         if (lk__backends[b]->offload)
@@ -199,7 +199,7 @@ lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, i
     LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
     if (n > capacity)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%s': names %d devices where at most %d fit", spec, n, capacity);
-    devices_warn_shared_cores(entries, n);
+    device_warn_shared_cores(entries, n);
     for (int i = 0; i < n; i++) {
         lk_status status = device_open_entry(entries[i].kind, entries[i].index, &devices[i]);
         if (status != LK_OK) {

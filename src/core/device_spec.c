@@ -22,7 +22,7 @@ typedef struct parser {
     int count;
 } parser;
 
-static int spec_count_digits(const char *text, int length)
+static int device_spec_count_digits(const char *text, int length)
 {
     int n = 0;
     while (n < length && text[n] >= '0' && text[n] <= '9')
@@ -30,8 +30,8 @@ static int spec_count_digits(const char *text, int length)
     return n;
 }
 
-/* The value of `length` digits, or `most` + 1 if it is more than `most`. */
-static int spec_number_at_most(const char *digits, int length, int most)
+/* Returns the value of `length` digits, or `most` + 1 if it is more than `most`. */
+static int device_spec_number_at_most(const char *digits, int length, int most)
 {
     int value = 0;
     for (int i = 0; i < length && value <= most; i++)
@@ -39,8 +39,8 @@ static int spec_number_at_most(const char *digits, int length, int most)
     return value <= most ? value : most + 1;
 }
 
-/* The backend of a bare number of devices. */
-static const lk_backend *spec_best_backend(void)
+/* Returns the backend that a bare number of devices stands for. */
+static const lk_backend *device_spec_best_backend(void)
 {
     for (int i = 0; lk__backends[i]; i++)
         if (lk__backends[i]->may_be_best && lk__backends[i]->may_be_best() && lk__backends[i]->available() > 0)
@@ -51,7 +51,7 @@ static const lk_backend *spec_best_backend(void)
     return NULL;
 }
 
-static lk_status spec_find_kind(item it, const char *kind, int length, const lk_backend **backend)
+static lk_status device_spec_find_kind(item it, const char *kind, int length, const lk_backend **backend)
 {
     for (int i = 0; lk__backends[i]; i++) {
         *backend = lk__backends[i];
@@ -68,28 +68,28 @@ static lk_status spec_find_kind(item it, const char *kind, int length, const lk_
 }
 
 /* Parses the digits before 'x', or the whole item. */
-static lk_status spec_parse_count(item it, int digits, int *n)
+static lk_status device_spec_parse_count(item it, int digits, int *n)
 {
-    *n = spec_number_at_most(it.text, digits, LK_MAX_DEVICES);
+    *n = device_spec_number_at_most(it.text, digits, LK_MAX_DEVICES);
     if (*n < 1 || *n > LK_MAX_DEVICES)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': the number of devices must be 1 to %d, not %.*s", it.length, it.text,
                 LK_MAX_DEVICES, digits, it.text);
     return LK_OK;
 }
 
-static lk_status spec_parse_index(item it, const char *text, int length, int *index)
+static lk_status device_spec_parse_index(item it, const char *text, int length, int *index)
 {
-    if (length == 0 || spec_count_digits(text, length) < length)
+    if (length == 0 || device_spec_count_digits(text, length) < length)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': after ':' comes the device's number, from 0, as in cpu:0, not '%.*s'",
                 it.length, it.text, length, text);
-    *index = spec_number_at_most(text, length, MAX_INDEX);
+    *index = device_spec_number_at_most(text, length, MAX_INDEX);
     if (*index > MAX_INDEX)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': the device's number must be 0 to %d", it.length, it.text, MAX_INDEX);
     return LK_OK;
 }
 
 /* Adds n devices with numbers `index`, `index` + 1, …; with `same_index`, all of them have number `index`. */
-static lk_status spec_add(parser *p, const lk_backend *backend, int n, int index, bool same_index)
+static lk_status device_spec_add(parser *p, const lk_backend *backend, int n, int index, bool same_index)
 {
     if (n > p->capacity - p->count)
         LK_FAIL(LK_ERR_ARGUMENT, "device: more than %d devices are named, which is the most", p->capacity);
@@ -99,7 +99,7 @@ static lk_status spec_add(parser *p, const lk_backend *backend, int n, int index
     return LK_OK;
 }
 
-static lk_status spec_check_start(item it)
+static lk_status device_spec_check_start(item it)
 {
     if (it.length == 0)
         LK_FAIL(LK_ERR_ARGUMENT, "device: an empty name; " WHAT_IS_RIGHT);
@@ -110,18 +110,18 @@ static lk_status spec_check_start(item it)
     return LK_OK;
 }
 
-static lk_status spec_parse_item(parser *p, item it)
+static lk_status device_spec_parse_item(parser *p, item it)
 {
-    LK_TRY(spec_check_start(it));
-    int n = 1, digits = spec_count_digits(it.text, it.length);
+    LK_TRY(device_spec_check_start(it));
+    int n = 1, digits = device_spec_count_digits(it.text, it.length);
     const char *kind = it.text;
     if (digits > 0) {
-        LK_TRY(spec_parse_count(it, digits, &n));
+        LK_TRY(device_spec_parse_count(it, digits, &n));
         if (digits == it.length) {
-            const lk_backend *best = spec_best_backend();
+            const lk_backend *best = device_spec_best_backend();
             if (!best)
                 LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': no device is present", it.length, it.text);
-            return spec_add(p, best, n, 0, false);
+            return device_spec_add(p, best, n, 0, false);
         }
         if (it.text[digits] != 'x' || digits + 1 == it.length)
             LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': after a number of devices comes x and their kind, as in %dxcpu",
@@ -132,11 +132,11 @@ static lk_status spec_parse_item(parser *p, item it)
     const char *colon = memchr(kind, ':', (size_t)left);
     int length = colon ? (int)(colon - kind) : left;
     const lk_backend *backend;
-    LK_TRY(spec_find_kind(it, kind, length, &backend));
+    LK_TRY(device_spec_find_kind(it, kind, length, &backend));
     int index = 0;
     if (colon)
-        LK_TRY(spec_parse_index(it, colon + 1, left - length - 1, &index));
-    return spec_add(p, backend, n, index, colon != NULL);
+        LK_TRY(device_spec_parse_index(it, colon + 1, left - length - 1, &index));
+    return device_spec_add(p, backend, n, index, colon != NULL);
 }
 
 lk_status lk__device_spec_parse(const char *spec, lk_device_spec_entry *entries, int capacity, int *count)
@@ -147,7 +147,7 @@ lk_status lk__device_spec_parse(const char *spec, lk_device_spec_entry *entries,
     parser p = {.entries = entries, .capacity = capacity};
     for (const char *text = spec;; text++) {
         int length = (int)strcspn(text, ",");
-        LK_TRY(spec_parse_item(&p, (item){text, length}));
+        LK_TRY(device_spec_parse_item(&p, (item){text, length}));
         text += length;
         if (*text == '\0')
             break;

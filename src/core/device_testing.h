@@ -1,4 +1,4 @@
-/* Devices of tests. */
+/* Devices for tests. */
 #pragma once
 
 #include <setjmp.h>

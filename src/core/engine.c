@@ -115,8 +115,8 @@ static lk_ring_entry *engine_next_entry(lk_queue *queue)
     return &queue->ring[position % LK_RING_ENTRIES];
 }
 
-/* The phase of the entry that is waited for. It is still in the ring or, if only the work that it started is left, most
- * likely so. */
+/* Returns the phase of the entry that is waited for. The entry is still in the ring; if only the work that it started
+ * is left, it may have been overwritten, and the phase is then a guess. */
 static lk_phase engine_phase_of(lk_event event)
 {
     return event.queue->ring[(event.sequence - 1) % LK_RING_ENTRIES].phase;
@@ -183,7 +183,7 @@ static void engine_note_writer(lk_storage *storage, lk_use use)
     storage->writes++;
 }
 
-/* The position of the entry that is published next. */
+/* Returns the position of the entry that is published next. */
 static lk_use engine_next_use(lk_queue *queue)
 {
     return (lk_use){queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1};

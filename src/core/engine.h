@@ -52,8 +52,8 @@ typedef struct lk_task {
 /* Like lk__engine_push. On failure nothing was pushed, and the task still belongs to the caller. */
 lk_status lk__engine_push_task(lk_task *task);
 
-/* While a thread captures, the calls that it would push go to `push` instead and do not run: programs are recorded
- * so. */
+/* While a thread captures, the calls that it would push go to `push` instead and do not run. Programs are recorded this
+ * way. */
 typedef struct lk_capture {
     lk_status (*push)(void *self, const lk_call *call); /* NULL: not capturing */
     void *self;
@@ -66,7 +66,7 @@ bool lk__capturing(void);
 /* Pushes the conversion of the tensor's storage to the plain layout, if its writer may give it another one. */
 lk_status lk__engine_push_plain(lk_tensor *tensor);
 
-/* lk_device_flops. */
+/* See lk_device_flops. */
 double lk__engine_flops(const lk_device *device);
 
 /* Returns whether the work of the event is known to be done. On an offload device that includes what the entry started.
@@ -76,7 +76,7 @@ bool lk__event_complete(lk_event event);
 /* Waits for the event, on a thread that is no queue's. Errors: on an offload device, the failure of the work. */
 lk_status lk__event_wait(lk_event event);
 
-/* The event after everything pushed to the queue so far. */
+/* Returns the event that completes with everything pushed to the queue so far. */
 lk_event lk__queue_last(lk_queue *queue);
 
 /* Call this when the host has written the storage, or is about to. */

@@ -28,7 +28,7 @@ static lk_error error_without_memory = {
 };
 
 /* Turns the thread's error into poison, keeps it as unreported if it is the first one, and clears it. */
-static lk_error *error_take(lk_status status)
+static lk_error *execute_take_error(lk_status status)
 {
     lk_error *error = lk__calloc(1, sizeof *error);
     if (error) {
@@ -51,7 +51,7 @@ static lk_error *error_take(lk_status status)
 
 void lk__error_note(lk_status status)
 {
-    lk__error_release(error_take(status));
+    lk__error_release(execute_take_error(status));
 }
 
 lk_status lk__error_report(lk_error *error)
@@ -95,7 +95,7 @@ static void execute_poison_outputs(lk_call *call, lk_error *error)
             execute_poison(call->out[i]->storage, error);
 }
 
-/* The poison of an input, or of an output, which may be written only in part. */
+/* Returns the poison of an input, or of an output, which the call may write only in part. */
 static lk_error *execute_poison_of(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
@@ -158,7 +158,7 @@ static bool execute_any_out_of_reach(const lk_device *device, const lk_call *cal
     return false;
 }
 
-/* The part of x's storage that must be copied: for a slice, only the slice. It keeps its offset in the storage. */
+/* Finds the part of x's storage that must be copied: of a slice only the slice, which keeps its offset. */
 static void execute_part_of_storage(const lk_tensor *x, size_t *begin, size_t *bytes)
 {
     size_t size = lk_dtype_size(x->dtype);
@@ -364,7 +364,7 @@ void lk__execute(lk_device *device, lk_call *call)
     lk_status status = lk__run_call(device, call);
     if (status == LK_OK)
         return;
-    lk_error *error = error_take(status);
+    lk_error *error = execute_take_error(status);
     execute_poison_outputs(call, error);
     lk__error_release(error);
 }
@@ -391,7 +391,7 @@ void lk__execute_task(lk_task *task)
         status = task->run(task);
         if (status == LK_OK)
             return;
-        error = error_take(status);
+        error = execute_take_error(status);
     }
     for (int i = 0; i < task->n_writes; i++)
         execute_poison(task->writes[i], error);

@@ -22,8 +22,8 @@ typedef struct lk_store_attrs {
 void lk__execute(lk_device *device, lk_call *call);
 void lk__execute_task(lk_task *task);
 
-/* The same on a thread other than the device's, which keeps its own arithmetic settings. With `task` NULL it runs
- * `call`. */
+/* Runs `task` or, if that is NULL, `call` on a thread other than the device's, which keeps its own arithmetic
+ * settings. */
 void lk__execute_in_caller(lk_device *device, lk_call *call, lk_task *task);
 
 /* Layouts, memory and the kernel of one call, without poison: tasks run their calls with this. An error's message names
@@ -36,5 +36,5 @@ void lk__error_note(lk_status status);
 /* Sets the thread's error from poison, which then counts as reported, and returns its status. */
 lk_status lk__error_report(lk_error *error);
 
-/* lk__error_report for the first failure that was not reported yet; LK_OK if every failure was. */
+/* Calls lk__error_report for the first failure that was not reported yet. Returns LK_OK if there is none. */
 lk_status lk__error_report_unreported(void);

@@ -14,7 +14,7 @@ struct lk_hold {
     int branch;
 };
 
-/* The smallest free block that is large enough. */
+/* Returns the smallest free block that is large enough. */
 static held *hold_find_free(const lk_hold *hold, size_t bytes)
 {
     held *best = NULL;

@@ -60,9 +60,9 @@ typedef struct lk_links_table {
 
     /* LK_OK, or LK_ERR_UNSUPPORTED with the reason why the library cannot be used between these devices. */
     lk_status (*check_library)(lk_device *const *devices, int n);
-    /* "NCCL 2.28.9" */
+    /* Writes the library's name and version, as in "NCCL 2.28.9". */
     void (*describe_library)(char *text, size_t size);
-    /* Whether the library takes several ranks on one physical device. */
+    /* Returns whether the library takes several ranks on one physical device. */
     bool (*shares_devices)(void);
     lk_status (*new_id)(lk_links_id *id);
 
@@ -87,7 +87,7 @@ typedef struct lk_links_table {
     lk_status (*all_reduce)(lk_device *links, int on, float *x, int64_t count);
 } lk_links_table;
 
-/* Opens links. Release them like a device; then nothing of them is in flight. No kernel runs there. The devices must
+/* Opens links. Release them like a device, which waits for what is in flight. They run no kernels. The devices must
  * all be of one kind and live as long. Opening waits for the other ranks, and so does each exchange. With a
  * communicator it waits at most LOCKSTEP_EXCHANGE_TIMEOUT seconds (60) while nothing moves; after that every wait
  * for the links or the devices returns the error until the links are closed. Errors: LK_ERR_UNSUPPORTED (devices
@@ -95,5 +95,5 @@ typedef struct lk_links_table {
  * number of seconds), and what the backend reports. */
 lk_status lk__links_open(const lk_links_opts *opts, lk_device **links);
 
-/* NULL: devices of this kind need none. */
+/* Returns how devices of this kind are linked; NULL: they need no links. */
 const lk_links_table *lk__links_of(const lk_device *device);

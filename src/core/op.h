@@ -66,7 +66,7 @@ typedef struct lk_meta {
 typedef struct lk_gradient {
     const lk_call *call;             /* the forward call */
     lk_tensor *dout[LK_MAX_OUTPUTS]; /* of each output; NULL: the output did not contribute */
-    bool need[LK_MAX_INPUTS];        /* whether din[i] is wanted */
+    bool need[LK_MAX_INPUTS];        /* true: din[i] is wanted */
     bool f32[LK_MAX_INPUTS]; /* din[i] of a bf16 input is accumulated in f32; a rule may return it in either dtype */
     lk_tensor *din[LK_MAX_INPUTS]; /* result: new tensors, adopted by the open scope; NULL where not wanted or zero */
 } lk_gradient;
@@ -128,9 +128,9 @@ struct lk_kernel {
     lk_kernel_fn run;
     unsigned dtypes; /* values of lk_call.dtype: LK_DTYPE_BIT(LK_F32) | … */
     unsigned flags;  /* LK_KERNEL_… */
-    /* Whether the kernel takes this call, whose device, dtype, inputs, attributes and given outputs are set: a function
-     * of shapes, strides of outputs, attributes and the processor. A call that it declines goes to the next table's
-     * kernel. NULL: it takes every call. */
+    /* Returns whether the kernel takes this call, whose device, dtype, inputs, attributes and given outputs are set: a
+     * function of shapes, strides of outputs, attributes and the processor. A call that it declines goes to the next
+     * table's kernel. NULL: it takes every call. */
     bool (*takes)(const lk_call *call);
 };
 

@@ -141,7 +141,7 @@ static void printer_visit(printer *p, int axis, int64_t element, visit_fn fn)
 
 /* --- widths ------------------------------------------------------------------------------------------------------- */
 
-static void widen_to(int *width, ptrdiff_t wanted)
+static void printer_widen(int *width, ptrdiff_t wanted)
 {
     if (*width < wanted)
         *width = (int)wanted;
@@ -180,19 +180,19 @@ static void printer_note_float_width(printer *p, int64_t element)
         return;
     printer_format_float(p, value, -1, text);
     const char *point = strchr(text, '.'), *end = text + strlen(text);
-    widen_to(&p->left, point - text);
+    printer_widen(&p->left, point - text);
     if (!p->scientific) {
-        widen_to(&p->right, end - point - 1);
+        printer_widen(&p->right, end - point - 1);
         return;
     }
     const char *exponent = strchr(point, 'e');
-    widen_to(&p->fraction_digits, exponent - point - 1);
-    widen_to(&p->exponent_digits, end - exponent - 2);
+    printer_widen(&p->fraction_digits, exponent - point - 1);
+    printer_widen(&p->exponent_digits, end - exponent - 2);
 }
 
 static void printer_note_int_width(printer *p, int64_t element)
 {
-    widen_to(&p->left, snprintf(NULL, 0, "%" PRId64, printer_int_at(p, element)));
+    printer_widen(&p->left, snprintf(NULL, 0, "%" PRId64, printer_int_at(p, element)));
 }
 
 static void printer_measure_floats(printer *p)
@@ -204,7 +204,7 @@ static void printer_measure_floats(printer *p)
     if (p->scientific)
         p->right = p->fraction_digits + p->exponent_digits + 2;
     if (p->any_not_finite)
-        widen_to(&p->left, (p->any_negative_infinity ? 4 : 3) - (p->right + 1));
+        printer_widen(&p->left, (p->any_negative_infinity ? 4 : 3) - (p->right + 1));
 }
 
 /* --- layout ------------------------------------------------------------------------------------------------------- */

@@ -145,8 +145,8 @@ static void queue_trace_wait_part(lk_trace_kind kind, int64_t began, int64_t end
         lk__trace_interval(kind, began, ended, 0);
 }
 
-/* Waiting for an exchange begins when the exchange begins: before that the other queue was computing. What other
- * processes do after it does not count either. */
+/* Splits a wait into three parts. Until an exchange begins, the other queue computes; then it exchanges; once it has
+ * ended, this thread waits for a core, which other processes may be using. */
 static void queue_show_wait(const lk_ring_entry *entry, int64_t began)
 {
     const lk_queue *other = entry->wait.queue;

@@ -69,7 +69,7 @@ struct lk_queue {
     char open_message[256];
 };
 
-/* An unused queue. NULL, with the thread's error set: no memory. */
+/* Returns an unused queue; NULL, with the thread's error set, if there is no memory. */
 lk_queue *lk__queue_new(int number);
 
 /* Opens the backend's state for queue->device on a new thread, which then runs entries; in the synchronous engine, on
@@ -82,10 +82,10 @@ void lk__queue_stop(lk_queue *queue);
 /* Wakes the queue's thread after `pushed` has risen. */
 void lk__queue_announce(lk_queue *queue);
 
-/* Entry `sequence` has run: wakes the threads that wait for it. */
+/* Notes that entry `sequence` has run, and wakes the threads that wait for it. */
 void lk__queue_finish_entry(lk_queue *queue, uint64_t sequence);
 
-/* The work of the entries up to `sequence` is done. */
+/* Notes that the work of the entries up to `sequence` is done. */
 void lk__queue_note_finished(lk_queue *queue, uint64_t sequence);
 
 /* On any thread but the queue's: waits until the queue has run `target` entries. */

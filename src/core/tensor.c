@@ -30,7 +30,7 @@ const char *lk_dtype_name(lk_dtype dtype)
 
 /* --- a device's own memory ---------------------------------------------------------------------------------------- */
 
-/* Bytes from the start of a tensor's first element to the end of its last. */
+/* Returns the bytes from the start of a tensor's first element to the end of its last. */
 static size_t tensor_span(const lk_tensor *tensor)
 {
     int64_t last = lk_tensor_count(tensor) == 0 ? -1 : 0;
@@ -285,7 +285,7 @@ static lk_status tensor_read_offload(const lk_tensor *tensor, void *data)
     return status;
 }
 
-/* The storage is plain, and there is at least one element. */
+/* Reads from plain storage. There is at least one element. */
 static lk_status tensor_read_elements(const lk_tensor *tensor, void *data)
 {
     if (tensor->storage->device->backend->offload)

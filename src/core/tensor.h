@@ -3,11 +3,11 @@
 
 #include "core/op.h"
 
-/* A new plain tensor with one reference, the caller's; no scope adopts it. */
+/* Makes a plain tensor with one reference, the caller's; no scope adopts it. */
 lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_tensor **tensor);
 
-/* A new tensor over `storage`, to which it takes a reference, with the dtype, shape, strides and offset of `like`.
- * NULL: no memory. */
+/* Returns a new tensor over `storage`, to which it takes a reference, with the dtype, shape, strides and offset of
+ * `like`. NULL: no memory. */
 lk_tensor *lk__tensor_over(lk_storage *storage, const lk_tensor *like);
 
 /* Releases n tensors. The array may be NULL, and so may its entries. */
@@ -17,22 +17,23 @@ static inline void lk__tensors_release(lk_tensor *const *tensors, int64_t n)
         lk_tensor_release(tensors[i]);
 }
 
-/* Row-major without gaps. */
+/* Returns whether the elements are row-major without gaps. */
 bool lk__tensor_is_dense(const lk_tensor *tensor);
 
-/* Dense, and covers all of its storage. */
+/* Returns whether the tensor is dense and covers all of its storage. */
 bool lk__tensor_is_whole(const lk_tensor *tensor);
 
 /* Returns whether two tensors have the same storage, offset, shape and strides. */
 bool lk__tensor_same_view(const lk_tensor *a, const lk_tensor *b);
 
-/* A copy of the struct for a kernel to change, without the reference counts, which other threads may be changing. */
+/* Returns a copy of the struct for a kernel to change, without the reference counts, which other threads may be
+ * changing. */
 lk_tensor lk__tensor_alias(const lk_tensor *tensor);
 
-/* An element of `dtype` as a double, which is exact except for large i64. `data` need not be aligned. */
+/* Returns an element of `dtype` as a double, which is exact except for large i64. `data` need not be aligned. */
 double lk__element_value(lk_dtype dtype, const void *data);
 
-/* The first element. On the device's thread, inside a kernel, of plain storage. */
+/* Returns the first element. On the device's thread, inside a kernel, and only for plain storage. */
 void *lk__data(const lk_tensor *tensor);
 
 /* For kernels with LK_KERNEL_LAYOUTS: allocates an output in the plain layout. */

@@ -34,12 +34,12 @@ static hw_thread threads[MAX_CPUS];
 static int n_threads;
 static pthread_once_t discovered = PTHREAD_ONCE_INIT;
 
-static bool mask_has(const cpu_mask *mask, int cpu)
+static bool topology_mask_has(const cpu_mask *mask, int cpu)
 {
     return CPU_ISSET_S((size_t)cpu, sizeof *mask, (const cpu_set_t *)(const void *)mask);
 }
 
-static void mask_add(cpu_mask *mask, int cpu)
+static void topology_mask_add(cpu_mask *mask, int cpu)
 {
     CPU_SET_S((size_t)cpu, sizeof *mask, (cpu_set_t *)(void *)mask);
 }
@@ -49,9 +49,9 @@ static void topology_list_cpus(void)
     cpu_mask mask;
     memset(&mask, 0, sizeof mask);
     if (sched_getaffinity(getpid(), sizeof mask, (cpu_set_t *)(void *)&mask) != 0)
-        mask_add(&mask, 0);
+        topology_mask_add(&mask, 0);
     for (int cpu = 0; cpu < MAX_CPUS; cpu++)
-        if (mask_has(&mask, cpu))
+        if (topology_mask_has(&mask, cpu))
             threads[n_threads++] = (hw_thread){.cpu = cpu, .core = -1, .package = -1, .node = -1};
 }
 
@@ -143,7 +143,7 @@ static void topology_count_siblings(void)
     }
 }
 
-static int by_sibling_then_cpu(const void *a, const void *b)
+static int topology_compare_threads(const void *a, const void *b)
 {
     const hw_thread *x = a, *y = b;
     return x->sibling != y->sibling ? x->sibling - y->sibling : x->cpu - y->cpu;
@@ -154,7 +154,7 @@ static void topology_discover(void)
     topology_list_cpus();
     topology_locate_cpus();
     topology_count_siblings();
-    qsort(threads, (size_t)n_threads, sizeof *threads, by_sibling_then_cpu);
+    qsort(threads, (size_t)n_threads, sizeof *threads, topology_compare_threads);
 }
 
 int lk__topology_cores(void)
@@ -207,7 +207,7 @@ void lk__topology_bind(int core)
     const hw_thread *p = &threads[(atomic_load(&first_core) + core) % lk__topology_cores()];
     cpu_mask mask;
     memset(&mask, 0, sizeof mask);
-    mask_add(&mask, p->cpu);
+    topology_mask_add(&mask, p->cpu);
     if (sched_setaffinity(0, sizeof mask, (const cpu_set_t *)(const void *)&mask) != 0)
         lk__log(LK_LOG_WARNING, "a device's thread could not be bound to CPU %d (%s): it runs wherever it is put",
                 p->cpu, strerror(errno));

@@ -151,7 +151,7 @@ static lk_trace_track *trace_own_track(thread_recorder *thread)
 
 /* --- problems ----------------------------------------------------------------------------------------------------- */
 
-static int problem_put_operand(const lk_tensor *tensor, int64_t *words)
+static int trace_problem_put_operand(const lk_tensor *tensor, int64_t *words)
 {
     if (!tensor) {
         words[0] = -1;
@@ -178,7 +178,7 @@ bool lk__problem_operand(const lk_trace_problem *problem, int i, lk_dtype *dtype
 }
 
 /* FNV-1a over words instead of bytes. */
-static uint64_t problem_hash(const lk_op *op, const int64_t *words, int n)
+static uint64_t trace_problem_hash(const lk_op *op, const int64_t *words, int n)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uintptr_t)op;
     for (int i = 0; i < n; i++)
@@ -186,27 +186,27 @@ static uint64_t problem_hash(const lk_op *op, const int64_t *words, int n)
     return hash ^ hash >> 32;
 }
 
-static bool problem_is_same(const lk_trace_problem *problem, const lk_trace_problem *key, const int64_t *words)
+static bool trace_problem_is_same(const lk_trace_problem *problem, const lk_trace_problem *key, const int64_t *words)
 {
     return problem->hash == key->hash && problem->op == key->op && problem->n_in == key->n_in &&
            problem->n_out == key->n_out && problem->n_words == key->n_words && problem->flops == key->flops &&
            memcmp(problem->words, words, (size_t)key->n_words * sizeof *words) == 0;
 }
 
-/* The track's problem for the call; NULL: no memory, or too many of them. */
+/* Returns the track's problem for the call; NULL: no memory, or too many problems. */
 static const lk_trace_problem *trace_find_problem(lk_trace_track *track, const lk_call *call)
 {
     int64_t words[MAX_WORDS];
     lk_trace_problem key = {.op = call->op, .n_in = call->n_in, .n_out = call->n_out};
     for (int i = 0; i < call->n_in; i++)
-        key.n_words += problem_put_operand(call->in[i], words + key.n_words);
+        key.n_words += trace_problem_put_operand(call->in[i], words + key.n_words);
     for (int i = 0; i < call->n_out; i++)
-        key.n_words += problem_put_operand(call->out[i], words + key.n_words);
+        key.n_words += trace_problem_put_operand(call->out[i], words + key.n_words);
     key.flops = call->op->flops ? call->op->flops(call) : 0;
-    key.hash = problem_hash(call->op, words, key.n_words);
+    key.hash = trace_problem_hash(call->op, words, key.n_words);
     lk_trace_problem **bucket = &track->buckets[key.hash % LK_TRACE_BUCKETS];
     for (lk_trace_problem *problem = *bucket; problem; problem = problem->next)
-        if (problem_is_same(problem, &key, words))
+        if (trace_problem_is_same(problem, &key, words))
             return problem;
     size_t bytes = (size_t)key.n_words * sizeof *words;
     lk_trace_problem *problem = track->n_problems < MAX_PROBLEMS ? trace_calloc(sizeof *problem + bytes) : NULL;

@@ -11,8 +11,8 @@
 
 #include <stdatomic.h>
 
-/* The purpose of an operator call. A property of the thread that pushes; the queue's entry hands it on to the thread
- * that runs the call. */
+/* The purpose of an operator call. The thread that pushes sets it; the queue's entry hands it on to the thread that
+ * runs the call. */
 typedef enum lk_phase { LK_PHASE_COMPUTE, LK_PHASE_SHARD_SUM, LK_PHASE_EXCHANGE, LK_PHASE_COUNT } lk_phase;
 
 lk_phase lk__phase_current(void);
@@ -84,7 +84,7 @@ struct lk_trace {
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
 
-/* When recording began; 0: nothing is recorded. */
+/* The time at which recording began; 0: nothing is recorded. */
 extern _Atomic int64_t lk__trace_origin;
 
 static inline bool lk__trace_is_on(void)
@@ -92,7 +92,7 @@ static inline bool lk__trace_is_on(void)
     return atomic_load_explicit(&lk__trace_origin, memory_order_relaxed) != 0;
 }
 
-/* The beginning of an interval: now; 0 if nothing is recorded. */
+/* Returns the present time, to begin an interval with; 0 if nothing is recorded. */
 static inline int64_t lk__trace_begin(void)
 {
     return lk__trace_is_on() ? lk__nanoseconds() : 0;
@@ -131,9 +131,9 @@ const char *lk__trace_event_name(const lk_trace_event *event);
 const char *lk__trace_event_category(const lk_trace_event *event);
 const char *lk__phase_category(lk_phase phase);
 
-/* Operand i of the problem, outputs after inputs. False: an optional one that was not given. */
+/* Gets operand i of the problem, outputs after inputs. False: it is optional and was not given. */
 bool lk__problem_operand(const lk_trace_problem *problem, int i, lk_dtype *dtype, lk_shape *shape);
 
-/* The tracks in display order: by kind, then by name, with numbers in names compared as numbers. The caller frees the
- * array. Errors: LK_ERR_MEMORY. */
+/* Lists the tracks in display order: by kind, then by name, with numbers in names compared as numbers. The caller frees
+ * the array. Errors: LK_ERR_MEMORY. */
 lk_status lk__trace_sorted_tracks(const lk_trace *trace, lk_trace_track ***tracks, int *count);

@@ -29,7 +29,7 @@ typedef struct event_list {
     int64_t n;
 } event_list;
 
-static int64_t track_count_events(const lk_trace_track *track)
+static int64_t trace_summary_count_events(const lk_trace_track *track)
 {
     int64_t n = 0;
     for (const lk_trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
@@ -37,9 +37,9 @@ static int64_t track_count_events(const lk_trace_track *track)
     return n;
 }
 
-static lk_status track_list_events(const lk_trace_track *track, event_list *list)
+static lk_status trace_summary_list_events(const lk_trace_track *track, event_list *list)
 {
-    int64_t n = track_count_events(track);
+    int64_t n = trace_summary_count_events(track);
     *list = (event_list){.events = lk__calloc((size_t)n, sizeof(lk_trace_event *))};
     if (!list->events)
         return LK_ERR_MEMORY;
@@ -50,8 +50,8 @@ static lk_status track_list_events(const lk_trace_track *track, event_list *list
     return LK_OK;
 }
 
-/* Nanoseconds of event i that no event inside it covers. */
-static int64_t event_own_time(const event_list *list, int64_t i)
+/* Returns the nanoseconds of event i that no event inside it covers. */
+static int64_t trace_summary_own_time(const event_list *list, int64_t i)
 {
     const lk_trace_event *event = list->events[i];
     int64_t covered = 0, from = event->end;
@@ -67,26 +67,26 @@ static int64_t event_own_time(const event_list *list, int64_t i)
 
 /* --- what callers did --------------------------------------------------------------------------------------------- */
 
-static bool event_is_input(const lk_trace_event *event)
+static bool trace_summary_is_input(const lk_trace_event *event)
 {
     return event->kind == LK_TRACE_WAIT_BATCH || event->kind == LK_TRACE_PREPARE;
 }
 
-static bool trace_event_is_result_wait(const lk_trace_event *event)
+static bool trace_summary_is_result_wait(const lk_trace_event *event)
 {
     return event->kind == LK_TRACE_WAIT_RESULT;
 }
 
-static int compare_spans(const void *a, const void *b)
+static int trace_summary_compare_spans(const void *a, const void *b)
 {
     const span *x = a, *y = b;
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-static void merge_spans(span_list *list)
+static void trace_summary_merge_spans(span_list *list)
 {
     int64_t kept = 0;
-    qsort(list->spans, (size_t)list->n, sizeof *list->spans, compare_spans);
+    qsort(list->spans, (size_t)list->n, sizeof *list->spans, trace_summary_compare_spans);
     for (int64_t i = 0; i < list->n; i++) {
         if (kept > 0 && list->spans[i].begin <= list->spans[kept - 1].end) {
             span *last = &list->spans[kept - 1];
@@ -98,7 +98,8 @@ static void merge_spans(span_list *list)
     list->n = kept;
 }
 
-static void add_spans(const lk_trace_track *track, bool (*wanted)(const lk_trace_event *), span_list *list)
+static void trace_summary_add_spans(const lk_trace_track *track, bool (*wanted)(const lk_trace_event *),
+                                    span_list *list)
 {
     for (const lk_trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
@@ -106,23 +107,24 @@ static void add_spans(const lk_trace_track *track, bool (*wanted)(const lk_trace
                 list->spans[list->n++] = (span){chunk->events[i].begin, chunk->events[i].end};
 }
 
-static lk_status callers_spans(const lk_trace *trace, bool (*wanted)(const lk_trace_event *), span_list *list)
+static lk_status trace_summary_callers_spans(const lk_trace *trace, bool (*wanted)(const lk_trace_event *),
+                                             span_list *list)
 {
     int64_t capacity = 0;
     for (const lk_trace_track *track = trace->tracks; track; track = track->next)
-        capacity += track->kind == LK_TRACK_CALLER ? track_count_events(track) : 0;
+        capacity += track->kind == LK_TRACK_CALLER ? trace_summary_count_events(track) : 0;
     *list = (span_list){.spans = lk__calloc((size_t)capacity, sizeof(span))};
     if (!list->spans)
         return LK_ERR_MEMORY;
     for (const lk_trace_track *track = trace->tracks; track; track = track->next)
         if (track->kind == LK_TRACK_CALLER)
-            add_spans(track, wanted, list);
-    merge_spans(list);
+            trace_summary_add_spans(track, wanted, list);
+    trace_summary_merge_spans(list);
     return LK_OK;
 }
 
-/* Nanoseconds that the event shares with the list's spans. */
-static int64_t spans_overlap(const span_list *list, const lk_trace_event *event)
+/* Returns the nanoseconds that the event shares with the list's spans. */
+static int64_t trace_summary_overlap(const span_list *list, const lk_trace_event *event)
 {
     int64_t low = 0, high = list->n, total = 0;
     while (low < high) { /* find the first span that ends after the event begins */
@@ -146,8 +148,8 @@ typedef struct callers {
     bool several_devices;
 } callers;
 
-static void summary_add_event(const callers *c, const lk_trace_event *event, int64_t nanoseconds,
-                              lk_trace_device *device)
+static void trace_summary_add_event(const callers *c, const lk_trace_event *event, int64_t nanoseconds,
+                                    lk_trace_device *device)
 {
     double *const of_phase[LK_PHASE_COUNT] = {&device->compute, &device->shard_sums, &device->exchange};
     double seconds = 1e-9 * (double)nanoseconds;
@@ -159,12 +161,12 @@ static void summary_add_event(const callers *c, const lk_trace_event *event, int
         device->exchange += seconds;
     if (event->kind != LK_TRACE_IDLE)
         return;
-    device->input += 1e-9 * (double)spans_overlap(&c->input, event);
+    device->input += 1e-9 * (double)trace_summary_overlap(&c->input, event);
     if (c->several_devices)
-        device->slowest += 1e-9 * (double)spans_overlap(&c->results, event);
+        device->slowest += 1e-9 * (double)trace_summary_overlap(&c->results, event);
 }
 
-static lk_status summarize_device(const lk_trace_track *track, const callers *c, lk_trace_summary *summary)
+static lk_status trace_summary_add_device(const lk_trace_track *track, const callers *c, lk_trace_summary *summary)
 {
     lk_trace_device *device = &summary->devices[summary->n_devices];
     event_list list;
@@ -172,9 +174,9 @@ static lk_status summarize_device(const lk_trace_track *track, const callers *c,
     if (!device->name)
         return LK_ERR_MEMORY;
     summary->n_devices++;
-    LK_TRY(track_list_events(track, &list));
+    LK_TRY(trace_summary_list_events(track, &list));
     for (int64_t i = 0; i < list.n; i++)
-        summary_add_event(c, list.events[i], event_own_time(&list, i), device);
+        trace_summary_add_event(c, list.events[i], trace_summary_own_time(&list, i), device);
     lk__free(list.events);
     device->seconds = summary->seconds;
     device->other =
@@ -182,29 +184,30 @@ static lk_status summarize_device(const lk_trace_track *track, const callers *c,
     return LK_OK;
 }
 
-static lk_status summarize_devices(lk_trace_track *const *tracks, int n, const callers *c, lk_trace_summary *summary)
+static lk_status trace_summary_add_devices(lk_trace_track *const *tracks, int n, const callers *c,
+                                           lk_trace_summary *summary)
 {
     summary->devices = lk__calloc((size_t)n, sizeof *summary->devices);
     if (!summary->devices)
         return LK_ERR_MEMORY;
     for (int t = 0; t < n; t++)
         if (tracks[t]->kind == LK_TRACK_DEVICE)
-            LK_TRY(summarize_device(tracks[t], c, summary));
+            LK_TRY(trace_summary_add_device(tracks[t], c, summary));
     return LK_OK;
 }
 
-static lk_status summarize_waiting(const lk_trace *trace, lk_trace_track *const *tracks, int n,
-                                   lk_trace_summary *summary)
+static lk_status trace_summary_add_waiting(const lk_trace *trace, lk_trace_track *const *tracks, int n,
+                                           lk_trace_summary *summary)
 {
     int devices = 0;
     for (int t = 0; t < n; t++)
         devices += tracks[t]->kind == LK_TRACK_DEVICE;
     callers c = {.several_devices = devices > 1};
-    lk_status status = callers_spans(trace, event_is_input, &c.input);
+    lk_status status = trace_summary_callers_spans(trace, trace_summary_is_input, &c.input);
     if (status == LK_OK)
-        status = callers_spans(trace, trace_event_is_result_wait, &c.results);
+        status = trace_summary_callers_spans(trace, trace_summary_is_result_wait, &c.results);
     if (status == LK_OK)
-        status = summarize_devices(tracks, n, &c, summary);
+        status = trace_summary_add_devices(tracks, n, &c, summary);
     lk__free(c.input.spans);
     lk__free(c.results.spans);
     return status;
@@ -213,7 +216,7 @@ static lk_status summarize_waiting(const lk_trace *trace, lk_trace_track *const 
 /* --- the waits of one device, one by one -------------------------------------------------------------------------- */
 
 /* Adds the event's time to seconds[i] for each interval i that the marks bound: see lk__trace_exchange_waits. */
-static void summary_add_wait(const lk_trace_event *event, const int64_t *marks, int n, double *seconds)
+static void trace_summary_add_wait(const lk_trace_event *event, const int64_t *marks, int n, double *seconds)
 {
     int64_t from = event->begin;
     for (int i = 0; i <= n && from < event->end; i++) {
@@ -225,7 +228,7 @@ static void summary_add_wait(const lk_trace_event *event, const int64_t *marks, 
     }
 }
 
-static const lk_trace_track *device_track(lk_trace_track *const *tracks, int n, int d)
+static const lk_trace_track *trace_summary_device_track(lk_trace_track *const *tracks, int n, int d)
 {
     for (int t = 0; t < n; t++)
         if (tracks[t]->kind == LK_TRACK_DEVICE && d-- == 0)
@@ -239,11 +242,11 @@ lk_status lk__trace_exchange_waits(const lk_trace *trace, int d, const int64_t *
     int n_tracks;
     memset(seconds, 0, ((size_t)n + 1) * sizeof *seconds);
     LK_TRY(lk__trace_sorted_tracks(trace, &tracks, &n_tracks));
-    const lk_trace_track *track = device_track(tracks, n_tracks, d);
+    const lk_trace_track *track = trace_summary_device_track(tracks, n_tracks, d);
     for (const lk_trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             if (chunk->events[i].kind == LK_TRACE_WAIT_EXCHANGE)
-                summary_add_wait(&chunk->events[i], marks, n, seconds);
+                trace_summary_add_wait(&chunk->events[i], marks, n, seconds);
     lk__free(tracks);
     return LK_OK;
 }
@@ -251,7 +254,7 @@ lk_status lk__trace_exchange_waits(const lk_trace *trace, int d, const int64_t *
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
 /* A text that does not fit is cut. */
-static void problem_describe(const lk_trace_problem *problem, char *text, size_t size)
+static void trace_summary_describe_problem(const lk_trace_problem *problem, char *text, size_t size)
 {
     text[0] = '\0';
     for (int i = 0; i < problem->n_in + problem->n_out; i++) {
@@ -268,7 +271,7 @@ static void problem_describe(const lk_trace_problem *problem, char *text, size_t
     }
 }
 
-static double problem_bytes(const lk_trace_problem *problem)
+static double trace_summary_problem_bytes(const lk_trace_problem *problem)
 {
     double written = 0, bytes = 0;
     for (int i = problem->n_in + problem->n_out - 1; i >= 0; i--) { /* outputs first */
@@ -289,30 +292,30 @@ static double problem_bytes(const lk_trace_problem *problem)
 }
 
 /* Adds up one track: a row for each of its problems in each phase. */
-static lk_status summary_add_rows(const lk_trace_track *track, lk_trace_operator *rows)
+static lk_status trace_summary_add_rows(const lk_trace_track *track, lk_trace_operator *rows)
 {
     event_list list;
-    LK_TRY(track_list_events(track, &list));
+    LK_TRY(trace_summary_list_events(track, &list));
     for (int64_t i = 0; i < list.n; i++) {
         const lk_trace_event *event = list.events[i];
         if (event->kind != LK_TRACE_CALL)
             continue;
         lk_trace_operator *row = &rows[event->problem->number * LK_PHASE_COUNT + (int)event->number];
         row->calls++;
-        row->seconds += 1e-9 * (double)event_own_time(&list, i);
+        row->seconds += 1e-9 * (double)trace_summary_own_time(&list, i);
         row->flops += event->problem->flops;
-        row->bytes += problem_bytes(event->problem);
+        row->bytes += trace_summary_problem_bytes(event->problem);
     }
     lk__free(list.events);
     return LK_OK;
 }
 
-static lk_status summary_name_rows(const lk_trace_track *track, lk_trace_operator *rows)
+static lk_status trace_summary_name_rows(const lk_trace_track *track, lk_trace_operator *rows)
 {
     char text[PROBLEM_TEXT];
     for (int b = 0; b < LK_TRACE_BUCKETS; b++) {
         for (const lk_trace_problem *problem = track->buckets[b]; problem; problem = problem->next) {
-            problem_describe(problem, text, sizeof text);
+            trace_summary_describe_problem(problem, text, sizeof text);
             for (int phase = 0; phase < LK_PHASE_COUNT; phase++) {
                 lk_trace_operator *row = &rows[problem->number * LK_PHASE_COUNT + phase];
                 row->name = problem->op->name;
@@ -326,25 +329,26 @@ static lk_status summary_name_rows(const lk_trace_track *track, lk_trace_operato
     return LK_OK;
 }
 
-static int compare_problems(const lk_trace_operator *a, const lk_trace_operator *b)
+static int trace_summary_compare_problems(const lk_trace_operator *a, const lk_trace_operator *b)
 {
     int order = strcmp(a->name, b->name);
     order = order ? order : strcmp(a->category, b->category);
     return order ? order : strcmp(a->problem, b->problem);
 }
 
-static int by_problem(const void *a, const void *b)
+static int trace_summary_by_problem(const void *a, const void *b)
 {
-    return compare_problems(a, b);
+    return trace_summary_compare_problems(a, b);
 }
 
-static int by_time(const void *a, const void *b)
+static int trace_summary_by_time(const void *a, const void *b)
 {
     const lk_trace_operator *x = a, *y = b;
-    return x->seconds != y->seconds ? (x->seconds < y->seconds) - (x->seconds > y->seconds) : compare_problems(x, y);
+    return x->seconds != y->seconds ? (x->seconds < y->seconds) - (x->seconds > y->seconds)
+                                    : trace_summary_compare_problems(x, y);
 }
 
-static void summary_drop_empty_rows(lk_trace_summary *summary)
+static void trace_summary_drop_empty_rows(lk_trace_summary *summary)
 {
     int kept = 0;
     for (int i = 0; i < summary->n_operators; i++)
@@ -353,12 +357,12 @@ static void summary_drop_empty_rows(lk_trace_summary *summary)
     summary->n_operators = kept;
 }
 
-static void summary_merge_rows(lk_trace_summary *summary)
+static void trace_summary_merge_rows(lk_trace_summary *summary)
 {
     int kept = 0;
     lk_trace_operator *rows = summary->operators;
     for (int i = 0; i < summary->n_operators; i++) {
-        if (kept == 0 || compare_problems(&rows[kept - 1], &rows[i]) != 0) {
+        if (kept == 0 || trace_summary_compare_problems(&rows[kept - 1], &rows[i]) != 0) {
             rows[kept++] = rows[i];
             continue;
         }
@@ -371,7 +375,7 @@ static void summary_merge_rows(lk_trace_summary *summary)
     summary->n_operators = kept;
 }
 
-static lk_status summarize_operators(lk_trace_track *const *tracks, int n, lk_trace_summary *summary)
+static lk_status trace_summary_add_operators(lk_trace_track *const *tracks, int n, lk_trace_summary *summary)
 {
     int capacity = 0, first = 0;
     for (int t = 0; t < n; t++)
@@ -381,28 +385,28 @@ static lk_status summarize_operators(lk_trace_track *const *tracks, int n, lk_tr
         return LK_ERR_MEMORY;
     summary->n_operators = capacity;
     for (int t = 0; t < n; t++) {
-        LK_TRY(summary_add_rows(tracks[t], summary->operators + first));
-        LK_TRY(summary_name_rows(tracks[t], summary->operators + first));
+        LK_TRY(trace_summary_add_rows(tracks[t], summary->operators + first));
+        LK_TRY(trace_summary_name_rows(tracks[t], summary->operators + first));
         first += tracks[t]->n_problems * LK_PHASE_COUNT;
     }
-    summary_drop_empty_rows(summary);
-    qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, by_problem);
-    summary_merge_rows(summary);
-    qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, by_time);
+    trace_summary_drop_empty_rows(summary);
+    qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, trace_summary_by_problem);
+    trace_summary_merge_rows(summary);
+    qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, trace_summary_by_time);
     return LK_OK;
 }
 
 /* --- the whole summary -------------------------------------------------------------------------------------------- */
 
-static lk_status summary_fill(const lk_trace *trace, lk_trace_summary *summary)
+static lk_status trace_summary_fill(const lk_trace *trace, lk_trace_summary *summary)
 {
     lk_trace_track **tracks;
     int n;
     LK_TRY(lk__trace_sorted_tracks(trace, &tracks, &n));
     summary->seconds = 1e-9 * (double)(trace->ended - trace->began);
-    lk_status status = summarize_operators(tracks, n, summary);
+    lk_status status = trace_summary_add_operators(tracks, n, summary);
     if (status == LK_OK)
-        status = summarize_waiting(trace, tracks, n, summary);
+        status = trace_summary_add_waiting(trace, tracks, n, summary);
     lk__free(tracks);
     return status;
 }
@@ -410,7 +414,7 @@ static lk_status summary_fill(const lk_trace *trace, lk_trace_summary *summary)
 lk_trace_summary *lk_trace_summarize(const lk_trace *trace)
 {
     lk_trace_summary *summary = lk__calloc(1, sizeof *summary);
-    if (!summary || summary_fill(trace, summary) == LK_OK)
+    if (!summary || trace_summary_fill(trace, summary) == LK_OK)
         return summary;
     lk_trace_summary_release(summary);
     return NULL;

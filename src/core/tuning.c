@@ -60,7 +60,7 @@ lk_tuning *lk_tuning_retain(lk_tuning *tuning)
     return tuning;
 }
 
-static void choice_free(choice *c)
+static void tuning_free_choice(choice *c)
 {
     lk__free(c->op);
     lk__free(c->problem);
@@ -72,14 +72,14 @@ void lk_tuning_release(lk_tuning *tuning)
     if (!tuning || !lk__refcount_release(&tuning->references))
         return;
     for (int i = 0; i < tuning->n; i++)
-        choice_free(&tuning->choices[i]);
+        tuning_free_choice(&tuning->choices[i]);
     lk__free(tuning->choices);
     lk__free(tuning);
 }
 
 /* --- choices ------------------------------------------------------------------------------------------------------ */
 
-/* The position of the problem in `choices`, or the one to insert it at. */
+/* Returns the position of the problem in `choices`, or the one to insert it at. */
 static int tuning_position(const lk_tuning *tuning, const char *op, const char *problem, bool *found)
 {
     int low = 0, high = tuning->n;
@@ -102,7 +102,7 @@ static int tuning_position(const lk_tuning *tuning, const char *op, const char *
     return low;
 }
 
-static lk_status choice_replace(choice *c, const char *implementation)
+static lk_status tuning_replace_choice(choice *c, const char *implementation)
 {
     char *name = lk__strdup(implementation);
     if (!name)
@@ -117,14 +117,14 @@ static lk_status tuning_put(lk_tuning *tuning, const char *op, const char *probl
     bool found;
     int position = tuning_position(tuning, op, problem, &found);
     if (found)
-        return choice_replace(&tuning->choices[position], implementation);
+        return tuning_replace_choice(&tuning->choices[position], implementation);
     choice *choices = lk__grow(tuning->choices, &tuning->capacity, tuning->n + 1, sizeof *choices);
     if (!choices)
         return LK_ERR_MEMORY;
     tuning->choices = choices;
     choice new = {lk__strdup(op), lk__strdup(problem), lk__strdup(implementation)};
     if (!new.op || !new.problem || !new.implementation) {
-        choice_free(&new);
+        tuning_free_choice(&new);
         return LK_ERR_MEMORY;
     }
     choice *at = &tuning->choices[position];

@@ -4,14 +4,13 @@
 #include "core/backend.h"
 #include "lockstep/tuning.h"
 
-/* The implementation for a problem, a static text. NULL: the tuning does not say. */
+/* Returns the implementation for a problem, a static text; NULL: the tuning does not say. */
 const char *lk__tuning_find(const lk_tuning *tuning, const char *op, const char *problem);
 
 /* Returns whether lk__tuning_find has found anything. */
 bool lk__tuning_was_used(const lk_tuning *tuning);
 
-/* From then on lk__tuning_find returns `implementation`, which is borrowed, for problems that the tuning does not
- * list. */
+/* Makes lk__tuning_find return `implementation`, which is borrowed, for problems that the tuning does not list. */
 void lk__tuning_prefer(lk_tuning *tuning, const char *implementation);
 
 const lk_backend *lk__tuning_backend(const lk_tuning *tuning);

@@ -59,7 +59,7 @@ int64_t lk__channels_entries(const lk_channels *shape)
 
 /* Returns the first entry of a plane. If lanes are images only the last plane has a row of its own; otherwise the
  * planes go through the rows in turn. */
-static int64_t first_entry(const lk_channels *shape, int64_t plane)
+static int64_t channels_first_entry(const lk_channels *shape, int64_t plane)
 {
     bool images = shape->lanes_a_channel > 1;
     int64_t row = images ? (plane == shape->planes - 1 ? shape->rows - 1 : 0) : plane % shape->rows;
@@ -355,7 +355,7 @@ LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *firs
 {
     int64_t lanes = shape->lanes, size = shape->pixels * lanes;
     for (int64_t g = 0; g < shape->planes; g++) {
-        int64_t at = g * size, entry = first_entry(shape, g);
+        int64_t at = g * size, entry = channels_first_entry(shape, g);
         if (lanes == 1)
             sums_of_run(o, at, size, first + entry, second + entry);
         else if (lanes == WIDTH)
@@ -369,7 +369,7 @@ LK_BODY void affine_body(const lk_channels *shape, const operands *o, const doub
 {
     int64_t lanes = shape->lanes, size = shape->pixels * lanes;
     for (int64_t g = 0; g < shape->planes; g++) {
-        int64_t at = g * size, entry = first_entry(shape, g);
+        int64_t at = g * size, entry = channels_first_entry(shape, g);
         const double *bs = o->z ? b + entry : NULL;
         if (lanes == 1)
             affine_of_run(o, at, size, a[entry], o->z ? *bs : 0, c[entry]);
@@ -452,7 +452,7 @@ static void run_work(const work *w)
         work_anywhere(w);
 }
 
-static void run_sums(const work *w)
+static void channels_run_sums(const work *w)
 {
     size_t bytes = (size_t)lk__channels_entries(w->shape) * sizeof *w->first;
     memset(w->first, 0, bytes);
@@ -462,21 +462,21 @@ static void run_sums(const work *w)
 
 void lk__channels_sums(const lk_channels *shape, const float *x, const float *z, double *first, double *second)
 {
-    run_sums(
+    channels_run_sums(
         &(work){.kind = x == z ? SQUARES : SUMS, .shape = shape, .x = x, .z = z, .first = first, .second = second});
 }
 
 void lk__channels_sums_where(const lk_channels *shape, const float *where, const float *x, const float *z,
                              double *first, double *second, float *kept)
 {
-    run_sums(&(work){.kind = kept ? SUMS_WHERE_KEPT : SUMS_WHERE,
-                     .shape = shape,
-                     .x = x,
-                     .z = z,
-                     .where = where,
-                     .first = first,
-                     .second = second,
-                     .kept = kept});
+    channels_run_sums(&(work){.kind = kept ? SUMS_WHERE_KEPT : SUMS_WHERE,
+                              .shape = shape,
+                              .x = x,
+                              .z = z,
+                              .where = where,
+                              .first = first,
+                              .second = second,
+                              .kept = kept});
 }
 
 void lk__channels_affine(const lk_channels *shape, const float *x, const double *a, const double *c, float *y)

@@ -13,16 +13,16 @@ typedef struct pool {
     lk_shape x, y;
 } pool;
 
-static dnnl_format_tag_t preferred_tag(void)
+static dnnl_format_tag_t cpu_avg_pool_preferred_tag(void)
 {
     return lk__dnnl_has_avx512() ? dnnl_nChw16c : dnnl_nChw8c;
 }
 
 /* Describes the layout for a tensor of shape `shape` that matches `model`, the other side of the pooling. */
-static lk_status describe_like(lk_md *md, lk_shape shape, const lk_tensor *model)
+static lk_status cpu_avg_pool_describe_like(lk_md *md, lk_shape shape, const lk_tensor *model)
 {
     const lk_layout *layout = model->storage->layout;
-    dnnl_format_tag_t tag = preferred_tag();
+    dnnl_format_tag_t tag = cpu_avg_pool_preferred_tag();
     if (layout && lk__lanes_of_tag(layout->tag) == 0)
         tag = layout->tag == dnnl_format_tag_undef ? dnnl_format_tag_any : layout->tag;
     return lk__md_tagged(md, 4, shape.dim, dnnl_f32, tag);
@@ -54,7 +54,7 @@ static lk_status avg_pool_operands(lk_cpu *cpu, const lk_call *call, lk_prepared
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static lk_status forward_pd(lk_cpu *cpu, const pool *p, const lk_md *x, dnnl_primitive_desc_t *pd)
+static lk_status cpu_avg_pool_forward_pd(lk_cpu *cpu, const pool *p, const lk_md *x, dnnl_primitive_desc_t *pd)
 {
     lk_md y = {0};
     LK_TRY(lk__md_tagged(&y, 4, p->y.dim, dnnl_f32, dnnl_format_tag_any));
@@ -72,8 +72,8 @@ static lk_status avg_pool_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_p
     lk_md md = {0};
     dnnl_primitive_desc_t pd;
     lk__pool_describe(prepared, p.x, opts);
-    LK_TRY(describe_like(&md, x->shape, x));
-    lk_status status = forward_pd(cpu, &p, &md, &pd);
+    LK_TRY(cpu_avg_pool_describe_like(&md, x->shape, x));
+    lk_status status = cpu_avg_pool_forward_pd(cpu, &p, &md, &pd);
     lk__md_free(&md);
     LK_TRY(status);
     status = avg_pool_operands(cpu, call, prepared, pd, false);
@@ -97,7 +97,8 @@ lk_status lk__cpu_avg_pool2d(lk_call *call)
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
 
-static lk_status backward_pd(lk_cpu *cpu, const pool *p, const lk_md *x, const lk_md *y, dnnl_primitive_desc_t *pd)
+static lk_status cpu_avg_pool_backward_pd(lk_cpu *cpu, const pool *p, const lk_md *x, const lk_md *y,
+                                          dnnl_primitive_desc_t *pd)
 {
     dnnl_primitive_desc_t hint;
     lk_pooling problem = avg_pool_problem(p, dnnl_forward_training, x, y);
@@ -115,11 +116,11 @@ static lk_status avg_pool_prepare_backward(lk_cpu *cpu, const lk_call *call, lk_
     lk_md x = {0}, y = {0};
     dnnl_primitive_desc_t pd = NULL;
     lk__pool_describe(prepared, p.x, opts);
-    lk_status status = describe_like(&x, p.x, call->in[0]);
+    lk_status status = cpu_avg_pool_describe_like(&x, p.x, call->in[0]);
     if (status == LK_OK)
-        status = describe_like(&y, p.y, call->in[0]);
+        status = cpu_avg_pool_describe_like(&y, p.y, call->in[0]);
     if (status == LK_OK)
-        status = backward_pd(cpu, &p, &x, &y, &pd);
+        status = cpu_avg_pool_backward_pd(cpu, &p, &x, &y, &pd);
     lk__md_free(&x);
     lk__md_free(&y);
     LK_TRY(status);

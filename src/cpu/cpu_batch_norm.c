@@ -38,39 +38,39 @@ static void set_frame(frame *f, const lk_tensor *x, dnnl_format_tag_t tag, float
 /* --- statistics --------------------------------------------------------------------------------------------------- */
 
 /* Returns element (row, c) of sums: f64 [2, C] with any strides. */
-static double sum_at(const lk_tensor *sums, int row, int64_t c)
+static double cpu_norm_sum_at(const lk_tensor *sums, int row, int64_t c)
 {
     return ((const double *)lk__data(sums))[row * sums->strides[0] + c * sums->strides[1]];
 }
 
-static void set_moments(frame *f, int64_t c, double mean, double variance, double epsilon)
+static void cpu_norm_set_moments(frame *f, int64_t c, double mean, double variance, double epsilon)
 {
     f->mean[c] = mean;
     f->inverse[c] = 1 / sqrt(variance + epsilon);
 }
 
 /* Rounding may make the variance negative, which becomes 0; NaN stays NaN. */
-static void set_moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums)
+static void cpu_norm_set_moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums)
 {
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
     for (int64_t c = 0; c < f->shape.channels; c++) {
-        double mean = sum_at(sums, 0, c) / (double)attrs->count;
-        double variance = sum_at(sums, 1, c) / (double)attrs->count - mean * mean;
-        set_moments(f, c, mean, variance < 0 ? 0 : variance, attrs->epsilon);
+        double mean = cpu_norm_sum_at(sums, 0, c) / (double)attrs->count;
+        double variance = cpu_norm_sum_at(sums, 1, c) / (double)attrs->count - mean * mean;
+        cpu_norm_set_moments(f, c, mean, variance < 0 ? 0 : variance, attrs->epsilon);
     }
 }
 
-static void set_given_moments(frame *f, const lk_call *call, const float *mean, const float *variance)
+static void cpu_norm_set_given_moments(frame *f, const lk_call *call, const float *mean, const float *variance)
 {
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
     for (int64_t c = 0; c < f->shape.channels; c++)
-        set_moments(f, c, (double)mean[c], (double)variance[c], epsilon);
+        cpu_norm_set_moments(f, c, (double)mean[c], (double)variance[c], epsilon);
 }
 
 /* --- affine functions --------------------------------------------------------------------------------------------- */
 
 /* y = a x + c */
-static void apply_affine(frame *f, const float *x, float *y)
+static void cpu_norm_apply_affine(frame *f, const float *x, float *y)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->c, f->tables[1]);
@@ -78,14 +78,14 @@ static void apply_affine(frame *f, const float *x, float *y)
 }
 
 /* y = relu(a x + c + residual); residual may be NULL. */
-static void apply_relu(frame *f, const float *x, const float *residual, float *y)
+static void cpu_norm_apply_relu(frame *f, const float *x, const float *residual, float *y)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->c, f->tables[1]);
     lk__channels_affine_relu(&f->shape, x, residual, f->tables[0], f->tables[1], y);
 }
 
-static void spread_three(frame *f)
+static void cpu_norm_spread_three(frame *f)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->b, f->tables[1]);
@@ -93,17 +93,17 @@ static void spread_three(frame *f)
 }
 
 /* Sets first and second to the sums over the tables' entries of each channel. */
-static void fold_sums(frame *f)
+static void cpu_norm_fold_sums(frame *f)
 {
     lk__channels_fold(&f->shape, f->tables[0], f->first);
     lk__channels_fold(&f->shape, f->tables[1], f->second);
 }
 
 /* Sets first = sum of x, second = sum of x z, over each channel. */
-static void sum_channels(frame *f, const float *x, const float *z)
+static void cpu_norm_sum_channels(frame *f, const float *x, const float *z)
 {
     lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
-    fold_sums(f);
+    cpu_norm_fold_sums(f);
 }
 
 /* Sets a and c so that a x + c = gamma (x - mean) inverse + beta. */
@@ -119,19 +119,20 @@ static void set_normalization(frame *f, const lk_converted *in)
 static void normalize_channels(frame *f, const lk_call *call, const lk_converted *in)
 {
     set_normalization(f, in);
-    apply_affine(f, in[0].data, call->out[0]->storage->data);
+    cpu_norm_apply_affine(f, in[0].data, call->out[0]->storage->data);
 }
 
 static void normalize_channels_act(frame *f, const lk_call *call, const lk_converted *in, const float *residual)
 {
     set_normalization(f, in);
-    apply_relu(f, in[0].data, residual, call->out[0]->storage->data);
+    cpu_norm_apply_relu(f, in[0].data, residual, call->out[0]->storage->data);
 }
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 /* Asks for layout `tag` for the first n inputs, which are activations, and, if `output`, for the first output. */
-static lk_status prepare_in(const lk_call *call, lk_prepared *prepared, dnnl_format_tag_t tag, int n, bool output)
+static lk_status cpu_norm_prepare_in(const lk_call *call, lk_prepared *prepared, dnnl_format_tag_t tag, int n,
+                                     bool output)
 {
     lk_shape shape = call->in[0]->shape;
     lk__channels_describe(prepared, call->in[0], tag);
@@ -143,20 +144,20 @@ static lk_status prepare_in(const lk_call *call, lk_prepared *prepared, dnnl_for
 static lk_status norm_prepare_sums(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    return prepare_in(call, prepared, lk__tag_of(call->in[0]), 1, false);
+    return cpu_norm_prepare_in(call, prepared, lk__tag_of(call->in[0]), 1, false);
 }
 
 static lk_status norm_prepare_forward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    return prepare_in(call, prepared, lk__own_tag(call, call->in[0]), 1, true);
+    return cpu_norm_prepare_in(call, prepared, lk__own_tag(call, call->in[0]), 1, true);
 }
 
 /* dx goes to the operator that made x, so x's layout suits it best. */
 static lk_status norm_prepare_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    return prepare_in(call, prepared, lk__own_tag(call, call->in[1]), 2, true);
+    return cpu_norm_prepare_in(call, prepared, lk__own_tag(call, call->in[1]), 2, true);
 }
 
 /* The residual is the last input. */
@@ -171,7 +172,7 @@ static lk_status norm_prepare_act(struct lk_cpu *cpu, const lk_call *call, lk_pr
 static lk_status norm_prepare_act_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    LK_TRY(prepare_in(call, prepared, lk__own_tag(call, call->in[2]), 3, true));
+    LK_TRY(cpu_norm_prepare_in(call, prepared, lk__own_tag(call, call->in[2]), 3, true));
     if (call->n_out == 4)
         prepared->layouts_out[3] = prepared->layouts_out[0];
     return LK_OK;
@@ -188,7 +189,7 @@ static lk_status norm_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn comput
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
 
-static void store_channel_sums(const frame *f, lk_tensor *out)
+static void cpu_norm_store_channel_sums(const frame *f, lk_tensor *out)
 {
     double *sums = out->storage->data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -197,51 +198,51 @@ static void store_channel_sums(const frame *f, lk_tensor *out)
     }
 }
 
-static void compute_channel_sums(lk_call *call, const lk_converted *in, float *scratch)
+static void cpu_norm_compute_channel_sums(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->in[0], lk__tag_of(call->in[0]), scratch);
-    sum_channels(&f, in[0].data, in[0].data);
-    store_channel_sums(&f, call->out[0]);
+    cpu_norm_sum_channels(&f, in[0].data, in[0].data);
+    cpu_norm_store_channel_sums(&f, call->out[0]);
 }
 
 lk_status lk__cpu_channel_sums(lk_call *call)
 {
-    return norm_run(call, norm_prepare_sums, compute_channel_sums);
+    return norm_run(call, norm_prepare_sums, cpu_norm_compute_channel_sums);
 }
 
-static void compute_channel_sums_grad(lk_call *call, const lk_converted *in, float *scratch)
+static void cpu_norm_compute_channel_sums_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     const lk_tensor *dx = call->out[0], *dsums = call->in[1];
     set_frame(&f, dx, lk__tag_of(dx), scratch);
     for (int64_t c = 0; c < f.shape.channels; c++) {
-        f.a[c] = 2 * sum_at(dsums, 1, c);
-        f.c[c] = sum_at(dsums, 0, c);
+        f.a[c] = 2 * cpu_norm_sum_at(dsums, 1, c);
+        f.c[c] = cpu_norm_sum_at(dsums, 0, c);
     }
-    apply_affine(&f, in[0].data, dx->storage->data);
+    cpu_norm_apply_affine(&f, in[0].data, dx->storage->data);
 }
 
 lk_status lk__cpu_channel_sums_grad(lk_call *call)
 {
-    return norm_run(call, norm_prepare_forward, compute_channel_sums_grad);
+    return norm_run(call, norm_prepare_forward, cpu_norm_compute_channel_sums_grad);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 /* Computes the moments of x; its sums are the second output. */
-static void own_moments(frame *f, lk_call *call, const lk_converted *in, float *scratch)
+static void cpu_norm_own_moments(frame *f, lk_call *call, const lk_converted *in, float *scratch)
 {
     set_frame(f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    sum_channels(f, in[0].data, in[0].data);
-    store_channel_sums(f, call->out[1]);
-    set_moments_of_sums(f, call, call->out[1]);
+    cpu_norm_sum_channels(f, in[0].data, in[0].data);
+    cpu_norm_store_channel_sums(f, call->out[1]);
+    cpu_norm_set_moments_of_sums(f, call, call->out[1]);
 }
 
 static void compute_batch_norm(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
-    own_moments(&f, call, in, scratch);
+    cpu_norm_own_moments(&f, call, in, scratch);
     normalize_channels(&f, call, in);
 }
 
@@ -254,7 +255,7 @@ static void compute_batch_norm_with(lk_call *call, const lk_converted *in, float
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    set_moments_of_sums(&f, call, call->in[3]);
+    cpu_norm_set_moments_of_sums(&f, call, call->in[3]);
     normalize_channels(&f, call, in);
 }
 
@@ -267,7 +268,7 @@ static void compute_batch_norm_inference(lk_call *call, const lk_converted *in, 
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    set_given_moments(&f, call, in[3].data, in[4].data);
+    cpu_norm_set_given_moments(&f, call, in[3].data, in[4].data);
     normalize_channels(&f, call, in);
 }
 
@@ -279,7 +280,7 @@ lk_status lk__cpu_batch_norm_inference(lk_call *call)
 static void compute_batch_norm_act(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
-    own_moments(&f, call, in, scratch);
+    cpu_norm_own_moments(&f, call, in, scratch);
     normalize_channels_act(&f, call, in, in[3].data);
 }
 
@@ -292,7 +293,7 @@ static void compute_batch_norm_inference_act(lk_call *call, const lk_converted *
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    set_given_moments(&f, call, in[3].data, in[4].data);
+    cpu_norm_set_given_moments(&f, call, in[3].data, in[4].data);
     normalize_channels_act(&f, call, in, in[5].data);
 }
 
@@ -305,7 +306,7 @@ lk_status lk__cpu_batch_norm_inference_act(lk_call *call)
 
 /* Stores dgamma = sum of dy (x - mean) inverse and dbeta = sum of dy, computed from the sums of dy and of dy x. They
  * stay in f->second and f->first too. */
-static void store_parameter_gradients(frame *f, const lk_call *call)
+static void cpu_norm_store_parameter_gradients(frame *f, const lk_call *call)
 {
     float *dgamma = call->out[1]->storage->data, *dbeta = call->out[2]->storage->data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -315,14 +316,14 @@ static void store_parameter_gradients(frame *f, const lk_call *call)
     }
 }
 
-static void parameter_gradients(frame *f, const lk_call *call, const lk_converted *in)
+static void cpu_norm_parameter_gradients(frame *f, const lk_call *call, const lk_converted *in)
 {
-    sum_channels(f, in[0].data, in[1].data);
-    store_parameter_gradients(f, call);
+    cpu_norm_sum_channels(f, in[0].data, in[1].data);
+    cpu_norm_store_parameter_gradients(f, call);
 }
 
 /* Sets a, b and c so that a dy + b x + c = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count). */
-static void set_input_gradient(frame *f, const lk_call *call, const float *gamma)
+static void cpu_norm_set_input_gradient(frame *f, const lk_call *call, const float *gamma)
 {
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -330,7 +331,7 @@ static void set_input_gradient(frame *f, const lk_call *call, const float *gamma
         f->b[c] = -f->a[c] * f->inverse[c] * f->second[c] / count;
         f->c[c] = -f->a[c] * f->first[c] / count - f->b[c] * f->mean[c];
     }
-    spread_three(f);
+    cpu_norm_spread_three(f);
 }
 
 static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float *scratch)
@@ -338,9 +339,9 @@ static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float
     frame f;
     const float *dy = in[0].data, *x = in[1].data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    set_moments_of_sums(&f, call, call->in[3]);
-    parameter_gradients(&f, call, in);
-    set_input_gradient(&f, call, in[2].data);
+    cpu_norm_set_moments_of_sums(&f, call, call->in[3]);
+    cpu_norm_parameter_gradients(&f, call, in);
+    cpu_norm_set_input_gradient(&f, call, in[2].data);
     lk__channels_affine2(&f.shape, dy, x, f.tables[0], f.tables[1], f.tables[2], call->out[0]->storage->data);
 }
 
@@ -358,11 +359,11 @@ static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, f
     float *dx = call->out[0]->storage->data, *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     double *const *t = f.tables;
-    set_moments_of_sums(&f, call, call->in[4]);
+    cpu_norm_set_moments_of_sums(&f, call, call->in[4]);
     lk__channels_sums_where(&f.shape, y, dy, x, t[0], t[1], dresidual);
-    fold_sums(&f);
-    store_parameter_gradients(&f, call);
-    set_input_gradient(&f, call, in[3].data);
+    cpu_norm_fold_sums(&f);
+    cpu_norm_store_parameter_gradients(&f, call);
+    cpu_norm_set_input_gradient(&f, call, in[3].data);
     if (dresidual)
         lk__channels_affine2(&f.shape, dresidual, x, t[0], t[1], t[2], dx);
     else
@@ -375,14 +376,14 @@ lk_status lk__cpu_batch_norm_act_grad(lk_call *call)
 }
 
 /* Computes dx = gamma inverse dy, for statistics that do not depend on x. */
-static void scale_by_gamma(frame *f, const lk_call *call, const lk_converted *in)
+static void cpu_norm_scale_by_gamma(frame *f, const lk_call *call, const lk_converted *in)
 {
     const float *gamma = in[2].data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
         f->a[c] = (double)gamma[c] * f->inverse[c];
         f->c[c] = 0;
     }
-    apply_affine(f, in[0].data, call->out[0]->storage->data);
+    cpu_norm_apply_affine(f, in[0].data, call->out[0]->storage->data);
 }
 
 /* With n = count, mean = s1 / n and variance = s2 / n - mean^2:
@@ -393,9 +394,9 @@ static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, 
     frame f;
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count, *dsums = call->out[3]->storage->data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    set_moments_of_sums(&f, call, call->in[3]);
-    parameter_gradients(&f, call, in);
-    scale_by_gamma(&f, call, in);
+    cpu_norm_set_moments_of_sums(&f, call, call->in[3]);
+    cpu_norm_parameter_gradients(&f, call, in);
+    cpu_norm_scale_by_gamma(&f, call, in);
     for (int64_t c = 0; c < f.shape.channels; c++) {
         double dvariance = -f.a[c] * f.inverse[c] * f.second[c] / 2;
         dsums[c] = (-f.a[c] * f.first[c] - 2 * f.mean[c] * dvariance) / count;
@@ -412,9 +413,9 @@ static void compute_batch_norm_inference_grad(lk_call *call, const lk_converted 
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    set_given_moments(&f, call, in[3].data, in[4].data);
-    parameter_gradients(&f, call, in);
-    scale_by_gamma(&f, call, in);
+    cpu_norm_set_given_moments(&f, call, in[3].data, in[4].data);
+    cpu_norm_parameter_gradients(&f, call, in);
+    cpu_norm_scale_by_gamma(&f, call, in);
 }
 
 lk_status lk__cpu_batch_norm_inference_grad(lk_call *call)

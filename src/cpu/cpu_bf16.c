@@ -21,7 +21,7 @@ typedef struct stand_in {
 } stand_in;
 
 /* Makes the stand-in of `of`: row-major, without memory yet. */
-static void stand_in_start(lk_device *device, const lk_tensor *of, stand_in *s)
+static void cpu_bf16_stand_in_start(lk_device *device, const lk_tensor *of, stand_in *s)
 {
     s->tensor = lk__tensor_alias(of);
     s->tensor.dtype = LK_F32;
@@ -31,7 +31,7 @@ static void stand_in_start(lk_device *device, const lk_tensor *of, stand_in *s)
     s->storage = (lk_storage){.device = device, .bytes = (size_t)lk_tensor_count(of) * sizeof(float)};
 }
 
-static size_t stand_in_bytes(const lk_tensor *x)
+static size_t cpu_bf16_stand_in_bytes(const lk_tensor *x)
 {
     const lk_layout *layout = x->storage->layout;
     size_t bytes = layout ? layout->bytes : (size_t)lk_tensor_count(x) * sizeof(float);
@@ -39,21 +39,21 @@ static size_t stand_in_bytes(const lk_tensor *x)
 }
 
 /* Gives the stand-in of `of` its slot; *memory advances past it. */
-static void stand_in_take_slot(const lk_tensor *of, stand_in *s, char **memory)
+static void cpu_bf16_stand_in_take_slot(const lk_tensor *of, stand_in *s, char **memory)
 {
     s->storage.data = *memory;
-    s->storage.planned = stand_in_bytes(of);
+    s->storage.planned = cpu_bf16_stand_in_bytes(of);
     *memory += s->storage.planned;
 }
 
-static void stand_in_free(lk_device *device, stand_in *s)
+static void cpu_bf16_stand_in_free(lk_device *device, stand_in *s)
 {
     lk__allocator_put(device->allocator, s->storage.block);
     s->storage.block = NULL;
 }
 
 /* Returns the number of elements from the first to the last of a view whose strides are all positive; otherwise -1. */
-static int64_t element_span(const lk_tensor *x)
+static int64_t cpu_bf16_element_span(const lk_tensor *x)
 {
     int64_t last = 0;
     for (int i = 0; i < x->shape.ndim; i++) {
@@ -65,7 +65,7 @@ static int64_t element_span(const lk_tensor *x)
 }
 
 /* Widens a view with any strides, in row-major order. */
-static void widen_gathered(const lk_tensor *x, float *to)
+static void cpu_bf16_widen_gathered(const lk_tensor *x, float *to)
 {
     const uint16_t *from = lk__data(x);
     int64_t index[LK_MAX_DIMS] = {0};
@@ -85,9 +85,9 @@ static void widen_gathered(const lk_tensor *x, float *to)
 }
 
 /* A view without gaps, a transposed one for instance, keeps its strides: its elements are widened in memory order. */
-static void stand_in_widen_plain(const lk_tensor *x, stand_in *s)
+static void cpu_bf16_stand_in_widen_plain(const lk_tensor *x, stand_in *s)
 {
-    int64_t count = lk_tensor_count(x), span = element_span(x);
+    int64_t count = lk_tensor_count(x), span = cpu_bf16_element_span(x);
     if (count == 0)
         return;
     if (lk__tensor_is_dense(x) || span == count) {
@@ -95,21 +95,21 @@ static void stand_in_widen_plain(const lk_tensor *x, stand_in *s)
         for (int i = 0; i < x->shape.ndim; i++)
             s->tensor.strides[i] = x->strides[i];
     } else {
-        widen_gathered(x, s->storage.data);
+        cpu_bf16_widen_gathered(x, s->storage.data);
     }
 }
 
 /* Makes the stand-in and widens x into it. Padding is widened too, so it stays 0. */
-static void stand_in_widen(lk_device *device, const lk_tensor *x, stand_in *s, char **memory)
+static void cpu_bf16_stand_in_widen(lk_device *device, const lk_tensor *x, stand_in *s, char **memory)
 {
     const lk_layout *layout = x->storage->layout;
-    stand_in_start(device, x, s);
-    stand_in_take_slot(x, s, memory);
+    cpu_bf16_stand_in_start(device, x, s);
+    cpu_bf16_stand_in_take_slot(x, s, memory);
     s->storage.layout = layout;
     if (layout)
         lk__bf16_widen(x->storage->data, s->storage.data, (int64_t)(layout->bytes / sizeof(float)));
     else
-        stand_in_widen_plain(x, s);
+        cpu_bf16_stand_in_widen_plain(x, s);
 }
 
 /* Rounds a stand-in to `out`, in the layout that the kernel gave it. */
@@ -134,33 +134,34 @@ static bool is_bf16(const lk_tensor *x)
     return x && x->dtype == LK_BF16;
 }
 
-static size_t all_stand_in_bytes(lk_tensor *const *tensors, int n)
+static size_t cpu_bf16_all_stand_in_bytes(lk_tensor *const *tensors, int n)
 {
     size_t bytes = 0;
     for (int i = 0; i < n; i++)
         if (is_bf16(tensors[i]))
-            bytes += stand_in_bytes(tensors[i]);
+            bytes += cpu_bf16_stand_in_bytes(tensors[i]);
     return bytes;
 }
 
-static lk_status run_on_stand_ins(lk_call *call, lk_call *wide, stand_in *in, stand_in *out)
+static lk_status cpu_bf16_run_on_stand_ins(lk_call *call, lk_call *wide, stand_in *in, stand_in *out)
 {
     lk_cpu *cpu = call->device->state;
-    LK_TRY(lk__cpu_wide(cpu, all_stand_in_bytes(call->in, call->n_in) + all_stand_in_bytes(call->out, call->n_out)));
+    LK_TRY(lk__cpu_wide(cpu, cpu_bf16_all_stand_in_bytes(call->in, call->n_in) +
+                                 cpu_bf16_all_stand_in_bytes(call->out, call->n_out)));
     char *memory = cpu->wide;
     wide->dtype = LK_F32;
     wide->kernel = &lk__cpu_table.rows[call->op->id];
     for (int i = 0; i < call->n_in; i++) {
         if (!is_bf16(call->in[i]))
             continue;
-        stand_in_widen(call->device, call->in[i], &in[i], &memory);
+        cpu_bf16_stand_in_widen(call->device, call->in[i], &in[i], &memory);
         wide->in[i] = &in[i].tensor;
     }
     for (int i = 0; i < call->n_out; i++) {
         if (!is_bf16(call->out[i]))
             continue;
-        stand_in_start(call->device, call->out[i], &out[i]);
-        stand_in_take_slot(call->out[i], &out[i], &memory);
+        cpu_bf16_stand_in_start(call->device, call->out[i], &out[i]);
+        cpu_bf16_stand_in_take_slot(call->out[i], &out[i], &memory);
         wide->out[i] = &out[i].tensor;
     }
     LK_TRY(wide->kernel->run(wide));
@@ -177,9 +178,9 @@ lk_status lk__cpu_run_bf16(lk_call *call)
     int n_out = call->n_out;
     for (int i = 0; i < n_out; i++)
         out[i].storage.block = NULL;
-    lk_status status = run_on_stand_ins(call, &wide, in, out);
+    lk_status status = cpu_bf16_run_on_stand_ins(call, &wide, in, out);
     for (int i = 0; i < n_out; i++)
-        stand_in_free(call->device, &out[i]);
+        cpu_bf16_stand_in_free(call->device, &out[i]);
     return status;
 }
 
@@ -194,19 +195,19 @@ bool lk__cpu_takes_bf16(const lk_call *call)
 
 /* --- cast --------------------------------------------------------------------------------------------------------- */
 
-static bool is_cast_to(const lk_call *call, lk_dtype dtype)
+static bool cpu_bf16_is_cast_to(const lk_call *call, lk_dtype dtype)
 {
     return LK_ATTRS(call, lk_cast_attrs)->dtype == dtype && (!call->out[0] || lk__tensor_is_dense(call->out[0]));
 }
 
 bool lk__cpu_is_cast_to_bf16(const lk_call *call)
 {
-    return is_cast_to(call, LK_BF16);
+    return cpu_bf16_is_cast_to(call, LK_BF16);
 }
 
 bool lk__cpu_is_cast_from_bf16(const lk_call *call)
 {
-    return is_cast_to(call, LK_F32);
+    return cpu_bf16_is_cast_to(call, LK_F32);
 }
 
 lk_status lk__cpu_cast_to_bf16(lk_call *call)
@@ -214,7 +215,7 @@ lk_status lk__cpu_cast_to_bf16(lk_call *call)
     const lk_layout *layout = call->free_layout ? call->in[0]->storage->layout : NULL;
     stand_in s;
     lk_converted x;
-    stand_in_start(call->device, call->in[0], &s);
+    cpu_bf16_stand_in_start(call->device, call->in[0], &s);
     lk_status status = lk__cpu_as(call->device, call->in[0], layout, &x);
     s.storage.data = (void *)(uintptr_t)x.data;
     s.storage.layout = layout;
@@ -224,13 +225,13 @@ lk_status lk__cpu_cast_to_bf16(lk_call *call)
     return status;
 }
 
-static lk_status cast_by_stand_in(lk_call *call)
+static lk_status cpu_bf16_cast_by_stand_in(lk_call *call)
 {
     lk_cpu *cpu = call->device->state;
     stand_in s;
-    LK_TRY(lk__cpu_wide(cpu, stand_in_bytes(call->in[0])));
+    LK_TRY(lk__cpu_wide(cpu, cpu_bf16_stand_in_bytes(call->in[0])));
     char *memory = cpu->wide;
-    stand_in_widen(call->device, call->in[0], &s, &memory);
+    cpu_bf16_stand_in_widen(call->device, call->in[0], &s, &memory);
     LK_TRY(lk__output_plain(call->out[0]));
     return lk__cpu_convert(call->device, &s.tensor, NULL, lk__data(call->out[0]));
 }
@@ -250,7 +251,7 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call)
         lk__bf16_widen(lk__data(x), lk__data(out), lk_tensor_count(x));
         return LK_OK;
     }
-    return cast_by_stand_in(call);
+    return cpu_bf16_cast_by_stand_in(call);
 }
 
 /* --- conversion to row-major -------------------------------------------------------------------------------------- */
@@ -261,9 +262,9 @@ lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *pla
     int64_t count = lk_tensor_count(x);
     size_t bytes = (size_t)count * sizeof(float);
     stand_in in;
-    LK_TRY(lk__cpu_wide(cpu, stand_in_bytes(x) + bytes));
+    LK_TRY(lk__cpu_wide(cpu, cpu_bf16_stand_in_bytes(x) + bytes));
     char *memory = cpu->wide;
-    stand_in_widen(device, x, &in, &memory);
+    cpu_bf16_stand_in_widen(device, x, &in, &memory);
     LK_TRY(lk__cpu_convert(device, &in.tensor, NULL, memory));
     lk__bf16_round((const float *)(const void *)memory, plain, count);
     return LK_OK;

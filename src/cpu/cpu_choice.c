@@ -17,32 +17,32 @@
 
 /* --- whether an alternative suits --------------------------------------------------------------------------------- */
 
-static bool lanes_take(const lk_conv_problem *p)
+static bool cpu_choice_lanes_take(const lk_conv_problem *p)
 {
     return lk__cpu_lanes_take_conv(p->x, &p->attrs.conv);
 }
 
-static bool lanes_are_worth(const lk_conv_problem *p)
+static bool cpu_choice_lanes_are_worth(const lk_conv_problem *p)
 {
     return lk__cpu_lanes_want_conv(p->x, p->w, &p->attrs.conv);
 }
 
 static bool choice_lanes_winograd_takes(const lk_conv_problem *p)
 {
-    return lanes_take(p) && lk__cpu_lanes_winograd_takes(p);
+    return cpu_choice_lanes_take(p) && lk__cpu_lanes_winograd_takes(p);
 }
 
 static bool choice_lanes_winograd_is_worth(const lk_conv_problem *p)
 {
-    return lanes_are_worth(p) && lk__cpu_lanes_winograd_is_worth(p);
+    return cpu_choice_lanes_are_worth(p) && lk__cpu_lanes_winograd_is_worth(p);
 }
 
-static bool blocks_winograd_takes(const lk_conv_problem *p)
+static bool cpu_choice_blocks_winograd_takes(const lk_conv_problem *p)
 {
     return lk__cpu_lanes_take_block(p) && lk__cpu_lanes_winograd_takes(p);
 }
 
-static bool blocks_winograd_is_worth(const lk_conv_problem *p)
+static bool cpu_choice_blocks_winograd_is_worth(const lk_conv_problem *p)
 {
     return lk__cpu_lanes_want_block(p) && lk__cpu_lanes_winograd_is_worth(p);
 }
@@ -57,62 +57,62 @@ static bool choice_winograd_takes(const lk_conv_problem *p)
     return choice_direct_takes(p) && lk__cpu_winograd_takes(p);
 }
 
-static bool winograd_takes_act(const lk_conv_problem *p)
+static bool cpu_choice_winograd_takes_act(const lk_conv_problem *p)
 {
     return lk__cpu_blocks_take_act(p) && lk__cpu_winograd_takes(p);
 }
 
 /* --- tables, in the order in which the built-in choice tries them ------------------------------------------------- */
 
-static const char *winograd_name(void)
+static const char *cpu_choice_winograd_name(void)
 {
     return lk__block_winograd()->name;
 }
 
-static const char *direct_name(void)
+static const char *cpu_choice_direct_name(void)
 {
     return lk__block_direct()->name;
 }
 
-static const char *onednn_name(void)
+static const char *cpu_choice_onednn_name(void)
 {
     return "onednn";
 }
 
-static const char *apart_name(void)
+static const char *cpu_choice_apart_name(void)
 {
     return "apart";
 }
 
 /* clang-format off: an alternative a paragraph */
-#define CONVOLUTION(direction)                                        \
-    {                                                                 \
-        {.name = lk__cpu_lanes_winograd_name,                         \
-         .takes = choice_lanes_winograd_takes,                        \
-         .is_worth = choice_lanes_winograd_is_worth,                  \
-         .in_points = true,                                           \
-         .rounds_more = true,                                         \
-         .needs_layout = true,                                        \
-         .run = lk__cpu_lanes_##direction},                           \
-            {.name = lk__cpu_lanes_name,                              \
-             .takes = lanes_take,                                     \
-             .is_worth = lanes_are_worth,                             \
-             .needs_layout = true,                                    \
-             .run = lk__cpu_lanes_##direction},                       \
-            {.name = winograd_name,                                   \
-             .block = lk__block_winograd,                             \
-             .takes = choice_winograd_takes,                          \
-             .is_worth = lk__cpu_winograd_is_worth,                   \
-             .rounds_more = true,                                     \
-             .needs_layout = true,                                    \
-             .run = lk__cpu_block_##direction},                       \
-            {.name = direct_name,                                     \
-             .block = lk__block_direct,                               \
-             .takes = choice_direct_takes,                            \
-             .is_worth = lk__cpu_direct_is_worth,                     \
-             .needs_layout = true,                                    \
-             .run = lk__cpu_block_##direction},                       \
-            {.name = onednn_name, .run = lk__cpu_onednn_##direction}, \
+#define CONVOLUTION(direction)                                                   \
+    {                                                                            \
+        {.name = lk__cpu_lanes_winograd_name,                                    \
+         .takes = choice_lanes_winograd_takes,                                   \
+         .is_worth = choice_lanes_winograd_is_worth,                             \
+         .in_points = true,                                                      \
+         .rounds_more = true,                                                    \
+         .needs_layout = true,                                                   \
+         .run = lk__cpu_lanes_##direction},                                      \
+            {.name = lk__cpu_lanes_name,                                         \
+             .takes = cpu_choice_lanes_take,                                     \
+             .is_worth = cpu_choice_lanes_are_worth,                             \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_lanes_##direction},                                  \
+            {.name = cpu_choice_winograd_name,                                   \
+             .block = lk__block_winograd,                                        \
+             .takes = choice_winograd_takes,                                     \
+             .is_worth = lk__cpu_winograd_is_worth,                              \
+             .rounds_more = true,                                                \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_block_##direction},                                  \
+            {.name = cpu_choice_direct_name,                                     \
+             .block = lk__block_direct,                                          \
+             .takes = choice_direct_takes,                                       \
+             .is_worth = lk__cpu_direct_is_worth,                                \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_block_##direction},                                  \
+            {.name = cpu_choice_onednn_name, .run = lk__cpu_onednn_##direction}, \
     }
 /* clang-format on */
 
@@ -123,8 +123,8 @@ static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_
 static const lk_alternative weight_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_weight_grad);
 static const lk_alternative conv_block[BLOCKS] = {
     {.name = lk__cpu_lanes_winograd_name,
-     .takes = blocks_winograd_takes,
-     .is_worth = blocks_winograd_is_worth,
+     .takes = cpu_choice_blocks_winograd_takes,
+     .is_worth = cpu_choice_blocks_winograd_is_worth,
      .in_points = true,
      .rounds_more = true,
      .run = lk__cpu_conv_block},
@@ -132,21 +132,21 @@ static const lk_alternative conv_block[BLOCKS] = {
      .takes = lk__cpu_lanes_take_block,
      .is_worth = lk__cpu_lanes_want_block,
      .run = lk__cpu_conv_block},
-    {.name = winograd_name,
+    {.name = cpu_choice_winograd_name,
      .block = lk__block_winograd,
-     .takes = winograd_takes_act,
+     .takes = cpu_choice_winograd_takes_act,
      .is_worth = lk__cpu_winograd_act_is_worth,
      .rounds_more = true,
      .run = lk__cpu_conv_block},
-    {.name = direct_name,
+    {.name = cpu_choice_direct_name,
      .block = lk__block_direct,
      .takes = lk__cpu_blocks_take_act,
      .is_worth = lk__cpu_direct_act_is_worth,
      .run = lk__cpu_conv_block},
-    {.name = apart_name},
+    {.name = cpu_choice_apart_name},
 };
 
-static const lk_alternative *table_of(int op, int *n)
+static const lk_alternative *cpu_choice_table_of(int op, int *n)
 {
     *n = op == LK_OP_CONV_BLOCK ? BLOCKS : CONVOLUTIONS;
     return op == LK_OP_CONV2D              ? conv2d
@@ -162,11 +162,11 @@ static bool alternative_takes(const lk_alternative *row, const lk_conv_problem *
     return (free_layout || !row->needs_layout) && (!row->takes || row->takes(problem));
 }
 
-static const lk_alternative *built_in_alternative(const lk_conv_problem *problem, lk_algorithms algorithms,
-                                                  bool free_layout)
+static const lk_alternative *cpu_choice_built_in_alternative(const lk_conv_problem *problem, lk_algorithms algorithms,
+                                                             bool free_layout)
 {
     int n;
-    const lk_alternative *row = table_of(problem->op, &n);
+    const lk_alternative *row = cpu_choice_table_of(problem->op, &n);
     for (;; row++) {
         bool allowed = algorithms == LK_ALGORITHMS_FAST || !row->rounds_more;
         if (allowed && alternative_takes(row, problem, free_layout) && (!row->is_worth || row->is_worth(problem)))
@@ -175,12 +175,12 @@ static const lk_alternative *built_in_alternative(const lk_conv_problem *problem
 }
 
 /* Returns the alternative that the tuning names; NULL if it names none that the call can use. */
-static const lk_alternative *tuned_alternative(const lk_conv_problem *problem, const lk_tuning *tuning,
-                                               bool free_layout)
+static const lk_alternative *cpu_choice_tuned_alternative(const lk_conv_problem *problem, const lk_tuning *tuning,
+                                                          bool free_layout)
 {
     char text[LK_PROBLEM_TEXT];
     int n;
-    const lk_alternative *table = table_of(problem->op, &n);
+    const lk_alternative *table = cpu_choice_table_of(problem->op, &n);
     lk__conv_problem_text(problem, text, sizeof text);
     const char *name = lk__tuning_find(tuning, lk_op_name(problem->op), text);
     for (int i = 0; name && i < n; i++)
@@ -191,26 +191,26 @@ static const lk_alternative *tuned_alternative(const lk_conv_problem *problem, c
 
 /* A tuning that runs a conv_block with pooling as separate operators names an alternative for the plain convolution,
  * but none for the conv_block without pooling that fusion would then try. That block runs as separate operators too. */
-static bool may_precede_pooling(const lk_conv_problem *problem)
+static bool cpu_choice_may_precede_pooling(const lk_conv_problem *problem)
 {
     return problem->op == LK_OP_CONV_BLOCK && problem->attrs.pooling == LK_BLOCK_NO_POOL;
 }
 
 /* Gradients of weights are always row-major, so it does not matter whether the call leaves layouts free. */
-static const lk_alternative *choose_alternative(const lk_call *call, const lk_conv_problem *problem)
+static const lk_alternative *cpu_choice_choose_alternative(const lk_call *call, const lk_conv_problem *problem)
 {
     bool free_layout = call->free_layout || problem->op == LK_OP_CONV2D_WEIGHT_GRAD || problem->op == LK_OP_CONV_BLOCK;
-    const lk_alternative *row = call->tuning ? tuned_alternative(problem, call->tuning, free_layout) : NULL;
-    if (!row && call->tuning && may_precede_pooling(problem))
+    const lk_alternative *row = call->tuning ? cpu_choice_tuned_alternative(problem, call->tuning, free_layout) : NULL;
+    if (!row && call->tuning && cpu_choice_may_precede_pooling(problem))
         return &conv_block[BLOCKS - 1];
-    return row ? row : built_in_alternative(problem, call->algorithms, free_layout);
+    return row ? row : cpu_choice_built_in_alternative(problem, call->algorithms, free_layout);
 }
 
 const lk_alternative *lk__cpu_choose(lk_call *call)
 {
     lk_conv_problem problem;
     if (!call->choice && lk__conv_problem_of(call, &problem))
-        call->choice = choose_alternative(call, &problem);
+        call->choice = cpu_choice_choose_alternative(call, &problem);
     return call->choice;
 }
 
@@ -223,7 +223,7 @@ void lk__cpu_choice_describe(const lk_call *call, lk_prepared *prepared)
 bool lk__cpu_chooses_block(const lk_call *call)
 {
     lk_conv_problem problem;
-    return lk__conv_problem_of(call, &problem) && choose_alternative(call, &problem)->run;
+    return lk__conv_problem_of(call, &problem) && cpu_choice_choose_alternative(call, &problem)->run;
 }
 
 /* --- interface for tunings ---------------------------------------------------------------------------------------- */
@@ -244,8 +244,8 @@ static lk_status choices_list(const char *op, const char *text, const char **nam
                 "'%s %s' is no problem that has alternatives; one is 'conv2d f32 x[32,64,28,28] w[64,64,3,3] stride "
                 "1x1 padding 1x1 dilation 1x1'",
                 op, text);
-    const lk_alternative *table = table_of(problem.op, &n),
-                         *first = built_in_alternative(&problem, LK_ALGORITHMS_FAST, true);
+    const lk_alternative *table = cpu_choice_table_of(problem.op, &n),
+                         *first = cpu_choice_built_in_alternative(&problem, LK_ALGORITHMS_FAST, true);
     names[(*count)++] = first->name();
     for (int i = 0; i < n; i++)
         if (&table[i] != first && alternative_takes(&table[i], &problem, true))
@@ -261,7 +261,8 @@ static lk_status choices_of_call(const lk_call *call, lk_call_choice *choice)
         return LK_OK;
     choice->op = lk_op_name(problem.op);
     lk__conv_problem_text(&problem, choice->problem, sizeof choice->problem);
-    snprintf(choice->implementation, sizeof choice->implementation, "%s", choose_alternative(call, &problem)->name());
+    snprintf(choice->implementation, sizeof choice->implementation, "%s",
+             cpu_choice_choose_alternative(call, &problem)->name());
     return LK_OK;
 }
 

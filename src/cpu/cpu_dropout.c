@@ -20,15 +20,15 @@ typedef struct frame {
     float *y;
 } frame;
 
-static int64_t index_of(const lk_tensor *indices, int64_t image)
+static int64_t cpu_dropout_index_of(const lk_tensor *indices, int64_t image)
 {
     return ((const int64_t *)lk__data(indices))[image * indices->strides[0]];
 }
 
-static lk_status check_indices(const lk_tensor *indices)
+static lk_status cpu_dropout_check_indices(const lk_tensor *indices)
 {
     for (int64_t n = 0; n < indices->shape.dim[0]; n++) {
-        int64_t index = index_of(indices, n);
+        int64_t index = cpu_dropout_index_of(indices, n);
         if (index < 0 || index > UINT32_MAX)
             LK_FAIL(LK_ERR_ARGUMENT, "dropout: index %lld of sample %lld is not in [0, 2^32)", (long long)index,
                     (long long)n);
@@ -36,19 +36,19 @@ static lk_status check_indices(const lk_tensor *indices)
     return LK_OK;
 }
 
-static uint32_t sample_index(const frame *f, int64_t image)
+static uint32_t cpu_dropout_sample_index(const frame *f, int64_t image)
 {
-    return (uint32_t)index_of(f->indices, image);
+    return (uint32_t)cpu_dropout_index_of(f->indices, image);
 }
 
 static void drop_plain(const frame *f)
 {
     int64_t count = f->channels * f->pixels;
     for (int64_t n = 0; n < f->images; n++)
-        lk__drop_run(&f->drop, sample_index(f, n), 0, count, 1, f->x + n * count, f->y + n * count);
+        lk__drop_run(&f->drop, cpu_dropout_sample_index(f, n), 0, count, 1, f->x + n * count, f->y + n * count);
 }
 
-static void clear_channel(const frame *f, int64_t at, int64_t block)
+static void cpu_dropout_clear_channel(const frame *f, int64_t at, int64_t block)
 {
     for (int64_t p = 0; p < f->pixels; p++)
         f->y[at + p * block] = 0;
@@ -62,9 +62,10 @@ static void drop_strided(const frame *f, int64_t block)
         for (int64_t c = 0; c < padded; c++) {
             int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
             if (c < f->channels)
-                lk__drop_run(&f->drop, sample_index(f, n), c * f->pixels, f->pixels, block, f->x + at, f->y + at);
+                lk__drop_run(&f->drop, cpu_dropout_sample_index(f, n), c * f->pixels, f->pixels, block, f->x + at,
+                             f->y + at);
             else
-                clear_channel(f, at, block);
+                cpu_dropout_clear_channel(f, at, block);
         }
 }
 
@@ -77,7 +78,7 @@ static void drop_blocked(const frame *f, int64_t block)
         for (int64_t c = 0; c < padded; c += LK_DROP_LANES) {
             int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
             for (int l = 0; l < LK_DROP_LANES; l++)
-                lanes[l] = (lk_drop_lane){c + l < f->channels, sample_index(f, n), (c + l) * f->pixels};
+                lanes[l] = (lk_drop_lane){c + l < f->channels, cpu_dropout_sample_index(f, n), (c + l) * f->pixels};
             lk__drop_lanes(&f->drop, lanes, f->pixels, block, f->x + at, f->y + at);
         }
 }
@@ -92,7 +93,7 @@ static void drop_images(const frame *f, int64_t width)
             int64_t at = n / width * width * f->pixels * f->channels + c * width + n % width;
             for (int l = 0; l < LK_DROP_LANES; l++) {
                 bool present = n + l < f->images;
-                lanes[l] = (lk_drop_lane){present, present ? sample_index(f, n + l) : 0, c * f->pixels};
+                lanes[l] = (lk_drop_lane){present, present ? cpu_dropout_sample_index(f, n + l) : 0, c * f->pixels};
             }
             lk__drop_lanes(&f->drop, lanes, f->pixels, f->channels * width, f->x + at, f->y + at);
         }
@@ -162,7 +163,7 @@ lk_status lk__cpu_dropout(lk_call *call)
     lk_key key;
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
-    LK_TRY(check_indices(call->in[1]));
+    LK_TRY(cpu_dropout_check_indices(call->in[1]));
     lk__key_call(&key, call);
     return lk__own_run(call, &key, dropout_prepare, dropout_compute);
 }

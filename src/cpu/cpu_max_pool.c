@@ -11,12 +11,12 @@
 
 #include <stdio.h>
 
-static int64_t blocks_of(int64_t count, int64_t block)
+static int64_t cpu_pool_blocks_of(int64_t count, int64_t block)
 {
     return (count + block - 1) / block;
 }
 
-static void set_vectors(lk_max_pool *pool, int64_t images, int64_t channels, dnnl_format_tag_t tag)
+static void cpu_pool_set_vectors(lk_max_pool *pool, int64_t images, int64_t channels, dnnl_format_tag_t tag)
 {
     int64_t lanes = lk__lanes_of_tag(tag), block = tag == dnnl_nChw16c  ? 16
                                                    : tag == dnnl_nChw8c ? 8
@@ -24,17 +24,17 @@ static void set_vectors(lk_max_pool *pool, int64_t images, int64_t channels, dnn
                                                                         : 1;
     if (lanes > 0) {
         pool->n = channels * lanes;
-        pool->planes = blocks_of(images, lanes);
+        pool->planes = cpu_pool_blocks_of(images, lanes);
     } else {
         pool->n = tag == dnnl_nhwc ? channels : block;
-        pool->planes = images * (tag == dnnl_nhwc ? 1 : blocks_of(channels, block));
+        pool->planes = images * (tag == dnnl_nhwc ? 1 : cpu_pool_blocks_of(channels, block));
     }
 }
 
 static lk_max_pool max_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts, dnnl_format_tag_t tag)
 {
     lk_max_pool pool;
-    set_vectors(&pool, x.dim[0], x.dim[1], tag);
+    cpu_pool_set_vectors(&pool, x.dim[0], x.dim[1], tag);
     for (int i = 0; i < 2; i++) {
         pool.in[i] = x.dim[2 + i];
         pool.out[i] = y.dim[2 + i];

@@ -5,21 +5,21 @@
 #include "core/tensor.h"
 #include "cpu/onednn/cpu_state.h"
 
-static bool is_convertible(const lk_tensor *x)
+static bool cpu_own_is_convertible(const lk_tensor *x)
 {
     return x && (x->dtype == LK_F32 || x->dtype == LK_I32);
 }
 
 /* Conversions use the scratch memory too, so it is prepared for the kernel after them. */
-static lk_status convert_inputs(lk_call *call, const lk_prepared *prepared, lk_converted *in)
+static lk_status cpu_own_convert_inputs(lk_call *call, const lk_prepared *prepared, lk_converted *in)
 {
     for (int i = 0; i < call->n_in; i++)
-        if (is_convertible(call->in[i]))
+        if (cpu_own_is_convertible(call->in[i]))
             LK_TRY(lk__cpu_as(call->device, call->in[i], prepared->layouts_in[i], &in[i]));
     return lk__cpu_scratch(call->device->state, prepared->scratch_bytes);
 }
 
-static lk_status allocate_outputs(lk_call *call, const lk_prepared *prepared)
+static lk_status cpu_own_allocate_outputs(lk_call *call, const lk_prepared *prepared)
 {
     for (int i = 0; i < call->n_out; i++) {
         const lk_layout *layout = prepared->layouts_out[i];
@@ -42,9 +42,9 @@ lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, l
     lk_converted in[LK_OWN_INPUTS] = {0};
     lk_kept *kept = NULL;
     LK_TRY(lk__prepared_get(cpu, key, call, prepare, &prepared));
-    lk_status status = convert_inputs(call, prepared, in);
+    lk_status status = cpu_own_convert_inputs(call, prepared, in);
     if (status == LK_OK)
-        status = allocate_outputs(call, prepared);
+        status = cpu_own_allocate_outputs(call, prepared);
     if (status == LK_OK)
         status = lk__kept_get(call, prepared->weights, prepared->packed_bytes, &kept);
     if (status == LK_OK)

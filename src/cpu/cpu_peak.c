@@ -9,7 +9,7 @@ typedef struct numbers {
     float factor, term, begin[SUMS];
 } numbers;
 
-static numbers unknown_numbers(void)
+static numbers cpu_peak_unknown_numbers(void)
 {
     volatile float half = 0.5F;
     numbers n = {.factor = half, .term = half};
@@ -26,7 +26,7 @@ static volatile float result;
 
 LK_AVX2 static double multiply_adds_avx2(int64_t rounds)
 {
-    numbers n = unknown_numbers();
+    numbers n = cpu_peak_unknown_numbers();
     __m256 factor = _mm256_set1_ps(n.factor), term = _mm256_set1_ps(n.term), sums[SUMS];
     for (int i = 0; i < SUMS; i++)
         sums[i] = _mm256_set1_ps(n.begin[i]);
@@ -40,7 +40,7 @@ LK_AVX2 static double multiply_adds_avx2(int64_t rounds)
 
 __attribute__((target("avx512f"))) static double multiply_adds_avx512(int64_t rounds)
 {
-    numbers n = unknown_numbers();
+    numbers n = cpu_peak_unknown_numbers();
     __m512 factor = _mm512_set1_ps(n.factor), term = _mm512_set1_ps(n.term), sums[SUMS];
     for (int i = 0; i < SUMS; i++)
         sums[i] = _mm512_set1_ps(n.begin[i]);
@@ -52,14 +52,14 @@ __attribute__((target("avx512f"))) static double multiply_adds_avx512(int64_t ro
     return 2.0 * 16 * SUMS * (double)rounds;
 }
 
-static double widest_multiply_adds(int64_t rounds)
+static double cpu_peak_widest_multiply_adds(int64_t rounds)
 {
     return __builtin_cpu_supports("avx512f") ? multiply_adds_avx512(rounds) : multiply_adds_avx2(rounds);
 }
 
 #else
 
-static double widest_multiply_adds(int64_t rounds)
+static double cpu_peak_widest_multiply_adds(int64_t rounds)
 {
     (void)rounds;
     return 0;
@@ -69,5 +69,5 @@ static double widest_multiply_adds(int64_t rounds)
 
 double lk__cpu_multiply_adds(int64_t rounds)
 {
-    return lk__has_avx2() ? widest_multiply_adds(rounds) : lk__multiply_adds(rounds);
+    return lk__has_avx2() ? cpu_peak_widest_multiply_adds(rounds) : lk__multiply_adds(rounds);
 }

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-static float *operand_data(const lk_tensor *tensor)
+static float *cpu_update_operand_data(const lk_tensor *tensor)
 {
     return tensor ? lk__data(tensor) : NULL;
 }
@@ -21,7 +21,7 @@ static bool update_is_skipped(const lk_tensor *skip)
     return skip && *(const float *)lk__data(skip) != 0;
 }
 
-static float gradient_scale(const lk_tensor *scale)
+static float cpu_update_gradient_scale(const lk_tensor *scale)
 {
     return scale ? *(const float *)lk__data(scale) : 1;
 }
@@ -58,10 +58,11 @@ static void update_nesterov(momentum u, float *restrict w, const float *restrict
 lk_status lk__cpu_momentum_update(lk_call *call)
 {
     const lk_momentum_attrs *attrs = LK_ATTRS(call, lk_momentum_attrs);
-    float *w = operand_data(call->in[0]), *g = operand_data(call->in[1]), *v = operand_data(call->in[2]);
+    float *w = cpu_update_operand_data(call->in[0]), *g = cpu_update_operand_data(call->in[1]),
+          *v = cpu_update_operand_data(call->in[2]);
     int64_t count = lk_tensor_count(call->in[0]);
     momentum u = {(float)lk__update_rate(call->in[5], 0, attrs->rate), (float)attrs->momentum,
-                  (float)attrs->weight_decay, gradient_scale(call->in[4])};
+                  (float)attrs->weight_decay, cpu_update_gradient_scale(call->in[4])};
     if (update_is_skipped(call->in[3]))
         return LK_OK;
     if (!v)
@@ -102,16 +103,18 @@ lk_status lk__cpu_adam_update(lk_call *call)
               .epsilon = (float)attrs->epsilon,
               .decay = (float)attrs->weight_decay,
               .keep = (float)lk__update_rate(call->in[6], 2, attrs->keep),
-              .scale = gradient_scale(call->in[5])};
+              .scale = cpu_update_gradient_scale(call->in[5])};
     if (!update_is_skipped(call->in[4]))
-        adam_loop(u, operand_data(call->in[0]), operand_data(call->in[1]), operand_data(call->in[2]),
-                  operand_data(call->in[3]), lk_tensor_count(call->in[0]));
+        adam_loop(u, cpu_update_operand_data(call->in[0]), cpu_update_operand_data(call->in[1]),
+                  cpu_update_operand_data(call->in[2]), cpu_update_operand_data(call->in[3]),
+                  lk_tensor_count(call->in[0]));
     return LK_OK;
 }
 
 /* --- LARS --------------------------------------------------------------------------------------------------------- */
 
-static void lars_loop(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
+static void cpu_update_lars_loop(momentum u, float *restrict w, const float *restrict g, float *restrict v,
+                                 int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         v[i] = u.momentum * v[i] + u.rate * (u.scale * g[i] + u.decay * w[i]);
@@ -122,18 +125,19 @@ static void lars_loop(momentum u, float *restrict w, const float *restrict g, fl
 lk_status lk__cpu_lars_update(lk_call *call)
 {
     const lk_lars_attrs *attrs = LK_ATTRS(call, lk_lars_attrs);
-    float *w = operand_data(call->in[0]), *g = operand_data(call->in[1]), *v = operand_data(call->in[2]);
+    float *w = cpu_update_operand_data(call->in[0]), *g = cpu_update_operand_data(call->in[1]),
+          *v = cpu_update_operand_data(call->in[2]);
     const int64_t *offsets = lk__data(call->in[3]);
-    const float *ratios = operand_data(call->in[4]), *adapted = operand_data(call->in[5]);
+    const float *ratios = cpu_update_operand_data(call->in[4]), *adapted = cpu_update_operand_data(call->in[5]);
     int64_t segments = lk_tensor_count(call->in[4]);
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
     for (int64_t s = 0; s < segments && !update_is_skipped(call->in[6]); s++) {
         momentum u = {.rate = (float)lk__update_rate(call->in[8], 0, attrs->rate) * ratios[s],
                       .momentum = (float)attrs->momentum,
                       .decay = (float)attrs->weight_decay * adapted[s],
-                      .scale = gradient_scale(call->in[7])};
+                      .scale = cpu_update_gradient_scale(call->in[7])};
         int64_t begin = offsets[s];
-        lars_loop(u, w + begin, g + begin, v + begin, offsets[s + 1] - begin);
+        cpu_update_lars_loop(u, w + begin, g + begin, v + begin, offsets[s + 1] - begin);
     }
     return LK_OK;
 }
@@ -166,17 +170,17 @@ LK_AVX2 static void sum_squares_avx2(const float *x, int64_t rows, doubles *lane
     sum_squares(x, rows, lanes);
 }
 
-static void sum_squares_anywhere(const float *x, int64_t rows, doubles *lanes)
+static void cpu_update_sum_squares_anywhere(const float *x, int64_t rows, doubles *lanes)
 {
     sum_squares(x, rows, lanes);
 }
 
-static double squares_of_block(const float *x, int64_t n)
+static double cpu_update_squares_of_block(const float *x, int64_t n)
 {
     doubles lanes[VECTORS];
     double lane[LK_NORM_LANES];
     int64_t rows = n / LK_NORM_LANES;
-    (lk__has_avx2() ? sum_squares_avx2 : sum_squares_anywhere)(x, rows, lanes);
+    (lk__has_avx2() ? sum_squares_avx2 : cpu_update_sum_squares_anywhere)(x, rows, lanes);
     memcpy(lane, lanes, sizeof lane);
     x += rows * LK_NORM_LANES;
     for (int64_t j = 0; j < n % LK_NORM_LANES; j++)
@@ -189,13 +193,13 @@ static double squares_of_block(const float *x, int64_t n)
 
 /* Adds up the blocks as a binary tree, as they come. sum[k] is the sum of a complete subtree with fewer blocks than the
  * one before. Two subtrees of one size are added at once, as a binary counter carries. */
-static double squares_of_segment(const float *x, int64_t n)
+static double cpu_update_squares_of_segment(const float *x, int64_t n)
 {
     double sum[64];
     int depth = 0;
     for (int64_t block = 0; block * LK_NORM_BLOCK < n; block++) {
         int64_t begin = block * LK_NORM_BLOCK, left = n - begin;
-        sum[depth++] = squares_of_block(x + begin, left < LK_NORM_BLOCK ? left : LK_NORM_BLOCK);
+        sum[depth++] = cpu_update_squares_of_block(x + begin, left < LK_NORM_BLOCK ? left : LK_NORM_BLOCK);
         for (int64_t carry = block; carry & 1; carry >>= 1) {
             depth--;
             sum[depth - 1] += sum[depth];
@@ -216,6 +220,6 @@ lk_status lk__cpu_squared_norms(lk_call *call)
     int64_t segments = lk_tensor_count(call->out[0]);
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
     for (int64_t s = 0; s < segments; s++)
-        norms[s] = squares_of_segment(x + offsets[s], offsets[s + 1] - offsets[s]);
+        norms[s] = cpu_update_squares_of_segment(x + offsets[s], offsets[s + 1] - offsets[s]);
     return LK_OK;
 }

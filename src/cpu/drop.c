@@ -30,7 +30,7 @@ typedef struct blocks {
 /* Turns counters into words. */
 typedef void (*philox_fn)(const uint32_t key[2], blocks *b);
 
-static void philox_anywhere(const uint32_t key[2], blocks *b)
+static void drop_philox_anywhere(const uint32_t key[2], blocks *b)
 {
     for (int l = 0; l < LANES; l++) {
         uint32_t words[WORDS], counter[WORDS];
@@ -88,7 +88,7 @@ LK_AVX2 static void philox_avx2(const uint32_t key[2], blocks *b)
 
 #else
 
-#define philox_avx2 philox_anywhere
+#define philox_avx2 drop_philox_anywhere
 
 #endif
 
@@ -157,7 +157,7 @@ void lk__drop_run(const lk_drop *drop, uint32_t sample, int64_t first, int64_t c
     if (lk__has_avx2())
         run_avx2(drop, sample, first, count, stride, x, y);
     else
-        run_body(drop, philox_anywhere, sample, first, count, stride, x, y);
+        run_body(drop, drop_philox_anywhere, sample, first, count, stride, x, y);
 }
 
 /* --- lanes -------------------------------------------------------------------------------------------------------- */
@@ -223,5 +223,5 @@ void lk__drop_lanes(const lk_drop *drop, const lk_drop_lane lanes[LK_DROP_LANES]
     if (lk__has_avx2())
         lanes_avx2(drop, lanes, count, stride, x, y);
     else
-        lanes_body(drop, philox_anywhere, lanes, count, stride, x, y);
+        lanes_body(drop, drop_philox_anywhere, lanes, count, stride, x, y);
 }

@@ -40,7 +40,7 @@ bool lk__isa_runs(const lk_isa *isa)
 #endif
 
 /* Returns the value of LOCKSTEP_ISA; NULL if it is unset or empty. */
-static const char *wanted_name(void)
+static const char *isa_wanted_name(void)
 {
     const char *name = getenv("LOCKSTEP_ISA");
     return name && *name ? name : NULL;
@@ -52,7 +52,7 @@ static lk_status limited = LK_OK;
 
 static void choose_isa(void)
 {
-    const char *wanted = wanted_name();
+    const char *wanted = isa_wanted_name();
     if (wanted && strcmp(wanted, "avx2") == 0)
         limited = lk__dnnl_limit_to_avx2();
     for (const lk_isa *const *isa = all; *isa && !chosen; isa++)
@@ -74,7 +74,7 @@ void lk__isa_force(const lk_isa *isa)
 
 lk_status lk__isa_check(void)
 {
-    const char *wanted = wanted_name();
+    const char *wanted = isa_wanted_name();
     if (!wanted)
         return LK_OK;
     const lk_isa *const *isa = all;

@@ -10,14 +10,14 @@ typedef struct range {
 } range;
 
 /* Returns the inputs along `axis` that output `o` covers. */
-static range window_range(const lk_max_pool *pool, int axis, int64_t o)
+static range max_pool_window_range(const lk_max_pool *pool, int axis, int64_t o)
 {
     int64_t begin = o * pool->stride[axis] - pool->padding[axis], end = begin + pool->kernel[axis];
     return (range){begin < 0 ? 0 : begin, end > pool->in[axis] ? pool->in[axis] : end};
 }
 
 /* Replaces the maximum by x if x is greater. It has no branch, so that loops over it become vectors. */
-static inline void take_maximum(float x, int32_t index, float *y, int32_t *where)
+static inline void max_pool_take_maximum(float x, int32_t index, float *y, int32_t *where)
 {
     bool greater = !(x <= *y) & !isnan(*y); /* also if only x is NaN */
     *y = greater ? x : *y;
@@ -38,7 +38,7 @@ static void max_vector(const lk_max_pool *pool, const float *x, range rows, rang
         for (int64_t column = columns.begin; column < columns.end; column++) {
             int64_t at = row * pool->in[1] + column;
             for (int64_t i = 0; i < n; i++)
-                take_maximum(x[at * n + i], (int32_t)at, &y[i], &where[i]);
+                max_pool_take_maximum(x[at * n + i], (int32_t)at, &y[i], &where[i]);
         }
     }
 }
@@ -46,16 +46,16 @@ static void max_vector(const lk_max_pool *pool, const float *x, range rows, rang
 static void max_vectors(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
 {
     for (int64_t row = 0; row < pool->out[0]; row++) {
-        range rows = window_range(pool, 0, row);
+        range rows = max_pool_window_range(pool, 0, row);
         for (int64_t column = 0; column < pool->out[1]; column++, y += pool->n, where += pool->n)
-            max_vector(pool, x, rows, window_range(pool, 1, column), y, where);
+            max_vector(pool, x, rows, max_pool_window_range(pool, 1, column), y, where);
     }
 }
 
 /* --- row-major: vectors of neighboring columns -------------------------------------------------------------------- */
 
 /* Returns the output columns whose window has its column `tap` inside the input. */
-static range columns_with(const lk_max_pool *pool, int64_t tap)
+static range max_pool_columns_with(const lk_max_pool *pool, int64_t tap)
 {
     int64_t before = pool->padding[1] - tap, stride = pool->stride[1];
     int64_t begin = before > 0 ? (before + stride - 1) / stride : 0;
@@ -68,19 +68,19 @@ static inline __attribute__((always_inline)) void max_tap(const float *x, int32_
                                                           float *restrict y, int32_t *restrict where)
 {
     for (int32_t i = 0; i < (int32_t)count; i++)
-        take_maximum(x[i * stride], first + i * (int32_t)stride, &y[i], &where[i]);
+        max_pool_take_maximum(x[i * stride], first + i * (int32_t)stride, &y[i], &where[i]);
 }
 
 static void max_row(const lk_max_pool *pool, const float *x, range rows, float *y, int32_t *where)
 {
     int64_t stride = pool->stride[1];
     for (int64_t i = 0; i < pool->out[1]; i++) {
-        where[i] = (int32_t)(rows.begin * pool->in[1] + window_range(pool, 1, i).begin);
+        where[i] = (int32_t)(rows.begin * pool->in[1] + max_pool_window_range(pool, 1, i).begin);
         y[i] = x[where[i]];
     }
     for (int64_t row = rows.begin; row < rows.end; row++) {
         for (int64_t tap = 0; tap < pool->kernel[1]; tap++) {
-            range o = columns_with(pool, tap);
+            range o = max_pool_columns_with(pool, tap);
             int64_t first = row * pool->in[1] + o.begin * stride - pool->padding[1] + tap, count = o.end - o.begin;
             if (count > 0 && stride == 2) /* clang vectorizes only strides that it knows */
                 max_tap(x + first, (int32_t)first, 2, count, y + o.begin, where + o.begin);
@@ -93,7 +93,7 @@ static void max_row(const lk_max_pool *pool, const float *x, range rows, float *
 static void max_pool_plane(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
 {
     for (int64_t row = 0; row < pool->out[0]; row++, y += pool->out[1], where += pool->out[1])
-        max_row(pool, x, window_range(pool, 0, row), y, where);
+        max_row(pool, x, max_pool_window_range(pool, 0, row), y, where);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */

@@ -6,30 +6,31 @@
 
 /* --- shared by the calls ------------------------------------------------------------------------------------------ */
 
-static int64_t channel_count(const lk_tensor *x)
+static int64_t cuda_norm_channel_count(const lk_tensor *x)
 {
     return x->shape.dim[1];
 }
 
-static int64_t row_count(const lk_tensor *x)
+static int64_t cuda_norm_row_count(const lk_tensor *x)
 {
-    int64_t channels = channel_count(x);
+    int64_t channels = cuda_norm_channel_count(x);
     return channels > 0 ? lk_tensor_count(x) / channels : 0;
 }
 
-static double *sums_workspace(lk_cuda_scratch *s, const lk_tensor *x)
+static double *cuda_norm_sums_workspace(lk_cuda_scratch *s, const lk_tensor *x)
 {
-    return lk__cuda_new(s, (size_t)lk_gpu_sums_workspace(row_count(x), channel_count(x)) * sizeof(double));
+    return lk__cuda_new(s, (size_t)lk_gpu_sums_workspace(cuda_norm_row_count(x), cuda_norm_channel_count(x)) *
+                               sizeof(double));
 }
 
-static lk_gpu_statistics from_sums(const lk_call *call, const double *sums)
+static lk_gpu_statistics cuda_norm_from_sums(const lk_call *call, const double *sums)
 {
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
     return (lk_gpu_statistics){.sums = sums, .count = attrs->count, .epsilon = attrs->epsilon};
 }
 
 /* mean is in[i], variance in[i + 1]. */
-static lk_gpu_statistics from_moments(lk_cuda_scratch *s, int i)
+static lk_gpu_statistics cuda_norm_from_moments(lk_cuda_scratch *s, int i)
 {
     return (lk_gpu_statistics){.mean = lk__cuda_plain(s, s->call->in[i]),
                                .variance = lk__cuda_plain(s, s->call->in[i + 1]),
@@ -39,14 +40,14 @@ static lk_gpu_statistics from_moments(lk_cuda_scratch *s, int i)
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
 
 /* Writes the channel sums of in[0] to `sums`; x is in[0] in channels-last order. */
-static void launch_channel_sums(lk_cuda_scratch *s, const void *x, double *sums)
+static void cuda_norm_launch_channel_sums(lk_cuda_scratch *s, const void *x, double *sums)
 {
     const lk_call *call = s->call;
-    double *workspace = sums_workspace(s, call->in[0]);
+    double *workspace = cuda_norm_sums_workspace(s, call->in[0]);
     if (s->status == LK_OK)
         s->status =
             LK_CUDA_LAUNCH(call, channel_sums, .x = x, .sums = sums, .workspace = workspace, .dtype = call->dtype,
-                           .rows = row_count(call->in[0]), .channels = channel_count(call->in[0]));
+                           .rows = cuda_norm_row_count(call->in[0]), .channels = cuda_norm_channel_count(call->in[0]));
 }
 
 lk_status lk__cuda_channel_sums(lk_call *call)
@@ -54,7 +55,7 @@ lk_status lk__cuda_channel_sums(lk_call *call)
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
     double *sums = lk__cuda_out(&s, 0);
-    launch_channel_sums(&s, x, sums);
+    cuda_norm_launch_channel_sums(&s, x, sums);
     return lk__cuda_end(&s);
 }
 
@@ -65,8 +66,9 @@ lk_status lk__cuda_channel_sums_grad(lk_call *call)
     const double *dsums = lk__cuda_plain(&s, call->in[1]);
     void *dx = lk__cuda_out_images(&s, 0);
     if (s.status == LK_OK)
-        s.status = LK_CUDA_LAUNCH(call, channel_sums_grad, .x = x, .dsums = dsums, .dx = dx, .dtype = call->dtype,
-                                  .rows = row_count(call->in[0]), .channels = channel_count(call->in[0]));
+        s.status =
+            LK_CUDA_LAUNCH(call, channel_sums_grad, .x = x, .dsums = dsums, .dx = dx, .dtype = call->dtype,
+                           .rows = cuda_norm_row_count(call->in[0]), .channels = cuda_norm_channel_count(call->in[0]));
     return lk__cuda_end(&s);
 }
 
@@ -84,9 +86,10 @@ static lk_status launch_normalize_and_end(lk_cuda_scratch *s, const void *x, lk_
     const void *added = lk__cuda_images(s, residual);
     void *y = lk__cuda_out_images(s, 0);
     if (s->status == LK_OK)
-        s->status = LK_CUDA_LAUNCH(call, normalize, .x = x, .residual = added, .gamma = gamma, .beta = beta, .y = y,
-                                   .statistics = statistics, .dtype = call->dtype, .rows = row_count(call->in[0]),
-                                   .channels = channel_count(call->in[0]), .act = then == ADD_AND_RELU);
+        s->status =
+            LK_CUDA_LAUNCH(call, normalize, .x = x, .residual = added, .gamma = gamma, .beta = beta, .y = y,
+                           .statistics = statistics, .dtype = call->dtype, .rows = cuda_norm_row_count(call->in[0]),
+                           .channels = cuda_norm_channel_count(call->in[0]), .act = then == ADD_AND_RELU);
     return lk__cuda_end(s);
 }
 
@@ -96,8 +99,8 @@ static lk_status normalize_with_own(lk_call *call, const lk_tensor *residual, ta
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
     double *sums = lk__cuda_out(&s, 1);
-    launch_channel_sums(&s, x, sums);
-    return launch_normalize_and_end(&s, x, from_sums(call, sums), residual, then);
+    cuda_norm_launch_channel_sums(&s, x, sums);
+    return launch_normalize_and_end(&s, x, cuda_norm_from_sums(call, sums), residual, then);
 }
 
 lk_status lk__cuda_batch_norm(lk_call *call)
@@ -114,7 +117,7 @@ lk_status lk__cuda_batch_norm_with(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
-    lk_gpu_statistics statistics = from_sums(call, lk__cuda_plain(&s, call->in[3]));
+    lk_gpu_statistics statistics = cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[3]));
     return launch_normalize_and_end(&s, x, statistics, NULL, NOTHING);
 }
 
@@ -122,7 +125,7 @@ static lk_status normalize_by_moments(lk_call *call, const lk_tensor *residual, 
 {
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
-    lk_gpu_statistics statistics = from_moments(&s, 3);
+    lk_gpu_statistics statistics = cuda_norm_from_moments(&s, 3);
     return launch_normalize_and_end(&s, x, statistics, residual, then);
 }
 
@@ -150,7 +153,7 @@ static lk_status launch_normalize_grad(lk_cuda_scratch *s, const gradient *g, lk
 {
     const void *dy = lk__cuda_images(s, g->dy), *act_y = lk__cuda_images(s, g->act_y), *x = lk__cuda_images(s, g->x);
     const float *gamma = lk__cuda_plain(s, g->gamma);
-    double *workspace = sums_workspace(s, g->x);
+    double *workspace = cuda_norm_sums_workspace(s, g->x);
     void *dx = lk__cuda_out_images(s, 0), *dresidual = g->dresidual ? lk__cuda_out_images(s, g->dresidual) : NULL;
     float *dgamma = lk__cuda_out(s, 1), *dbeta = lk__cuda_out(s, 2);
     double *dsums = g->dsums ? lk__cuda_out(s, g->dsums) : NULL;
@@ -158,7 +161,8 @@ static lk_status launch_normalize_grad(lk_cuda_scratch *s, const gradient *g, lk
         s->status = LK_CUDA_LAUNCH(s->call, normalize_grad, .dy = dy, .act_y = act_y, .x = x, .gamma = gamma, .dx = dx,
                                    .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta, .dsums = dsums,
                                    .workspace = workspace, .statistics = statistics, .through = through,
-                                   .dtype = s->call->dtype, .rows = row_count(g->x), .channels = channel_count(g->x));
+                                   .dtype = s->call->dtype, .rows = cuda_norm_row_count(g->x),
+                                   .channels = cuda_norm_channel_count(g->x));
     return lk__cuda_end(s);
 }
 
@@ -166,7 +170,8 @@ lk_status lk__cuda_batch_norm_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2]};
-    return launch_normalize_grad(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[3])), LK_GPU_THROUGH_SUMS);
+    return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[3])),
+                                 LK_GPU_THROUGH_SUMS);
 }
 
 /* The fourth output, if there is one, is the residual's gradient. */
@@ -175,27 +180,28 @@ lk_status lk__cuda_batch_norm_act_grad(lk_call *call)
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .act_y = call->in[1], .x = call->in[2], .gamma = call->in[3]};
     g.dresidual = call->n_out == 4 ? 3 : 0;
-    return launch_normalize_grad(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[4])), LK_GPU_THROUGH_SUMS);
+    return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[4])),
+                                 LK_GPU_THROUGH_SUMS);
 }
 
 lk_status lk__cuda_batch_norm_with_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2], .dsums = 3};
-    return launch_normalize_grad(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[3])), LK_GPU_SUMS_HELD);
+    return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[3])), LK_GPU_SUMS_HELD);
 }
 
 lk_status lk__cuda_batch_norm_inference_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2]};
-    return launch_normalize_grad(&s, &g, from_moments(&s, 3), LK_GPU_MOMENTS_HELD);
+    return launch_normalize_grad(&s, &g, cuda_norm_from_moments(&s, 3), LK_GPU_MOMENTS_HELD);
 }
 
 /* --- running statistics ------------------------------------------------------------------------------------------- */
 
 /* out[i] is the same tensor as in[i]. A view with gaps is copied, and lk__cuda_end writes the copy back. */
-static float *in_place(lk_cuda_scratch *s, int i)
+static float *cuda_norm_in_place(lk_cuda_scratch *s, int i)
 {
     if (lk__tensor_is_dense(s->call->out[i]))
         return lk__cuda_out(s, i);
@@ -206,12 +212,12 @@ static float *in_place(lk_cuda_scratch *s, int i)
 lk_status lk__cuda_batch_norm_update(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    float *mean = in_place(&s, 0), *variance = in_place(&s, 1);
+    float *mean = cuda_norm_in_place(&s, 0), *variance = cuda_norm_in_place(&s, 1);
     const double *sums = lk__cuda_plain(&s, call->in[2]);
     const float *skip = call->n_in == 4 ? lk__cuda_plain(&s, call->in[3]) : NULL;
     if (s.status == LK_OK)
         s.status = LK_CUDA_LAUNCH(call, running_statistics, .mean = mean, .variance = variance, .skip = skip,
-                                  .statistics = from_sums(call, sums), .channels = call->out[0]->shape.dim[0],
+                                  .statistics = cuda_norm_from_sums(call, sums), .channels = call->out[0]->shape.dim[0],
                                   .momentum = LK_ATTRS(call, lk_batch_norm_attrs)->momentum);
     return lk__cuda_end(&s);
 }

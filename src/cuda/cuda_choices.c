@@ -14,7 +14,7 @@
 
 /* --- the machine -------------------------------------------------------------------------------------------------- */
 
-static void describe_gpu_and_libraries(const lk_device *device, char *text, size_t size)
+static void cuda_describe_gpu_and_libraries(const lk_device *device, char *text, size_t size)
 {
     const lk_gpu_driver *driver = lk__cuda_driver(NULL);
     lk_gpu_info info;
@@ -30,7 +30,7 @@ static void describe_gpu_and_libraries(const lk_device *device, char *text, size
 
 /* --- a problem ---------------------------------------------------------------------------------------------------- */
 
-static const char *operator_of(const lk_gpu_choice *choice)
+static const char *cuda_choices_operator_of(const lk_gpu_choice *choice)
 {
     static const char *const names[] = {
         [LK_GPU_MATMUL] = "matmul",
@@ -42,28 +42,29 @@ static const char *operator_of(const lk_gpu_choice *choice)
 }
 
 /* The format that products are computed from. */
-static const char *precision_name(lk_dtype dtype, bool tf32)
+static const char *cuda_choices_precision_name(lk_dtype dtype, bool tf32)
 {
     return dtype == LK_F32 && tf32 ? "tf32" : lk_dtype_name(dtype);
 }
 
-static void write_product(const lk_gpu_matmul *m, char *text, size_t size)
+static void cuda_choices_write_product(const lk_gpu_matmul *m, char *text, size_t size)
 {
     snprintf(text, size, "%s a[%" PRId64 ",%" PRId64 "]%s b[%" PRId64 ",%" PRId64 "]%s%s to %s",
-             precision_name(m->dtype, m->tf32), m->rows, m->inner, m->a_transposed ? " transposed" : "", m->inner,
-             m->columns, m->b_transposed ? " transposed" : "", m->bias ? " bias" : "", lk_dtype_name(m->y_dtype));
+             cuda_choices_precision_name(m->dtype, m->tf32), m->rows, m->inner, m->a_transposed ? " transposed" : "",
+             m->inner, m->columns, m->b_transposed ? " transposed" : "", m->bias ? " bias" : "",
+             lk_dtype_name(m->y_dtype));
 }
 
-static void write_convolution(const lk_gpu_choice *choice, char *text, size_t size)
+static void cuda_choices_write_convolution(const lk_gpu_choice *choice, char *text, size_t size)
 {
     const lk_gpu_conv_shape *s = &choice->conv;
     int used =
         snprintf(text, size,
                  "%s x[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] w[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
                  "] stride %" PRId64 "x%" PRId64 " padding %" PRId64 "x%" PRId64 " dilation %" PRId64 "x%" PRId64,
-                 precision_name(s->dtype, s->tf32), s->images, s->channels, s->size[0], s->size[1], s->out_channels,
-                 s->channels / s->groups, s->kernel[0], s->kernel[1], s->stride[0], s->stride[1], s->padding[0],
-                 s->padding[1], s->dilation[0], s->dilation[1]);
+                 cuda_choices_precision_name(s->dtype, s->tf32), s->images, s->channels, s->size[0], s->size[1],
+                 s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1], s->stride[0], s->stride[1],
+                 s->padding[0], s->padding[1], s->dilation[0], s->dilation[1]);
     if (s->groups > 1)
         used += snprintf(text + used, size - (size_t)used, " groups %" PRId64, s->groups);
     snprintf(text + used, size - (size_t)used, "%s%s%s", choice->bias ? " bias" : "", s->direct ? " direct" : "",
@@ -72,17 +73,17 @@ static void write_convolution(const lk_gpu_choice *choice, char *text, size_t si
 
 static void write_choice(const lk_gpu_choice *from, lk_call_choice *to)
 {
-    to->op = operator_of(from);
+    to->op = cuda_choices_operator_of(from);
     if (from->kernel == LK_GPU_MATMUL)
-        write_product(&from->matmul, to->problem, sizeof to->problem);
+        cuda_choices_write_product(&from->matmul, to->problem, sizeof to->problem);
     else
-        write_convolution(from, to->problem, sizeof to->problem);
+        cuda_choices_write_convolution(from, to->problem, sizeof to->problem);
     snprintf(to->implementation, sizeof to->implementation, "%s", from->name);
 }
 
 /* --- the choice for one call -------------------------------------------------------------------------------------- */
 
-static lk_status choose_kernel(lk_device *device, void *user)
+static lk_status cuda_choices_choose_kernel(lk_device *device, void *user)
 {
     const lk_cuda *cuda = device->state;
     return lk__cuda_check(cuda->driver, cuda->driver->choose(cuda->stream, user));
@@ -94,15 +95,15 @@ typedef struct conv_question {
 } conv_question;
 
 /* Falls back to f32 if cuDNN has no engine for bf16, as cuda_conv.c does. */
-static lk_status choose_convolution(lk_device *device, void *user)
+static lk_status cuda_choices_choose_convolution(lk_device *device, void *user)
 {
     conv_question *q = user;
-    lk_status status = choose_kernel(device, &q->choice);
+    lk_status status = cuda_choices_choose_kernel(device, &q->choice);
     if (status != LK_ERR_UNSUPPORTED || q->call->dtype != LK_BF16)
         return status;
     lk_error_clear();
     lk__cuda_conv_choice(q->call, LK_F32, &q->choice);
-    return choose_kernel(device, &q->choice);
+    return cuda_choices_choose_kernel(device, &q->choice);
 }
 
 static lk_status choice_of_convolution(const lk_call *call, lk_call_choice *choice)
@@ -110,7 +111,7 @@ static lk_status choice_of_convolution(const lk_call *call, lk_call_choice *choi
     conv_question q = {.call = call};
     if (!lk__cuda_conv_choice(call, call->dtype, &q.choice))
         return LK_OK;
-    LK_TRY(lk__device_ask(call->device, choose_convolution, &q));
+    LK_TRY(lk__device_ask(call->device, cuda_choices_choose_convolution, &q));
     write_choice(&q.choice, choice);
     return LK_OK;
 }
@@ -120,7 +121,7 @@ static lk_status choice_of_product(const lk_call *call, lk_call_choice *choice)
     lk_gpu_choice asked;
     if (!lk__cuda_matmul_choice(call, &asked))
         return LK_OK;
-    LK_TRY(lk__device_ask(call->device, choose_kernel, &asked));
+    LK_TRY(lk__device_ask(call->device, cuda_choices_choose_kernel, &asked));
     write_choice(&asked, choice);
     return LK_OK;
 }
@@ -141,7 +142,7 @@ static lk_status choice_of_call(const lk_call *call, lk_call_choice *choice)
     }
 }
 
-const lk_choices lk__cuda_choices = {.describe = describe_gpu_and_libraries, .of_call = choice_of_call};
+const lk_choices lk__cuda_choices = {.describe = cuda_describe_gpu_and_libraries, .of_call = choice_of_call};
 
 /* --- all choices of a device -------------------------------------------------------------------------------------- */
 

@@ -27,8 +27,8 @@ static lk_status conv_with_fallback(lk_call *call, convolve_fn run)
 }
 
 /* x and y are images, w is [O, I / groups, KH, KW]. */
-static lk_gpu_conv_shape shape_of(const lk_call *call, const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape y,
-                                  lk_dtype dtype)
+static lk_gpu_conv_shape cuda_conv_shape_of(const lk_call *call, const lk_conv2d_opts *opts, lk_shape x, lk_shape w,
+                                            lk_shape y, lk_dtype dtype)
 {
     lk_gpu_conv_shape s = {.images = x.dim[0],
                            .channels = x.dim[1],
@@ -48,68 +48,68 @@ static lk_gpu_conv_shape shape_of(const lk_call *call, const lk_conv2d_opts *opt
     return s;
 }
 
-static const void *images_in(lk_cuda_scratch *s, const lk_tensor *x, lk_dtype dtype)
+static const void *cuda_conv_images_in(lk_cuda_scratch *s, const lk_tensor *x, lk_dtype dtype)
 {
     return lk__cuda_library_in(s, x, lk__cuda_channels_last, dtype);
 }
 
-static lk_cuda_result images_out(lk_cuda_scratch *s, int i, lk_dtype dtype)
+static lk_cuda_result cuda_conv_images_out(lk_cuda_scratch *s, int i, lk_dtype dtype)
 {
     return lk__cuda_library_out(s, i, lk__cuda_channels_last, lk__cuda_channels_last, dtype);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static lk_status launch_forward(lk_cuda_scratch *s, lk_dtype dtype)
+static lk_status cuda_conv_launch_forward(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_tensor *x = call->in[0], *w = call->in[1];
-    const void *images = images_in(s, x, dtype), *weights = images_in(s, w, dtype);
+    const void *images = cuda_conv_images_in(s, x, dtype), *weights = cuda_conv_images_in(s, w, dtype);
     const void *bias = lk__cuda_library_in(s, call->in[2], NULL, dtype);
-    lk_cuda_result y = images_out(s, 0, dtype);
+    lk_cuda_result y = cuda_conv_images_out(s, 0, dtype);
     if (s->status == LK_OK && lk_tensor_count(x) > 0)
-        s->status = LK_CUDA_LAUNCH(
-            call, conv, .x = images, .w = weights, .bias = bias, .y = y.data,
-            .shape = shape_of(call, LK_ATTRS(call, lk_conv2d_opts), x->shape, w->shape, call->out[0]->shape, dtype));
+        s->status = LK_CUDA_LAUNCH(call, conv, .x = images, .w = weights, .bias = bias, .y = y.data,
+                                   .shape = cuda_conv_shape_of(call, LK_ATTRS(call, lk_conv2d_opts), x->shape, w->shape,
+                                                               call->out[0]->shape, dtype));
     lk__cuda_library_written(s, 0, &y);
     return s->status;
 }
 
 lk_status lk__cuda_conv2d(lk_call *call)
 {
-    return conv_with_fallback(call, launch_forward);
+    return conv_with_fallback(call, cuda_conv_launch_forward);
 }
 
 /* --- gradient of the images --------------------------------------------------------------------------------------- */
 
-static lk_status launch_input_grad(lk_cuda_scratch *s, lk_dtype dtype)
+static lk_status cuda_conv_launch_input_grad(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_tensor *dy = call->in[0], *w = call->in[1], *out = call->out[0];
-    const void *results = images_in(s, dy, dtype), *weights = images_in(s, w, dtype);
-    lk_cuda_result dx = images_out(s, 0, dtype);
+    const void *results = cuda_conv_images_in(s, dy, dtype), *weights = cuda_conv_images_in(s, w, dtype);
+    lk_cuda_result dx = cuda_conv_images_out(s, 0, dtype);
     if (s->status == LK_OK && lk_tensor_count(out) > 0)
         s->status = LK_CUDA_LAUNCH(call, conv_input_grad, .dy = results, .w = weights, .dx = dx.data,
-                                   .shape = shape_of(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, out->shape,
-                                                     w->shape, dy->shape, dtype));
+                                   .shape = cuda_conv_shape_of(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv,
+                                                               out->shape, w->shape, dy->shape, dtype));
     lk__cuda_library_written(s, 0, &dx);
     return s->status;
 }
 
 lk_status lk__cuda_conv2d_input_grad(lk_call *call)
 {
-    return conv_with_fallback(call, launch_input_grad);
+    return conv_with_fallback(call, cuda_conv_launch_input_grad);
 }
 
 /* --- gradients of weights and bias -------------------------------------------------------------------------------- */
 
-static lk_status fill_with_zeros(const lk_call *call, void *y, const lk_tensor *like)
+static lk_status cuda_conv_fill_with_zeros(const lk_call *call, void *y, const lk_tensor *like)
 {
     return LK_CUDA_LAUNCH(call, fill, .y = y, .dtype = like->dtype, .count = lk_tensor_count(like));
 }
 
 /* Sums dy over rows. `results` is dy, images of shape `y`, in memory a matrix [rows, channels]. */
-static lk_status launch_bias_grad(lk_cuda_scratch *s, const void *results, lk_shape y, lk_dtype dtype)
+static lk_status cuda_conv_launch_bias_grad(lk_cuda_scratch *s, const void *results, lk_shape y, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_tensor *out = call->out[1];
@@ -122,36 +122,38 @@ static lk_status launch_bias_grad(lk_cuda_scratch *s, const void *results, lk_sh
                           .sums_dtype = out->dtype, .rows = rows, .columns = channels);
 }
 
-static lk_status launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
+static lk_status cuda_conv_launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
     const lk_tensor *dy = call->in[0], *x = call->in[1], *out = call->out[0];
-    const void *results = images_in(s, dy, dtype), *images = images_in(s, x, dtype);
+    const void *results = cuda_conv_images_in(s, dy, dtype), *images = cuda_conv_images_in(s, x, dtype);
     lk_dtype made = dtype == call->dtype ? out->dtype : dtype;
     lk_cuda_result dw = lk__cuda_library_out(s, 0, NULL, lk__cuda_channels_last, made);
     if (s->status == LK_OK)
-        s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data, .dw_dtype = made,
-                                   .shape = shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype));
+        s->status =
+            LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data, .dw_dtype = made,
+                           .shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype));
     lk__cuda_library_written(s, 0, &dw);
-    return s->status == LK_OK && attrs->bias ? launch_bias_grad(s, results, dy->shape, dtype) : s->status;
+    return s->status == LK_OK && attrs->bias ? cuda_conv_launch_bias_grad(s, results, dy->shape, dtype) : s->status;
 }
 
 /* A batch of no images: all gradients are zero. */
-static lk_status zero_gradients(lk_call *call)
+static lk_status cuda_conv_zero_gradients(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     for (int i = 0; i < call->n_out; i++) {
         void *y = lk__cuda_out(&s, i);
         if (s.status == LK_OK)
-            s.status = fill_with_zeros(call, y, call->out[i]);
+            s.status = cuda_conv_fill_with_zeros(call, y, call->out[i]);
     }
     return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_conv2d_weight_grad(lk_call *call)
 {
-    return lk_tensor_count(call->in[0]) > 0 ? conv_with_fallback(call, launch_weight_grad) : zero_gradients(call);
+    return lk_tensor_count(call->in[0]) > 0 ? conv_with_fallback(call, cuda_conv_launch_weight_grad)
+                                            : cuda_conv_zero_gradients(call);
 }
 
 /* --- conv_block --------------------------------------------------------------------------------------------------- */
@@ -159,7 +161,7 @@ lk_status lk__cuda_conv2d_weight_grad(lk_call *call)
 /* Runs the kernels of the operators that a conv_block replaces, in f32 whatever the operands' dtype, so that nothing is
  * rounded between them. `saved` is 1 for the elements of the convolution's result that dy reaches, otherwise 0. */
 
-static float *new_images(lk_cuda_scratch *s, lk_shape shape)
+static float *cuda_conv_new_images(lk_cuda_scratch *s, lk_shape shape)
 {
     return lk__cuda_new(s, (size_t)lk_shape_count(shape) * sizeof(float));
 }
@@ -169,24 +171,25 @@ static lk_status convolve_and_rectify(lk_cuda_scratch *s, const lk_conv_block_at
 {
     const lk_call *call = s->call;
     const lk_tensor *x = call->in[0], *w = call->in[1], *saved = call->out[1];
-    const void *images = images_in(s, x, LK_F32), *weights = images_in(s, w, LK_F32);
+    const void *images = cuda_conv_images_in(s, x, LK_F32), *weights = cuda_conv_images_in(s, w, LK_F32);
     const void *bias = lk__cuda_library_in(s, call->in[2], NULL, LK_F32);
     if (s->status != LK_OK)
         return s->status;
     LK_TRY(LK_CUDA_LAUNCH(call, conv, .x = images, .w = weights, .bias = bias, .y = conv,
-                          .shape = shape_of(call, &attrs->conv, x->shape, w->shape, saved->shape, LK_F32)));
+                          .shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, w->shape, saved->shape, LK_F32)));
     if (!attrs->relu)
         return LK_OK;
     return LK_CUDA_LAUNCH(call, relu, .x = conv, .y = conv, .dtype = LK_F32, .count = lk_tensor_count(saved));
 }
 
 /* Also sets `chosen` to 1 at the first maximum of each window, and to 0 at the other elements. */
-static lk_status block_max_pool(lk_cuda_scratch *s, lk_gpu_window window, const float *conv, float *y, float *chosen)
+static lk_status cuda_conv_block_max_pool(lk_cuda_scratch *s, lk_gpu_window window, const float *conv, float *y,
+                                          float *chosen)
 {
     const lk_call *call = s->call;
     int64_t count = lk_tensor_count(call->out[0]);
     int32_t *where = lk__cuda_new(s, (size_t)count * sizeof *where);
-    float *ones = new_images(s, call->out[0]->shape);
+    float *ones = cuda_conv_new_images(s, call->out[0]->shape);
     if (s->status != LK_OK)
         return s->status;
     LK_TRY(LK_CUDA_LAUNCH(call, max_pool, .x = conv, .y = y, .where = where, .dtype = LK_F32, .window = window));
@@ -196,15 +199,15 @@ static lk_status block_max_pool(lk_cuda_scratch *s, lk_gpu_window window, const 
 }
 
 /* Pools the convolution's result to y (without pooling it is in y already), and writes `saved`. */
-static lk_status pool_and_note(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *conv, float *y,
-                               float *saved)
+static lk_status cuda_conv_pool_and_note(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *conv,
+                                         float *y, float *saved)
 {
     const lk_call *call = s->call;
     lk_shape shape = call->out[1]->shape;
     int64_t count = lk_shape_count(shape);
     lk_gpu_window window = lk__cuda_window(&attrs->pool, shape, call->out[0]->shape);
     if (attrs->pooling == LK_BLOCK_MAX_POOL)
-        LK_TRY(block_max_pool(s, window, conv, y, saved));
+        LK_TRY(cuda_conv_block_max_pool(s, window, conv, y, saved));
     else
         LK_TRY(LK_CUDA_LAUNCH(call, fill, .y = saved, .dtype = LK_F32, .count = count, .value = 1));
     if (attrs->pooling == LK_BLOCK_AVG_POOL)
@@ -218,12 +221,12 @@ lk_status lk__cuda_conv_block(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
-    lk_cuda_result y = images_out(&s, 0, LK_F32), saved = images_out(&s, 1, LK_F32);
-    float *conv = attrs->pooling == LK_BLOCK_NO_POOL ? y.data : new_images(&s, call->out[1]->shape);
+    lk_cuda_result y = cuda_conv_images_out(&s, 0, LK_F32), saved = cuda_conv_images_out(&s, 1, LK_F32);
+    float *conv = attrs->pooling == LK_BLOCK_NO_POOL ? y.data : cuda_conv_new_images(&s, call->out[1]->shape);
     if (s.status == LK_OK && lk_tensor_count(call->out[1]) > 0) {
         s.status = convolve_and_rectify(&s, attrs, conv);
         if (s.status == LK_OK)
-            s.status = pool_and_note(&s, attrs, conv, y.data, saved.data);
+            s.status = cuda_conv_pool_and_note(&s, attrs, conv, y.data, saved.data);
     }
     lk__cuda_library_written(&s, 0, &y);
     lk__cuda_library_written(&s, 1, &saved);
@@ -232,15 +235,16 @@ lk_status lk__cuda_conv_block(lk_call *call)
 
 /* Writes the gradient of the convolution's result. Max pooling of `saved` finds the first 1 of each window, the element
  * that gets all of the window's dy; in a window without a 1 relu_grad drops the dy. */
-static lk_status gradient_of_result(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const void *dy, float *dconv)
+static lk_status cuda_conv_gradient_of_result(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const void *dy,
+                                              float *dconv)
 {
     const lk_call *call = s->call;
     lk_shape y = call->in[0]->shape, shape = call->in[1]->shape;
-    const float *saved = images_in(s, call->in[1], LK_F32), *before = dy;
+    const float *saved = cuda_conv_images_in(s, call->in[1], LK_F32), *before = dy;
     lk_gpu_window window = lk__cuda_window(&attrs->pool, shape, y);
     if (attrs->pooling == LK_BLOCK_MAX_POOL) {
         int32_t *where = lk__cuda_new(s, (size_t)lk_shape_count(y) * sizeof *where);
-        float *greatest = new_images(s, y);
+        float *greatest = cuda_conv_new_images(s, y);
         if (s->status != LK_OK)
             return s->status;
         LK_TRY(LK_CUDA_LAUNCH(call, max_pool, .x = saved, .y = greatest, .where = where, .dtype = LK_F32,
@@ -260,35 +264,36 @@ static lk_status gradient_of_result(lk_cuda_scratch *s, const lk_conv_block_attr
 
 /* Uses TF32 only if the call allows it, also for bf16: an element's share of an average is not exact in bf16, and TF32
  * would round it. */
-static lk_gpu_conv_shape block_shape(const lk_call *call, const lk_conv_block_attrs *attrs)
+static lk_gpu_conv_shape cuda_conv_block_shape(const lk_call *call, const lk_conv_block_attrs *attrs)
 {
     lk_gpu_conv_shape shape =
-        shape_of(call, &attrs->conv, call->in[2]->shape, call->in[3]->shape, call->in[1]->shape, LK_F32);
+        cuda_conv_shape_of(call, &attrs->conv, call->in[2]->shape, call->in[3]->shape, call->in[1]->shape, LK_F32);
     shape.tf32 = call->tf32;
     return shape;
 }
 
-static lk_status block_weight_grad(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *dconv)
+static lk_status cuda_conv_block_weight_grad(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *dconv)
 {
     const lk_call *call = s->call;
-    const void *images = images_in(s, call->in[2], LK_F32);
+    const void *images = cuda_conv_images_in(s, call->in[2], LK_F32);
     lk_cuda_result dw = lk__cuda_library_out(s, 0, NULL, lk__cuda_channels_last, LK_F32);
     if (s->status == LK_OK)
         s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = dconv, .x = images, .dw = dw.data, .dw_dtype = LK_F32,
-                                   .shape = block_shape(call, attrs));
+                                   .shape = cuda_conv_block_shape(call, attrs));
     lk__cuda_library_written(s, 0, &dw);
-    return s->status == LK_OK && attrs->bias ? launch_bias_grad(s, dconv, call->in[1]->shape, LK_F32) : s->status;
+    return s->status == LK_OK && attrs->bias ? cuda_conv_launch_bias_grad(s, dconv, call->in[1]->shape, LK_F32)
+                                             : s->status;
 }
 
-static lk_status block_input_grad(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *dconv)
+static lk_status cuda_conv_block_input_grad(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *dconv)
 {
     const lk_call *call = s->call;
     int out = 1 + attrs->bias;
-    const void *weights = images_in(s, call->in[3], LK_F32);
-    lk_cuda_result dx = images_out(s, out, LK_F32);
+    const void *weights = cuda_conv_images_in(s, call->in[3], LK_F32);
+    lk_cuda_result dx = cuda_conv_images_out(s, out, LK_F32);
     if (s->status == LK_OK)
         s->status = LK_CUDA_LAUNCH(call, conv_input_grad, .dy = dconv, .w = weights, .dx = dx.data,
-                                   .shape = block_shape(call, attrs));
+                                   .shape = cuda_conv_block_shape(call, attrs));
     lk__cuda_library_written(s, out, &dx);
     return s->status;
 }
@@ -298,14 +303,14 @@ lk_status lk__cuda_conv_block_grad(lk_call *call)
     lk_cuda_scratch s = {.call = call};
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     if (lk_tensor_count(call->in[1]) == 0)
-        return zero_gradients(call);
-    const void *dy = images_in(&s, call->in[0], LK_F32);
-    float *dconv = new_images(&s, call->in[1]->shape);
-    s.status = gradient_of_result(&s, attrs, dy, dconv);
+        return cuda_conv_zero_gradients(call);
+    const void *dy = cuda_conv_images_in(&s, call->in[0], LK_F32);
+    float *dconv = cuda_conv_new_images(&s, call->in[1]->shape);
+    s.status = cuda_conv_gradient_of_result(&s, attrs, dy, dconv);
     if (s.status == LK_OK)
-        s.status = block_weight_grad(&s, attrs, dconv);
+        s.status = cuda_conv_block_weight_grad(&s, attrs, dconv);
     if (s.status == LK_OK && attrs->input_grad)
-        s.status = block_input_grad(&s, attrs, dconv);
+        s.status = cuda_conv_block_input_grad(&s, attrs, dconv);
     return lk__cuda_end(&s);
 }
 
@@ -320,14 +325,14 @@ bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *ch
     if (lk_tensor_count(first) == 0 || lk_tensor_count(out) == 0)
         return false;
     if (call->op->id == LK_OP_CONV2D) {
-        choice->conv = shape_of(call, conv, first->shape, second->shape, out->shape, dtype);
+        choice->conv = cuda_conv_shape_of(call, conv, first->shape, second->shape, out->shape, dtype);
         choice->bias = call->in[2] != NULL;
     } else if (call->op->id == LK_OP_CONV2D_INPUT_GRAD) {
         choice->kernel = LK_GPU_CONV_INPUT_GRAD;
-        choice->conv = shape_of(call, conv, out->shape, second->shape, first->shape, dtype);
+        choice->conv = cuda_conv_shape_of(call, conv, out->shape, second->shape, first->shape, dtype);
     } else {
         choice->kernel = LK_GPU_CONV_WEIGHT_GRAD;
-        choice->conv = shape_of(call, conv, second->shape, out->shape, first->shape, dtype);
+        choice->conv = cuda_conv_shape_of(call, conv, second->shape, out->shape, first->shape, dtype);
         choice->dw_dtype = dtype == call->dtype ? out->dtype : dtype;
     }
     return true;

@@ -37,7 +37,7 @@ int lk__cuda_available(void)
     return driver ? driver->count() : 0;
 }
 
-static lk_status find_gpu(int index, const lk_gpu_driver **driver)
+static lk_status cuda_device_find_gpu(int index, const lk_gpu_driver **driver)
 {
     const char *reason;
     *driver = lk__cuda_driver(&reason);
@@ -50,7 +50,7 @@ static lk_status find_gpu(int index, const lk_gpu_driver **driver)
     return LK_OK;
 }
 
-static void append_text(char *text, int size, const char *format, ...)
+static void cuda_device_append_text(char *text, int size, const char *format, ...)
 {
     va_list arguments;
     size_t used = strlen(text);
@@ -71,16 +71,16 @@ static void append_path(const lk_gpu_path *path, char *text, int size)
         [LK_GPU_PATH_NODE] = "by PCIe through host bridges of a NUMA node",
         [LK_GPU_PATH_SYSTEM] = "by PCIe between NUMA nodes",
     };
-    append_text(text, size, "%s", names[path->kind]);
+    cuda_device_append_text(text, size, "%s", names[path->kind]);
     if (path->nvlinks > 0)
-        append_text(text, size, " (%d link%s)", path->nvlinks, path->nvlinks == 1 ? "" : "s");
+        cuda_device_append_text(text, size, " (%d link%s)", path->nvlinks, path->nvlinks == 1 ? "" : "s");
 }
 
 lk_status lk__cuda_describe(int index, char *text, int size)
 {
     const lk_gpu_driver *driver;
     lk_gpu_info info;
-    LK_TRY(find_gpu(index, &driver));
+    LK_TRY(cuda_device_find_gpu(index, &driver));
     LK_TRY(lk__cuda_check(driver, driver->describe(index, &info)));
     snprintf(text, (size_t)size, "%s, compute capability %d.%d, %.0f GiB, %d multiprocessors, PCI %s", info.name,
              info.capability[0], info.capability[1], (double)info.memory / (1 << 30), info.multiprocessors, info.bus);
@@ -89,8 +89,8 @@ lk_status lk__cuda_describe(int index, char *text, int size)
         if (other == index)
             continue;
         LK_TRY(lk__cuda_check(driver, driver->path_between(index, other, &path)));
-        append_text(text, size, info.peers >> other & 1 ? ", reaches cuda:%d " : ", does not reach cuda:%d, there ",
-                    other);
+        cuda_device_append_text(
+            text, size, info.peers >> other & 1 ? ", reaches cuda:%d " : ", does not reach cuda:%d, there ", other);
         append_path(&path, text, size);
     }
     return LK_OK;
@@ -100,7 +100,7 @@ lk_status lk__cuda_identify(int index, lk_device_identity *identity)
 {
     const lk_gpu_driver *driver;
     lk_gpu_info info;
-    LK_TRY(find_gpu(index, &driver));
+    LK_TRY(cuda_device_find_gpu(index, &driver));
     LK_TRY(lk__cuda_check(driver, driver->describe(index, &info)));
     memcpy(identity->bytes, info.uuid, sizeof identity->bytes);
     return LK_OK;
@@ -117,17 +117,17 @@ lk_status lk__cuda_describe_kind(char *text, int size)
     snprintf(text, (size_t)size, "%s%s, CUDA %s", *versions.driver ? "driver " : "no driver", versions.driver,
              versions.runtime);
     if (*versions.cublas)
-        append_text(text, size, ", cuBLASLt %s", versions.cublas);
+        cuda_device_append_text(text, size, ", cuBLASLt %s", versions.cublas);
     if (*versions.cudnn)
-        append_text(text, size, ", cuDNN %s", versions.cudnn);
+        cuda_device_append_text(text, size, ", cuDNN %s", versions.cudnn);
     if (*versions.nccl)
-        append_text(text, size, ", NCCL %s", versions.nccl);
+        cuda_device_append_text(text, size, ", NCCL %s", versions.nccl);
     return LK_OK;
 }
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
-static void free_events(const lk_gpu_driver *driver, lk_gpu_event **events, int n)
+static void cuda_device_free_events(const lk_gpu_driver *driver, lk_gpu_event **events, int n)
 {
     for (int i = 0; i < n; i++)
         if (events[i])
@@ -139,11 +139,11 @@ void lk__cuda_stream_free(lk_cuda *cuda)
     if (!cuda)
         return;
     const lk_gpu_driver *driver = cuda->driver;
-    free_events(driver, cuda->events, LK_CUDA_EVENTS);
-    free_events(driver, cuda->written, LK_CUDA_BOUNCES);
-    free_events(driver, &cuda->followed, 1);
-    free_events(driver, cuda->stamps, LK_STAMPS);
-    free_events(driver, &cuda->now, 1);
+    cuda_device_free_events(driver, cuda->events, LK_CUDA_EVENTS);
+    cuda_device_free_events(driver, cuda->written, LK_CUDA_BOUNCES);
+    cuda_device_free_events(driver, &cuda->followed, 1);
+    cuda_device_free_events(driver, cuda->stamps, LK_STAMPS);
+    cuda_device_free_events(driver, &cuda->now, 1);
     for (int i = 0; i < LK_CUDA_BOUNCES; i++)
         if (cuda->write_bounce[i])
             driver->pinned_free(cuda->trunk, cuda->write_bounce[i]);
@@ -159,14 +159,14 @@ void lk__cuda_stream_free(lk_cuda *cuda)
     lk__free(cuda);
 }
 
-static lk_status new_events(lk_cuda *cuda, lk_gpu_event **events, int n)
+static lk_status cuda_device_new_events(lk_cuda *cuda, lk_gpu_event **events, int n)
 {
     for (int i = 0; i < n; i++)
         LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->event_new(cuda->stream, &events[i])));
     return LK_OK;
 }
 
-static lk_status new_bounce(lk_cuda *cuda, void **buffer)
+static lk_status cuda_device_new_bounce(lk_cuda *cuda, void **buffer)
 {
     return lk__cuda_check(cuda->driver, cuda->driver->pinned_alloc(cuda->stream, LK_CUDA_BOUNCE_BYTES, buffer));
 }
@@ -178,28 +178,28 @@ static lk_cuda *exchanging_device(void *user)
     return cuda->device ? cuda->device : cuda;
 }
 
-static void begin_pause(void *user, bool is_idle)
+static void cuda_device_begin_pause(void *user, bool is_idle)
 {
     lk__cuda_pause_exchanges(exchanging_device(user), is_idle);
 }
 
-static void end_pause(void *user)
+static void cuda_device_end_pause(void *user)
 {
     lk__cuda_resume_exchanges(exchanging_device(user));
 }
 
-static lk_status open_gpu_stream(lk_cuda *cuda, lk_gpu_stream **stream)
+static lk_status cuda_device_open_gpu_stream(lk_cuda *cuda, lk_gpu_stream **stream)
 {
-    lk_gpu_pauses pauses = {begin_pause, end_pause, cuda};
+    lk_gpu_pauses pauses = {cuda_device_begin_pause, cuda_device_end_pause, cuda};
     return lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &pauses, stream));
 }
 
-static lk_status open_stream(lk_cuda *cuda)
+static lk_status cuda_device_open_stream(lk_cuda *cuda)
 {
-    LK_TRY(open_gpu_stream(cuda, &cuda->trunk));
+    LK_TRY(cuda_device_open_gpu_stream(cuda, &cuda->trunk));
     cuda->stream = cuda->trunk;
-    LK_TRY(new_events(cuda, cuda->events, LK_CUDA_EVENTS));
-    return new_events(cuda, &cuda->followed, 1);
+    LK_TRY(cuda_device_new_events(cuda, cuda->events, LK_CUDA_EVENTS));
+    return cuda_device_new_events(cuda, &cuda->followed, 1);
 }
 
 lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda *device, lk_cuda **out)
@@ -214,7 +214,7 @@ lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda *dev
     pthread_mutex_init(&cuda->capturing, NULL);
     pthread_mutex_init(&cuda->fault.lock, NULL);
     pthread_mutex_init(&cuda->linking, NULL);
-    lk_status status = open_stream(cuda);
+    lk_status status = cuda_device_open_stream(cuda);
     if (status == LK_OK)
         *out = cuda;
     else
@@ -222,23 +222,23 @@ lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda *dev
     return status;
 }
 
-static lk_status open_copies(lk_cuda *cuda)
+static lk_status cuda_device_open_copies(lk_cuda *cuda)
 {
-    LK_TRY(open_gpu_stream(cuda, &cuda->reader));
-    LK_TRY(new_events(cuda, cuda->written, LK_CUDA_BOUNCES));
-    LK_TRY(new_bounce(cuda, &cuda->read_bounce));
+    LK_TRY(cuda_device_open_gpu_stream(cuda, &cuda->reader));
+    LK_TRY(cuda_device_new_events(cuda, cuda->written, LK_CUDA_BOUNCES));
+    LK_TRY(cuda_device_new_bounce(cuda, &cuda->read_bounce));
     for (int i = 0; i < LK_CUDA_BOUNCES; i++)
-        LK_TRY(new_bounce(cuda, &cuda->write_bounce[i]));
+        LK_TRY(cuda_device_new_bounce(cuda, &cuda->write_bounce[i]));
     return LK_OK;
 }
 
 lk_status lk__cuda_open(lk_device *device, void **state)
 {
     const lk_gpu_driver *driver;
-    LK_TRY(find_gpu(device->index, &driver));
+    LK_TRY(cuda_device_find_gpu(device->index, &driver));
     lk_cuda *cuda;
     LK_TRY(lk__cuda_stream_new(driver, device->index, NULL, &cuda));
-    lk_status status = open_copies(cuda);
+    lk_status status = cuda_device_open_copies(cuda);
     if (status == LK_OK)
         *state = cuda;
     else
@@ -298,7 +298,7 @@ lk_status lk__cuda_check_fault(lk_cuda *cuda)
     return status == LK_OK ? LK_OK : lk__fail(status, "%s", cuda->fault.message);
 }
 
-static lk_status offload_mark(lk_device *device, uint64_t sequence)
+static lk_status cuda_device_offload_mark(lk_device *device, uint64_t sequence)
 {
     int n;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
@@ -320,24 +320,24 @@ lk_gpu_event *lk__cuda_event_of(lk_cuda *cuda, uint64_t sequence)
     return cuda->events[(sequence < oldest ? marked : sequence) % LK_CUDA_EVENTS];
 }
 
-static lk_status check_faults(lk_cuda *const *streams, int n)
+static lk_status cuda_device_check_faults(lk_cuda *const *streams, int n)
 {
     for (int i = 0; i < n; i++)
         LK_TRY(lk__cuda_check_fault(streams[i]));
     return LK_OK;
 }
 
-static lk_status offload_wait(lk_device *device, uint64_t sequence)
+static lk_status cuda_device_offload_wait(lk_device *device, uint64_t sequence)
 {
     int n;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
     for (int i = 0; i < n; i++)
         LK_TRY(lk__cuda_check(streams[i]->driver,
                               streams[i]->driver->event_wait(lk__cuda_event_of(streams[i], sequence))));
-    return check_faults(streams, n);
+    return cuda_device_check_faults(streams, n);
 }
 
-static lk_status offload_follow(lk_device *device, lk_device *other, uint64_t sequence)
+static lk_status cuda_device_offload_follow(lk_device *device, lk_device *other, uint64_t sequence)
 {
     int n, others;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n), *const *before = lk__cuda_streams_of(other, &others);
@@ -350,37 +350,37 @@ static lk_status offload_follow(lk_device *device, lk_device *other, uint64_t se
     return LK_OK;
 }
 
-static lk_status offload_drain(lk_device *device)
+static lk_status cuda_device_offload_drain(lk_device *device)
 {
     int n;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
     for (int i = 0; i < n; i++)
         LK_TRY(lk__cuda_check(streams[i]->driver, streams[i]->driver->stream_wait(streams[i]->trunk)));
     /* Outside the synchronous engine a drain is the end of a queue, where no caller waits for a status. */
-    return lk__engine_is_sync() ? check_faults(streams, n) : LK_OK;
+    return lk__engine_is_sync() ? cuda_device_check_faults(streams, n) : LK_OK;
 }
 
 /* --- times -------------------------------------------------------------------------------------------------------- */
 
-static lk_status record_timer(lk_cuda *cuda, lk_gpu_event **timer)
+static lk_status cuda_device_record_timer(lk_cuda *cuda, lk_gpu_event **timer)
 {
     if (!*timer)
         LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->timer_new(cuda->trunk, timer)));
     return lk__cuda_check(cuda->driver, cuda->driver->event_record(cuda->trunk, *timer));
 }
 
-static lk_status offload_stamp(lk_device *device, int slot)
+static lk_status cuda_device_offload_stamp(lk_device *device, int slot)
 {
     lk_cuda *cuda = device->state;
-    return record_timer(cuda, &cuda->stamps[slot]);
+    return cuda_device_record_timer(cuda, &cuda->stamps[slot]);
 }
 
 /* Relates the GPU's clock to the host's by reading both after one wait, which makes the times some microseconds late.
  */
-static lk_status read_stamps(lk_device *device, int n, int64_t *times)
+static lk_status cuda_device_read_stamps(lk_device *device, int n, int64_t *times)
 {
     lk_cuda *cuda = device->state;
-    LK_TRY(record_timer(cuda, &cuda->now));
+    LK_TRY(cuda_device_record_timer(cuda, &cuda->now));
     LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->event_wait(cuda->now)));
     int64_t now = lk__nanoseconds();
     for (int i = 0; i < n; i++) {
@@ -394,12 +394,12 @@ static lk_status read_stamps(lk_device *device, int n, int64_t *times)
 /* --- copies between memories -------------------------------------------------------------------------------------- */
 
 /* The bytes of the next copy through a bounce buffer. */
-static size_t bounce_bytes(size_t left)
+static size_t cuda_device_bounce_bytes(size_t left)
 {
     return left < LK_CUDA_BOUNCE_BYTES ? left : LK_CUDA_BOUNCE_BYTES;
 }
 
-static lk_status read_chunk(lk_cuda *cuda, const char *from, char *to, size_t bytes)
+static lk_status cuda_device_read_chunk(lk_cuda *cuda, const char *from, char *to, size_t bytes)
 {
     const lk_gpu_driver *driver = cuda->driver;
     LK_TRY(lk__cuda_check(driver, driver->copy(cuda->reader, cuda->read_bounce, from, bytes, LK_GPU_TO_HOST)));
@@ -408,18 +408,19 @@ static lk_status read_chunk(lk_cuda *cuda, const char *from, char *to, size_t by
     return LK_OK;
 }
 
-static lk_status read_memory(lk_device *device, const void *from, void *to, size_t bytes)
+static lk_status cuda_device_read_memory(lk_device *device, const void *from, void *to, size_t bytes)
 {
     lk_cuda *cuda = device->state;
     lk_status status = LK_OK;
     pthread_mutex_lock(&cuda->reading);
-    for (size_t done = 0; done < bytes && status == LK_OK; done += bounce_bytes(bytes - done))
-        status = read_chunk(cuda, (const char *)from + done, (char *)to + done, bounce_bytes(bytes - done));
+    for (size_t done = 0; done < bytes && status == LK_OK; done += cuda_device_bounce_bytes(bytes - done))
+        status = cuda_device_read_chunk(cuda, (const char *)from + done, (char *)to + done,
+                                        cuda_device_bounce_bytes(bytes - done));
     pthread_mutex_unlock(&cuda->reading);
     return status;
 }
 
-static lk_status write_chunk(lk_cuda *cuda, char *to, const char *from, size_t bytes)
+static lk_status cuda_device_write_chunk(lk_cuda *cuda, char *to, const char *from, size_t bytes)
 {
     const lk_gpu_driver *driver = cuda->driver;
     int i = cuda->next_bounce;
@@ -430,16 +431,18 @@ static lk_status write_chunk(lk_cuda *cuda, char *to, const char *from, size_t b
     return lk__cuda_check(driver, driver->event_record(cuda->stream, cuda->written[i]));
 }
 
-static lk_status write_memory(lk_device *device, void *to, const void *from, size_t bytes)
+static lk_status cuda_device_write_memory(lk_device *device, void *to, const void *from, size_t bytes)
 {
-    for (size_t done = 0; done < bytes; done += bounce_bytes(bytes - done))
-        LK_TRY(write_chunk(device->state, (char *)to + done, (const char *)from + done, bounce_bytes(bytes - done)));
+    for (size_t done = 0; done < bytes; done += cuda_device_bounce_bytes(bytes - done))
+        LK_TRY(cuda_device_write_chunk(device->state, (char *)to + done, (const char *)from + done,
+                                       cuda_device_bounce_bytes(bytes - done)));
     return LK_OK;
 }
 
 /* As soon as this device's thread releases the tensor, the other device may reuse its memory, although the copy has not
  * run yet. So the other device's stream is made to wait for the copy. */
-static lk_status offload_bring(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes)
+static lk_status cuda_device_offload_bring(lk_device *device, void *to, lk_device *other, const void *from,
+                                           size_t bytes)
 {
     lk_cuda *cuda = device->state, *source = other->state;
     const lk_gpu_driver *driver = cuda->driver;
@@ -453,7 +456,7 @@ static lk_status offload_bring(lk_device *device, void *to, lk_device *other, co
     return status;
 }
 
-static lk_status offload_memory_left(lk_device *device, int64_t *bytes)
+static lk_status cuda_device_offload_memory_left(lk_device *device, int64_t *bytes)
 {
     lk_cuda *cuda = device->state;
     pthread_mutex_lock(&cuda->reading);
@@ -462,7 +465,7 @@ static lk_status offload_memory_left(lk_device *device, int64_t *bytes)
     return status;
 }
 
-static lk_status offload_workspace(lk_device *device, int64_t *bytes)
+static lk_status cuda_device_offload_workspace(lk_device *device, int64_t *bytes)
 {
     const lk_cuda *cuda = device->state;
     lk_gpu_info info;
@@ -472,17 +475,17 @@ static lk_status offload_workspace(lk_device *device, int64_t *bytes)
 }
 
 const lk_offload lk__cuda_offload = {
-    .mark = offload_mark,
-    .wait = offload_wait,
-    .follow = offload_follow,
-    .drain = offload_drain,
-    .stamp = offload_stamp,
-    .read_stamps = read_stamps,
+    .mark = cuda_device_offload_mark,
+    .wait = cuda_device_offload_wait,
+    .follow = cuda_device_offload_follow,
+    .drain = cuda_device_offload_drain,
+    .stamp = cuda_device_offload_stamp,
+    .read_stamps = cuda_device_read_stamps,
     .measure_peak = lk__cuda_measure_peak,
     .measure_copy = lk__cuda_measure_copy,
-    .read = read_memory,
-    .write = write_memory,
-    .bring = offload_bring,
-    .memory_left = offload_memory_left,
-    .workspace = offload_workspace,
+    .read = cuda_device_read_memory,
+    .write = cuda_device_write_memory,
+    .bring = cuda_device_offload_bring,
+    .memory_left = cuda_device_offload_memory_left,
+    .workspace = cuda_device_offload_workspace,
 };

@@ -104,7 +104,7 @@ lk_status lk__cuda_dropout(lk_call *call)
 
 /* The view of `x` as an operand of a call whose result is `out`. An operand that shares its memory with the result, but
  * has another order, is copied first: the kernel would overwrite elements that it has not read yet. */
-static lk_gpu_view arithmetic_operand(lk_cuda_scratch *s, const lk_tensor *x, const lk_tensor *out)
+static lk_gpu_view cuda_elementwise_arithmetic_operand(lk_cuda_scratch *s, const lk_tensor *x, const lk_tensor *out)
 {
     lk_gpu_view own = lk__cuda_view(x), view;
     const void *layout = out->storage->layout;
@@ -122,7 +122,7 @@ static lk_gpu_view arithmetic_operand(lk_cuda_scratch *s, const lk_tensor *x, co
 }
 
 /* Takes operands of any strides and layouts without copies; the result gets the layout of the first operand. */
-static lk_status launch_arithmetic(lk_call *call, lk_gpu_binary_op op)
+static lk_status cuda_elementwise_launch_arithmetic(lk_call *call, lk_gpu_binary_op op)
 {
     lk_cuda_scratch s = {.call = call};
     lk_tensor *out = call->out[0];
@@ -130,8 +130,8 @@ static lk_status launch_arithmetic(lk_call *call, lk_gpu_binary_op op)
         call->free_layout && lk__shape_equal(call->in[0]->shape, out->shape) ? call->in[0]->storage->layout : NULL;
     LK_TRY(lk__storage_allocate(out->storage, out->storage->bytes, layout));
     lk_gpu_binary arguments = {.y = lk__cuda_view(out),
-                               .a = arithmetic_operand(&s, call->in[0], out),
-                               .b = arithmetic_operand(&s, call->in[1], out),
+                               .a = cuda_elementwise_arithmetic_operand(&s, call->in[0], out),
+                               .b = cuda_elementwise_arithmetic_operand(&s, call->in[1], out),
                                .ndim = out->shape.ndim,
                                .op = op};
     memcpy(arguments.dim, out->shape.dim, sizeof arguments.dim);
@@ -143,20 +143,20 @@ static lk_status launch_arithmetic(lk_call *call, lk_gpu_binary_op op)
 
 lk_status lk__cuda_add(lk_call *call)
 {
-    return launch_arithmetic(call, LK_GPU_ADD);
+    return cuda_elementwise_launch_arithmetic(call, LK_GPU_ADD);
 }
 
 lk_status lk__cuda_sub(lk_call *call)
 {
-    return launch_arithmetic(call, LK_GPU_SUB);
+    return cuda_elementwise_launch_arithmetic(call, LK_GPU_SUB);
 }
 
 lk_status lk__cuda_mul(lk_call *call)
 {
-    return launch_arithmetic(call, LK_GPU_MUL);
+    return cuda_elementwise_launch_arithmetic(call, LK_GPU_MUL);
 }
 
 lk_status lk__cuda_div(lk_call *call)
 {
-    return launch_arithmetic(call, LK_GPU_DIV);
+    return cuda_elementwise_launch_arithmetic(call, LK_GPU_DIV);
 }

@@ -8,7 +8,7 @@
 
 /* --- branches ----------------------------------------------------------------------------------------------------- */
 
-static lk_status open_branch(lk_cuda *cuda, lk_cuda_branch *branch)
+static lk_status cuda_graph_open_branch(lk_cuda *cuda, lk_cuda_branch *branch)
 {
     const lk_gpu_driver *driver = cuda->driver;
     if (!cuda->fork)
@@ -21,12 +21,12 @@ static lk_status open_branch(lk_cuda *cuda, lk_cuda_branch *branch)
 }
 
 /* Makes later work of the branch wait for the trunk. */
-static lk_status fork_branch(lk_cuda *cuda, lk_cuda_branch *branch)
+static lk_status cuda_graph_fork_branch(lk_cuda *cuda, lk_cuda_branch *branch)
 {
     const lk_gpu_driver *driver = cuda->driver;
     if (branch->is_open)
         return LK_OK;
-    LK_TRY(open_branch(cuda, branch));
+    LK_TRY(cuda_graph_open_branch(cuda, branch));
     LK_TRY(lk__cuda_check(driver, driver->event_record(cuda->trunk, cuda->fork)));
     LK_TRY(lk__cuda_check(driver, driver->event_follow(branch->stream, cuda->fork)));
     branch->is_open = true;
@@ -34,7 +34,7 @@ static lk_status fork_branch(lk_cuda *cuda, lk_cuda_branch *branch)
 }
 
 /* Makes later work of the trunk wait for all branches. */
-static lk_status join_branches(lk_cuda *cuda)
+static lk_status cuda_graph_join_branches(lk_cuda *cuda)
 {
     const lk_gpu_driver *driver = cuda->driver;
     lk_status status = LK_OK;
@@ -52,13 +52,13 @@ static lk_status join_branches(lk_cuda *cuda)
 }
 
 /* After a failure calls run on the trunk. */
-static lk_status enter_branch(lk_device *device, int branch)
+static lk_status cuda_graph_enter_branch(lk_device *device, int branch)
 {
     lk_cuda *cuda = device->state;
     cuda->stream = cuda->trunk;
     if (branch == 0)
-        return join_branches(cuda);
-    LK_TRY(fork_branch(cuda, &cuda->branches[branch - 1]));
+        return cuda_graph_join_branches(cuda);
+    LK_TRY(cuda_graph_fork_branch(cuda, &cuda->branches[branch - 1]));
     cuda->stream = cuda->branches[branch - 1].stream;
     return LK_OK;
 }
@@ -124,7 +124,7 @@ void lk__cuda_graphs_close(lk_cuda *cuda)
 }
 
 const lk_graphs lk__cuda_graphs = {
-    .branch = enter_branch,
+    .branch = cuda_graph_enter_branch,
     .begin = graph_begin,
     .end = graph_end,
     .launch = graph_launch,

@@ -5,7 +5,7 @@
 #include "cuda/cuda_tensors.h"
 #include "ops/ops.h"
 
-static lk_gpu_philox philox_of_purpose(uint64_t seed, const char *purpose)
+static lk_gpu_philox cuda_images_philox_of_purpose(uint64_t seed, const char *purpose)
 {
     return lk__cuda_philox(&(lk_random_key){.seed = seed, .purpose = lk_random_purpose(purpose)});
 }
@@ -28,9 +28,9 @@ lk_status lk__cuda_prepare_images(lk_call *call)
             .images = call->in[0]->shape.dim[0], .channels = dim[1], .height = dim[2], .width = dim[3],
             .channels_last = layout != NULL, .height_shift = opts->height_shift, .width_shift = opts->width_shift,
             .crop_padding = opts->crop_padding, .cutout = opts->cutout, .flip = opts->horizontal_flip,
-            .shift_words = philox_of_purpose(attrs->seed, LK_AUGMENT_SHIFT),
-            .flip_words = philox_of_purpose(attrs->seed, LK_AUGMENT_FLIP),
-            .crop_words = philox_of_purpose(attrs->seed, LK_AUGMENT_CROP),
-            .cutout_words = philox_of_purpose(attrs->seed, LK_AUGMENT_CUTOUT));
+            .shift_words = cuda_images_philox_of_purpose(attrs->seed, LK_AUGMENT_SHIFT),
+            .flip_words = cuda_images_philox_of_purpose(attrs->seed, LK_AUGMENT_FLIP),
+            .crop_words = cuda_images_philox_of_purpose(attrs->seed, LK_AUGMENT_CROP),
+            .cutout_words = cuda_images_philox_of_purpose(attrs->seed, LK_AUGMENT_CUTOUT));
     return lk__cuda_end(&s);
 }

@@ -2,19 +2,19 @@
 
 #include "cuda/cuda_operands.h"
 
-static bool is_aligned(const void *data)
+static bool cuda_library_operands_is_aligned(const void *data)
 {
     return (uintptr_t)data % LK_GPU_LIBRARY_ALIGNMENT == 0;
 }
 
-static size_t dense_bytes(const lk_tensor *x, lk_dtype dtype)
+static size_t cuda_library_operands_dense_bytes(const lk_tensor *x, lk_dtype dtype)
 {
     return (size_t)lk_tensor_count(x) * lk_dtype_size(dtype);
 }
 
 const void *lk__cuda_aligned(lk_cuda_scratch *scratch, const void *data, size_t bytes)
 {
-    if (is_aligned(data))
+    if (cuda_library_operands_is_aligned(data))
         return data;
     const lk_cuda *cuda = lk__cuda_of(scratch->call);
     void *copy = lk__cuda_new(scratch, bytes);
@@ -29,8 +29,8 @@ const void *lk__cuda_library_in(lk_cuda_scratch *scratch, const lk_tensor *x, co
     if (!x)
         return NULL;
     if (x->dtype == dtype)
-        return lk__cuda_aligned(scratch, lk__cuda_as(scratch, x, layout), dense_bytes(x, dtype));
-    void *data = lk__cuda_new(scratch, dense_bytes(x, dtype));
+        return lk__cuda_aligned(scratch, lk__cuda_as(scratch, x, layout), cuda_library_operands_dense_bytes(x, dtype));
+    void *data = lk__cuda_new(scratch, cuda_library_operands_dense_bytes(x, dtype));
     if (data)
         scratch->status = lk__cuda_convert(scratch->call, x->shape, lk__cuda_dense_view(data, dtype, x->shape, layout),
                                            lk__cuda_view(x));
@@ -43,10 +43,10 @@ lk_cuda_result lk__cuda_library_out(lk_cuda_scratch *scratch, int i, const void 
     const lk_tensor *out = scratch->call->out[i];
     lk_cuda_result result = {.data = lk__cuda_out_as(scratch, i, wanted)};
     bool is_direct = dtype == out->dtype && (wanted == layout || lk__cuda_orders_agree(out->shape));
-    if (!result.data || (is_direct && is_aligned(result.data)))
+    if (!result.data || (is_direct && cuda_library_operands_is_aligned(result.data)))
         return result;
     result.to = lk__cuda_dense_view(result.data, out->dtype, out->shape, wanted);
-    result.data = lk__cuda_new(scratch, dense_bytes(out, dtype));
+    result.data = lk__cuda_new(scratch, cuda_library_operands_dense_bytes(out, dtype));
     result.from = lk__cuda_dense_view(result.data, dtype, out->shape, layout);
     return result;
 }

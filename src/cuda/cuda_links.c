@@ -38,31 +38,31 @@ lk_cuda *const *lk__cuda_streams_of(lk_device *device, int *n)
 /* The first version with NCCL_MULTI_RANK_GPU_ENABLE, which allows several ranks on one GPU. */
 enum { NCCL_SHARES_GPUS = 23000 };
 
-static const lk_gpu_nccl *find_nccl(void)
+static const lk_gpu_nccl *cuda_links_find_nccl(void)
 {
     const lk_gpu_driver *driver = lk__cuda_driver(NULL);
     return driver ? driver->nccl() : NULL;
 }
 
-static void write_nccl_version(char *text, size_t size, int version)
+static void cuda_links_write_nccl_version(char *text, size_t size, int version)
 {
     snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
-static bool nccl_shares_devices(void)
+static bool cuda_links_nccl_shares_devices(void)
 {
-    const lk_gpu_nccl *nccl = find_nccl();
+    const lk_gpu_nccl *nccl = cuda_links_find_nccl();
     return nccl && nccl->version >= NCCL_SHARES_GPUS;
 }
 
 static lk_status links_check_library(lk_device *const *devices, int n)
 {
-    const lk_gpu_nccl *nccl = find_nccl();
+    const lk_gpu_nccl *nccl = cuda_links_find_nccl();
     char version[32];
     if (!nccl)
         LK_FAIL(LK_ERR_UNSUPPORTED, "the CUDA plug-in has no NCCL: it was built without it");
-    write_nccl_version(version, sizeof version, nccl->version);
-    for (int i = 0; i < n && !nccl_shares_devices(); i++)
+    cuda_links_write_nccl_version(version, sizeof version, nccl->version);
+    for (int i = 0; i < n && !cuda_links_nccl_shares_devices(); i++)
         for (int j = 0; j < i; j++)
             if (devices[i]->index == devices[j]->index)
                 LK_FAIL(LK_ERR_UNSUPPORTED, "%s is several devices, and %s takes a GPU once; 2.30 and later share it",
@@ -70,19 +70,19 @@ static lk_status links_check_library(lk_device *const *devices, int n)
     return LK_OK;
 }
 
-static void nccl_describe(char *text, size_t size)
+static void cuda_links_nccl_describe(char *text, size_t size)
 {
-    const lk_gpu_nccl *nccl = find_nccl();
+    const lk_gpu_nccl *nccl = cuda_links_find_nccl();
     *text = '\0';
     if (nccl)
-        write_nccl_version(text, size, nccl->version);
+        cuda_links_write_nccl_version(text, size, nccl->version);
 }
 
 static lk_status links_new_id(lk_links_id *id)
 {
     LK_TRY(links_check_library(NULL, 0));
     lk_gpu_comm_id made;
-    LK_TRY(lk__cuda_check(lk__cuda_driver(NULL), find_nccl()->new_id(&made)));
+    LK_TRY(lk__cuda_check(lk__cuda_driver(NULL), cuda_links_find_nccl()->new_id(&made)));
     memcpy(id, &made, sizeof made);
     return LK_OK;
 }
@@ -116,7 +116,7 @@ static lk_status links_open_streams(cuda_links *l, const lk_links_opts *opts)
         LK_TRY(lk__cuda_stream_new(l->driver, opts->devices[i]->index, opts->devices[i]->state, &l->streams[i]));
     if (!opts->has_communicator)
         return LK_OK;
-    l->nccl = find_nccl();
+    l->nccl = cuda_links_find_nccl();
     return lk__cuda_ranks_new(l->nccl, opts, l->streams, &l->ranks);
 }
 
@@ -223,7 +223,7 @@ static lk_status links_group_end(lk_device *links)
     return lk__cuda_ranks_end(links_of(links)->ranks);
 }
 
-static lk_gpu_comm *comm_of(const cuda_links *l, int on)
+static lk_gpu_comm *cuda_links_comm_of(const cuda_links *l, int on)
 {
     return lk__cuda_ranks_comm(l->ranks, on);
 }
@@ -231,33 +231,33 @@ static lk_gpu_comm *comm_of(const cuda_links *l, int on)
 static lk_status links_send(lk_device *links, int on, const float *x, int64_t count, int to)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->send(comm_of(l, on), x, count, to));
+    return lk__cuda_check(l->driver, l->nccl->send(cuda_links_comm_of(l, on), x, count, to));
 }
 
 static lk_status links_receive(lk_device *links, int on, float *x, int64_t count, int from)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->receive(comm_of(l, on), x, count, from));
+    return lk__cuda_check(l->driver, l->nccl->receive(cuda_links_comm_of(l, on), x, count, from));
 }
 
 static lk_status links_all_gather(lk_device *links, int on, const float *x, float *y, int64_t count)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->all_gather(comm_of(l, on), x, y, count));
+    return lk__cuda_check(l->driver, l->nccl->all_gather(cuda_links_comm_of(l, on), x, y, count));
 }
 
 static lk_status links_all_reduce(lk_device *links, int on, float *x, int64_t count)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->all_reduce(comm_of(l, on), x, count));
+    return lk__cuda_check(l->driver, l->nccl->all_reduce(cuda_links_comm_of(l, on), x, count));
 }
 
 const lk_links_table lk__cuda_links = {
     .backend = &backend,
     .dtypes = LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64),
     .check_library = links_check_library,
-    .describe_library = nccl_describe,
-    .shares_devices = nccl_shares_devices,
+    .describe_library = cuda_links_nccl_describe,
+    .shares_devices = cuda_links_nccl_shares_devices,
     .new_id = links_new_id,
     .pack = links_pack,
     .copy = links_copy,

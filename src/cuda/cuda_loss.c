@@ -8,7 +8,7 @@
 /* --- cross-entropy ------------------------------------------------------------------------------------------------ */
 
 /* The labels in row-major order, converted to i64. */
-static const int64_t *labels_of(lk_cuda_scratch *s, const lk_tensor *labels)
+static const int64_t *cuda_loss_labels_of(lk_cuda_scratch *s, const lk_tensor *labels)
 {
     if (labels->dtype == LK_I64)
         return lk__cuda_plain(s, labels);
@@ -20,17 +20,18 @@ static const int64_t *labels_of(lk_cuda_scratch *s, const lk_tensor *labels)
 }
 
 /* Fills in the arguments that depend on logits and labels. */
-static lk_gpu_cross_entropy cross_entropy_of(lk_cuda_scratch *s, const lk_tensor *logits, const lk_tensor *labels)
+static lk_gpu_cross_entropy cuda_loss_cross_entropy_of(lk_cuda_scratch *s, const lk_tensor *logits,
+                                                       const lk_tensor *labels)
 {
     return (lk_gpu_cross_entropy){.logits = lk__cuda_plain(s, logits),
-                                  .labels = labels_of(s, labels),
+                                  .labels = cuda_loss_labels_of(s, labels),
                                   .dtype = logits->dtype,
                                   .n = logits->shape.dim[0],
                                   .classes = logits->shape.dim[1],
                                   .scale = 1};
 }
 
-static lk_status launch_cross_entropy(lk_cuda_scratch *s, const lk_gpu_cross_entropy *arguments)
+static lk_status cuda_loss_launch_cross_entropy(lk_cuda_scratch *s, const lk_gpu_cross_entropy *arguments)
 {
     const lk_cuda *cuda = lk__cuda_of(s->call);
     if (s->status == LK_OK)
@@ -38,7 +39,7 @@ static lk_status launch_cross_entropy(lk_cuda_scratch *s, const lk_gpu_cross_ent
     return lk__cuda_end(s);
 }
 
-static double reduction_scale(const lk_cross_entropy_attrs *attrs, int64_t n)
+static double cuda_loss_reduction_scale(const lk_cross_entropy_attrs *attrs, int64_t n)
 {
     return attrs->reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
 }
@@ -47,33 +48,33 @@ lk_status lk__cuda_sparse_softmax_cross_entropy(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cross_entropy_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_attrs);
-    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[0], call->in[1]);
+    lk_gpu_cross_entropy rows = cuda_loss_cross_entropy_of(&s, call->in[0], call->in[1]);
     rows.loss = lk__cuda_out(&s, 0);
     rows.sum = attrs->reduction != LK_REDUCTION_NONE;
     rows.workspace = rows.sum ? lk__cuda_new(&s, (size_t)rows.n * sizeof(float)) : NULL;
     rows.smoothing = attrs->smoothing;
-    rows.scale = reduction_scale(attrs, rows.n);
-    return launch_cross_entropy(&s, &rows);
+    rows.scale = cuda_loss_reduction_scale(attrs, rows.n);
+    return cuda_loss_launch_cross_entropy(&s, &rows);
 }
 
 lk_status lk__cuda_sparse_softmax_cross_entropy_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cross_entropy_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_attrs);
-    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[1], call->in[2]);
+    lk_gpu_cross_entropy rows = cuda_loss_cross_entropy_of(&s, call->in[1], call->in[2]);
     rows.dloss = lk__cuda_plain(&s, call->in[0]);
     rows.dlogits = lk__cuda_out(&s, 0);
     rows.each = attrs->reduction == LK_REDUCTION_NONE;
     rows.smoothing = attrs->smoothing;
-    rows.scale = reduction_scale(attrs, rows.n);
-    return launch_cross_entropy(&s, &rows);
+    rows.scale = cuda_loss_reduction_scale(attrs, rows.n);
+    return cuda_loss_launch_cross_entropy(&s, &rows);
 }
 
 lk_status lk__cuda_cross_entropy_step(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cross_entropy_step_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_step_attrs);
-    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[1], call->in[2]);
+    lk_gpu_cross_entropy rows = cuda_loss_cross_entropy_of(&s, call->in[1], call->in[2]);
     rows.dloss = lk__cuda_plain(&s, call->in[0]);
     rows.loss = lk__cuda_out(&s, 0);
     rows.dlogits = lk__cuda_out(&s, 1);
@@ -82,16 +83,16 @@ lk_status lk__cuda_cross_entropy_step(lk_call *call)
     rows.sum = true;
     rows.smoothing = attrs->smoothing;
     rows.k = attrs->k;
-    return launch_cross_entropy(&s, &rows);
+    return cuda_loss_launch_cross_entropy(&s, &rows);
 }
 
 lk_status lk__cuda_in_top_k(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[0], call->in[1]);
+    lk_gpu_cross_entropy rows = cuda_loss_cross_entropy_of(&s, call->in[0], call->in[1]);
     rows.hits = lk__cuda_out(&s, 0);
     rows.k = LK_ATTRS(call, lk_top_k_attrs)->k;
-    return launch_cross_entropy(&s, &rows);
+    return cuda_loss_launch_cross_entropy(&s, &rows);
 }
 
 /* --- sigmoid cross-entropy ---------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 #include "cuda/cuda_operands.h"
 #include "ops/ops.h"
 
-static lk_tensor transposed_view(const lk_tensor *x)
+static lk_tensor cuda_matmul_transposed_view(const lk_tensor *x)
 {
     lk_tensor y = lk__tensor_alias(x);
     for (int i = 0; i < 2; i++) {
@@ -14,17 +14,17 @@ static lk_tensor transposed_view(const lk_tensor *x)
     return y;
 }
 
-static bool is_transposed(const lk_tensor *x)
+static bool cuda_matmul_is_transposed(const lk_tensor *x)
 {
-    lk_tensor transposed = transposed_view(x);
+    lk_tensor transposed = cuda_matmul_transposed_view(x);
     return !lk__tensor_is_dense(x) && lk__tensor_is_dense(&transposed);
 }
 
 /* Takes a dense matrix, or a transposed view of one, without a copy; copies any other. */
-static const void *matrix_in(lk_cuda_scratch *s, const lk_tensor *x)
+static const void *cuda_matmul_matrix_in(lk_cuda_scratch *s, const lk_tensor *x)
 {
-    lk_tensor transposed = transposed_view(x);
-    return lk__cuda_library_in(s, is_transposed(x) ? &transposed : x, NULL, x->dtype);
+    lk_tensor transposed = cuda_matmul_transposed_view(x);
+    return lk__cuda_library_in(s, cuda_matmul_is_transposed(x) ? &transposed : x, NULL, x->dtype);
 }
 
 /* Fills in all arguments except the pointers to operands. */
@@ -36,8 +36,8 @@ static lk_gpu_matmul matmul_of(const lk_call *call, bool relu)
                            .rows = y->shape.dim[0],
                            .inner = a->shape.dim[1],
                            .columns = y->shape.dim[1],
-                           .a_transposed = is_transposed(a),
-                           .b_transposed = is_transposed(b),
+                           .a_transposed = cuda_matmul_is_transposed(a),
+                           .b_transposed = cuda_matmul_is_transposed(b),
                            .relu = relu,
                            .tf32 = call->tf32};
 }
@@ -47,8 +47,8 @@ static lk_status launch_matmul(lk_call *call, const lk_tensor *added, bool relu)
     lk_cuda_scratch s = {.call = call};
     const lk_cuda *cuda = lk__cuda_of(call);
     lk_gpu_matmul product = matmul_of(call, relu);
-    product.a = matrix_in(&s, call->in[0]);
-    product.b = matrix_in(&s, call->in[1]);
+    product.a = cuda_matmul_matrix_in(&s, call->in[0]);
+    product.b = cuda_matmul_matrix_in(&s, call->in[1]);
     product.bias = lk__cuda_library_in(&s, added, NULL, call->dtype);
     lk_cuda_result y = lk__cuda_library_out(&s, 0, NULL, NULL, call->out[0]->dtype);
     product.y = y.data;

@@ -78,7 +78,7 @@ bool lk__cuda_orders_agree(lk_shape shape)
 }
 
 /* Returns whether x's memory has its elements in the order of `layout`, without gaps. */
-static bool has_order(const lk_tensor *x, const void *layout)
+static bool cuda_operands_has_order(const lk_tensor *x, const void *layout)
 {
     if (!x->storage->layout)
         return lk__tensor_is_dense(x) && (!layout || lk__cuda_orders_agree(x->shape));
@@ -89,7 +89,7 @@ void *lk__cuda_as(lk_cuda_scratch *scratch, const lk_tensor *x, const void *layo
 {
     if (!x)
         return NULL;
-    if (has_order(x, layout))
+    if (cuda_operands_has_order(x, layout))
         return x->storage->layout ? x->storage->data : lk__data(x);
     void *data = lk__cuda_new(scratch, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
     if (data)
@@ -120,7 +120,7 @@ const void *lk__cuda_common_layout(const lk_call *call, int n)
 
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
-static void *take_output(lk_cuda_scratch *scratch, lk_tensor *out, const void *layout)
+static void *cuda_operands_take_output(lk_cuda_scratch *scratch, lk_tensor *out, const void *layout)
 {
     if (scratch->status == LK_OK)
         scratch->status = lk__storage_allocate(out->storage, out->storage->bytes, layout);
@@ -130,7 +130,7 @@ static void *take_output(lk_cuda_scratch *scratch, lk_tensor *out, const void *l
 }
 
 /* A temporary from which lk__cuda_end writes the output. */
-static void *temporary_output(lk_cuda_scratch *scratch, int i, const void *layout)
+static void *cuda_operands_temporary_output(lk_cuda_scratch *scratch, int i, const void *layout)
 {
     const lk_tensor *out = scratch->call->out[i];
     void *data = lk__cuda_new(scratch, (size_t)lk_tensor_count(out) * lk_dtype_size(out->dtype));
@@ -145,8 +145,10 @@ void *lk__cuda_out_as(lk_cuda_scratch *scratch, int i, const void *layout)
         return NULL;
     lk_tensor *out = scratch->call->out[i];
     if (!layout || lk__cuda_orders_agree(out->shape))
-        return lk__tensor_is_dense(out) ? take_output(scratch, out, NULL) : temporary_output(scratch, i, NULL);
-    return scratch->call->free_layout ? take_output(scratch, out, layout) : temporary_output(scratch, i, layout);
+        return lk__tensor_is_dense(out) ? cuda_operands_take_output(scratch, out, NULL)
+                                        : cuda_operands_temporary_output(scratch, i, NULL);
+    return scratch->call->free_layout ? cuda_operands_take_output(scratch, out, layout)
+                                      : cuda_operands_temporary_output(scratch, i, layout);
 }
 
 void *lk__cuda_out(lk_cuda_scratch *scratch, int i)
@@ -159,7 +161,7 @@ void *lk__cuda_out_images(lk_cuda_scratch *scratch, int i)
     return lk__cuda_out_as(scratch, i, lk__cuda_channels_last);
 }
 
-static lk_status write_output(lk_cuda_scratch *scratch, int i)
+static lk_status cuda_operands_write_output(lk_cuda_scratch *scratch, int i)
 {
     lk_tensor *out = scratch->call->out[i];
     if (!scratch->out[i])
@@ -173,7 +175,7 @@ lk_status lk__cuda_end(lk_cuda_scratch *scratch)
 {
     lk_status status = scratch->status;
     for (int i = 0; i < scratch->call->n_out && status == LK_OK; i++)
-        status = write_output(scratch, i);
+        status = cuda_operands_write_output(scratch, i);
     for (int i = 0; i < scratch->n; i++)
         lk__device_put(scratch->call->device, scratch->blocks[i]);
     return status;

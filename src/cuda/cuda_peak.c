@@ -38,7 +38,7 @@ static lk_gpu_status peak_copy(const lk_cuda *cuda, const work *w)
 }
 
 /* Does not fill with zeros: multiplying them takes less power, so the GPU would run faster than with real data. */
-static lk_status allocate_arrays(work *w)
+static lk_status cuda_peak_allocate_arrays(work *w)
 {
     const lk_cuda *cuda = w->device->state;
     for (int i = 0; i < w->n; i++) {
@@ -63,9 +63,9 @@ static lk_status time_work_once(const work *w, int64_t *nanoseconds)
 }
 
 /* The first run is not counted, because it also chooses the product's algorithm. */
-static lk_status time_best(work *w, int runs, int64_t *best)
+static lk_status cuda_peak_time_best(work *w, int runs, int64_t *best)
 {
-    LK_TRY(allocate_arrays(w));
+    LK_TRY(cuda_peak_allocate_arrays(w));
     LK_TRY(time_work_once(w, best));
     *best = INT64_MAX;
     for (int i = 0; i < runs; i++) {
@@ -80,7 +80,7 @@ static lk_status time_best(work *w, int runs, int64_t *best)
 /* Frees the memory when no work uses it any more. */
 static lk_status measure_work(work w, int runs, int64_t *best)
 {
-    lk_status status = time_best(&w, runs, best);
+    lk_status status = cuda_peak_time_best(&w, runs, best);
     if (status != LK_OK) {
         lk_error_state kept;
         lk__error_save(&kept);

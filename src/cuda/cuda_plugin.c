@@ -16,7 +16,7 @@ static const lk_gpu_driver *driver;
 static char why_not[512];
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 
-static void load_driver(void)
+static void cuda_plugin_load_driver(void)
 {
     lk_gpu_driver_fn table;
     *(void **)&table = lk__plugin_symbol(&plugin, why_not, sizeof why_not);
@@ -31,7 +31,7 @@ static void load_driver(void)
 
 const lk_gpu_driver *lk__cuda_driver(const char **reason)
 {
-    pthread_once(&asked, load_driver);
+    pthread_once(&asked, cuda_plugin_load_driver);
     if (reason)
         *reason = why_not;
     return driver;

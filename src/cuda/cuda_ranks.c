@@ -57,7 +57,7 @@ lk_gpu_comm *lk__cuda_ranks_comm(const lk_cuda_ranks *ranks, int i)
 /* --- aborting exchanges ------------------------------------------------------------------------------------------- */
 
 /* The caller holds `talking`. Records the error before aborting, so that threads that wait for the streams see it. */
-static void end_exchanges(lk_cuda_ranks *r, lk_status status, const char *message)
+static void cuda_ranks_end_exchanges(lk_cuda_ranks *r, lk_status status, const char *message)
 {
     for (int i = 0; i < r->n; i++) {
         lk__cuda_fail(r->streams[i], status, message);
@@ -68,7 +68,7 @@ static void end_exchanges(lk_cuda_ranks *r, lk_status status, const char *messag
 }
 
 /* Fails because `what` has made no progress within the limit. */
-static lk_status fail_stalled(const lk_cuda_ranks *r, const char *what, const char *advice)
+static lk_status cuda_ranks_fail_stalled(const lk_cuda_ranks *r, const char *what, const char *advice)
 {
     char waiting[256] = "";
     for (int i = 0; i < r->n; i++) {
@@ -81,14 +81,15 @@ static lk_status fail_stalled(const lk_cuda_ranks *r, const char *what, const ch
             r->limit_ms / 1000, r->ranks, waiting, r->n > 1 ? "wait" : "waits", advice);
 }
 
-static lk_status fail_stalled_exchange(const lk_cuda_ranks *r)
+static lk_status cuda_ranks_fail_stalled_exchange(const lk_cuda_ranks *r)
 {
-    return fail_stalled(r, "the exchange between GPUs",
-                        r->n < r->ranks ? "is the process of every other rank still there, and does its GPU work?"
-                                        : "does every GPU still work? see nvidia-smi, and dmesg | grep Xid");
+    return cuda_ranks_fail_stalled(r, "the exchange between GPUs",
+                                   r->n < r->ranks
+                                       ? "is the process of every other rank still there, and does its GPU work?"
+                                       : "does every GPU still work? see nvidia-smi, and dmesg | grep Xid");
 }
 
-static lk_status ask_for_others(const lk_cuda_ranks *r)
+static lk_status cuda_ranks_ask_for_others(const lk_cuda_ranks *r)
 {
     return r->others ? r->others(r->user) : LK_OK;
 }
@@ -96,7 +97,7 @@ static lk_status ask_for_others(const lk_cuda_ranks *r)
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
 /* The first error of a communicator; LK_GPU_BUSY if one is not done; otherwise LK_GPU_OK. */
-static lk_gpu_status check_comms(const lk_cuda_ranks *r)
+static lk_gpu_status cuda_ranks_check_comms(const lk_cuda_ranks *r)
 {
     lk_gpu_status status = LK_GPU_OK;
     for (int i = 0; i < r->n; i++) {
@@ -116,7 +117,7 @@ static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended, int
     enum { OFTEN = 1000 };
     int asked = 0;
     if (ended == LK_GPU_OK || ended == LK_GPU_BUSY)
-        ended = check_comms(r);
+        ended = cuda_ranks_check_comms(r);
     for (int64_t waited = 0; ended == LK_GPU_BUSY; asked++) {
         if (waited >= limit_ms)
             return late(r);
@@ -124,9 +125,9 @@ static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended, int
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
             waited++;
             if (waited % TICK_MS == 0)
-                LK_TRY(ask_for_others(r));
+                LK_TRY(cuda_ranks_ask_for_others(r));
         }
-        ended = check_comms(r);
+        ended = cuda_ranks_check_comms(r);
     }
     return lk__cuda_check(r->driver, ended);
 }
@@ -148,9 +149,9 @@ lk_status lk__cuda_ranks_begin(lk_cuda_ranks *r)
 /* If the group fails everything is aborted: a part of it that was started would wait for the rest forever. */
 lk_status lk__cuda_ranks_end(lk_cuda_ranks *r)
 {
-    lk_status status = wait_for_ranks(r, r->nccl->group_end(), r->limit_ms, fail_stalled_exchange);
+    lk_status status = wait_for_ranks(r, r->nccl->group_end(), r->limit_ms, cuda_ranks_fail_stalled_exchange);
     if (status != LK_OK)
-        end_exchanges(r, status, lk_error_message());
+        cuda_ranks_end_exchanges(r, status, lk_error_message());
     pthread_mutex_unlock(&r->talking);
     pthread_mutex_unlock(&r->launching);
     return status;
@@ -160,7 +161,7 @@ lk_status lk__cuda_ranks_end(lk_cuda_ranks *r)
 
 /* Polls stream i. Sets *waits if it had work in flight, and *has_moved if it got or finished any since the last poll.
  */
-static lk_gpu_status poll_stream(lk_cuda_ranks *r, int i, bool *waits, bool *has_moved)
+static lk_gpu_status cuda_ranks_poll_stream(lk_cuda_ranks *r, int i, bool *waits, bool *has_moved)
 {
     progress *p = &r->progress[i];
     uint64_t marked = atomic_load_explicit(&r->streams[i]->marked, memory_order_acquire);
@@ -180,14 +181,14 @@ static lk_gpu_status poll_stream(lk_cuda_ranks *r, int i, bool *waits, bool *has
 }
 
 /* Looks for an error of NCCL or of a GPU. While another thread is in a group, that thread checks the communicators. */
-static lk_status look_for_errors(lk_cuda_ranks *r, bool *waits, bool *has_moved)
+static lk_status cuda_ranks_look_for_errors(lk_cuda_ranks *r, bool *waits, bool *has_moved)
 {
     for (int i = 0; i < r->n; i++)
-        LK_TRY(lk__cuda_check(r->driver, poll_stream(r, i, waits, has_moved)));
+        LK_TRY(lk__cuda_check(r->driver, cuda_ranks_poll_stream(r, i, waits, has_moved)));
     if (pthread_mutex_trylock(&r->talking) != 0)
         return LK_OK;
     lk_status status = lk__cuda_check_fault(r->streams[0]);
-    lk_gpu_status found = status == LK_OK ? check_comms(r) : LK_GPU_OK;
+    lk_gpu_status found = status == LK_OK ? cuda_ranks_check_comms(r) : LK_GPU_OK;
     if (found != LK_GPU_OK && found != LK_GPU_BUSY)
         status = lk__cuda_check(r->driver, found);
     pthread_mutex_unlock(&r->talking);
@@ -197,27 +198,27 @@ static lk_status look_for_errors(lk_cuda_ranks *r, bool *waits, bool *has_moved)
 /* False: an exchange was aborted, and there is nothing left to watch. *still is the number of ms in which nothing has
  * moved. It is counted in ticks instead of read from a clock, so that it leaves out time when the process was stopped.
  */
-static bool watch_once(lk_cuda_ranks *r, int *still)
+static bool cuda_ranks_watch_once(lk_cuda_ranks *r, int *still)
 {
     bool waits = false, has_moved = false;
     lk_error_clear();
-    lk_status status = look_for_errors(r, &waits, &has_moved);
+    lk_status status = cuda_ranks_look_for_errors(r, &waits, &has_moved);
     *still = waits && !has_moved ? *still + TICK_MS : 0;
     if (status == LK_OK && *still > TICK_MS)
-        status = ask_for_others(r);
+        status = cuda_ranks_ask_for_others(r);
     if (status == LK_OK && *still >= r->limit_ms)
-        status = fail_stalled_exchange(r);
+        status = cuda_ranks_fail_stalled_exchange(r);
     if (status == LK_OK)
         return true;
     pthread_mutex_lock(&r->talking);
     if (lk__cuda_check_fault(r->streams[0]) == LK_OK)
-        end_exchanges(r, status, lk_error_message());
+        cuda_ranks_end_exchanges(r, status, lk_error_message());
     pthread_mutex_unlock(&r->talking);
     return false;
 }
 
 /* True: the thread must end. */
-static bool sleep_a_tick(lk_cuda_ranks *r)
+static bool cuda_ranks_sleep_a_tick(lk_cuda_ranks *r)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -232,26 +233,26 @@ static bool sleep_a_tick(lk_cuda_ranks *r)
     return is_stopped;
 }
 
-static void *run_watching(void *argument)
+static void *cuda_ranks_run_watching(void *argument)
 {
     lk_cuda_ranks *r = argument;
     int still = 0;
-    while (!sleep_a_tick(r) && watch_once(r, &still))
+    while (!cuda_ranks_sleep_a_tick(r) && cuda_ranks_watch_once(r, &still))
         continue;
     lk_error_clear();
     return NULL;
 }
 
-static lk_status start_watching(lk_cuda_ranks *r)
+static lk_status cuda_ranks_start_watching(lk_cuda_ranks *r)
 {
-    int failed = lk__thread_start(&r->thread, run_watching, r);
+    int failed = lk__thread_start(&r->thread, cuda_ranks_run_watching, r);
     if (failed)
         LK_FAIL(LK_ERR_DEVICE, "links between GPUs: no thread could be started: %s", strerror(failed));
     r->is_watched = true;
     return LK_OK;
 }
 
-static void stop_watching(lk_cuda_ranks *r)
+static void cuda_ranks_stop_watching(lk_cuda_ranks *r)
 {
     if (!r->is_watched)
         return;
@@ -268,7 +269,7 @@ static void stop_watching(lk_cuda_ranks *r)
  * is the order of locking. */
 static pthread_mutex_t entering = PTHREAD_MUTEX_INITIALIZER;
 
-static void enter_devices(lk_cuda_ranks *r)
+static void cuda_ranks_enter_devices(lk_cuda_ranks *r)
 {
     pthread_mutex_lock(&entering);
     for (int i = 0; i < r->n; i++) {
@@ -281,7 +282,7 @@ static void enter_devices(lk_cuda_ranks *r)
     pthread_mutex_unlock(&entering);
 }
 
-static void leave_devices(lk_cuda_ranks *r)
+static void cuda_ranks_leave_devices(lk_cuda_ranks *r)
 {
     for (int i = 0; i < r->n; i++) {
         lk_cuda *device = r->streams[i]->device;
@@ -319,7 +320,7 @@ void lk__cuda_resume_exchanges(lk_cuda *cuda)
 
 /* Reads the limit in seconds. It must be longer than anything that one rank does alone while others wait, such as
  * writing a checkpoint. */
-static lk_status read_limit(int *ms)
+static lk_status cuda_ranks_read_limit(int *ms)
 {
     const char *text = getenv("LOCKSTEP_EXCHANGE_TIMEOUT");
     char *end;
@@ -336,7 +337,8 @@ static lk_status read_limit(int *ms)
 
 static lk_status ranks_are_missing(const lk_cuda_ranks *r)
 {
-    return fail_stalled(r, "connecting GPUs", "was every other rank started, with the same number of ranks?");
+    return cuda_ranks_fail_stalled(r, "connecting GPUs",
+                                   "was every other rank started, with the same number of ranks?");
 }
 
 /* Connects all ranks of this process in one group: waiting for one rank before naming the next would never end. Without
@@ -366,15 +368,15 @@ static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
     if (!r->comms || !r->memberships || !r->progress)
         return LK_ERR_MEMORY;
     r->n = opts->n;
-    LK_TRY(read_limit(&r->limit_ms));
+    LK_TRY(cuda_ranks_read_limit(&r->limit_ms));
     LK_TRY(connect_ranks(r, opts));
     r->are_connected = true;
-    LK_TRY(start_watching(r));
-    enter_devices(r);
+    LK_TRY(cuda_ranks_start_watching(r));
+    cuda_ranks_enter_devices(r);
     return LK_OK;
 }
 
-static void init_locks(lk_cuda_ranks *r)
+static void cuda_ranks_init_locks(lk_cuda_ranks *r)
 {
     pthread_condattr_t monotonic;
     pthread_mutex_init(&r->launching, NULL);
@@ -399,7 +401,7 @@ lk_status lk__cuda_ranks_new(const lk_gpu_nccl *nccl, const lk_links_opts *opts,
     r->others = opts->others;
     r->user = opts->user;
     r->streams = streams;
-    init_locks(r);
+    cuda_ranks_init_locks(r);
     lk_status status = open_ranks(r, opts);
     if (status == LK_OK)
         *ranks = r;
@@ -408,20 +410,20 @@ lk_status lk__cuda_ranks_new(const lk_gpu_nccl *nccl, const lk_links_opts *opts,
     return status;
 }
 
-static lk_status is_left_alone(const lk_cuda_ranks *r)
+static lk_status cuda_ranks_is_left_alone(const lk_cuda_ranks *r)
 {
     (void)r;
     return LK_ERR_DEVICE;
 }
 
-static lk_status finalize_comms(const lk_cuda_ranks *r)
+static lk_status cuda_ranks_finalize_comms(const lk_cuda_ranks *r)
 {
     lk_gpu_status status = r->nccl->group_begin();
     for (int i = 0; i < r->n && status == LK_GPU_OK; i++)
         status = r->nccl->comm_finalize(r->comms[i]);
     lk_gpu_status ended = r->nccl->group_end();
     return wait_for_ranks(r, status == LK_GPU_OK ? ended : status, r->limit_ms < LEAVING_MS ? r->limit_ms : LEAVING_MS,
-                          is_left_alone);
+                          cuda_ranks_is_left_alone);
 }
 
 /* Finalizes the communicators together with the ranks of other processes. All exchanges are done, so a failure loses
@@ -434,7 +436,7 @@ static void leave_ranks(const lk_cuda_ranks *r)
         return;
     lk__error_save(&before);
     if (lk__cuda_check_fault(r->streams[0]) == LK_OK)
-        finalize_comms(r);
+        cuda_ranks_finalize_comms(r);
     lk__error_restore(&before);
 }
 
@@ -442,8 +444,8 @@ void lk__cuda_ranks_free(lk_cuda_ranks *r)
 {
     if (!r)
         return;
-    leave_devices(r);
-    stop_watching(r);
+    cuda_ranks_leave_devices(r);
+    cuda_ranks_stop_watching(r);
     leave_ranks(r);
     for (int i = 0; i < r->n; i++)
         r->nccl->comm_free(r->comms[i]);

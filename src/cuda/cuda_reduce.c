@@ -7,7 +7,7 @@
 
 /* --- reductions --------------------------------------------------------------------------------------------------- */
 
-static lk_gpu_axes split_axes(lk_shape shape, const int64_t *strides, unsigned reduced)
+static lk_gpu_axes cuda_reduce_split_axes(lk_shape shape, const int64_t *strides, unsigned reduced)
 {
     lk_gpu_axes axes = {.n_kept = 0};
     for (int i = 0; i < shape.ndim; i++) {
@@ -36,7 +36,7 @@ static lk_status launch_reduce(lk_call *call, lk_gpu_reduction op, unsigned redu
 {
     lk_cuda_scratch s = {.call = call};
     lk_gpu_view x = lk__cuda_view(call->in[0]);
-    lk_gpu_axes axes = split_axes(call->in[0]->shape, x.stride, reduced);
+    lk_gpu_axes axes = cuda_reduce_split_axes(call->in[0]->shape, x.stride, reduced);
     void *y = lk__cuda_out(&s, 0), *workspace = reduce_workspace(&s, &axes);
     if (s.status == LK_OK)
         s.status = LK_CUDA_LAUNCH(call, reduce, .x = x.data, .y = y, .workspace = workspace, .dtype = x.dtype,
@@ -73,16 +73,16 @@ lk_status lk__cuda_max_grad(lk_call *call)
     const void *y = lk__cuda_plain(&s, call->in[2]);
     void *dx = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
-        s.status =
-            LK_CUDA_LAUNCH(call, max_grad, .dy = dy, .x = x, .y = y, .dx = dx, .dtype = call->dtype,
-                           .axes = split_axes(call->in[1]->shape, strides, LK_ATTRS(call, lk_reduce_attrs)->axes));
+        s.status = LK_CUDA_LAUNCH(
+            call, max_grad, .dy = dy, .x = x, .y = y, .dx = dx, .dtype = call->dtype,
+            .axes = cuda_reduce_split_axes(call->in[1]->shape, strides, LK_ATTRS(call, lk_reduce_attrs)->axes));
     return lk__cuda_end(&s);
 }
 
 /* --- softmax ------------------------------------------------------------------------------------------------------ */
 
 /* The product of x's dimensions [begin, end). */
-static int64_t count_axes(const lk_tensor *x, int begin, int end)
+static int64_t cuda_reduce_count_axes(const lk_tensor *x, int begin, int end)
 {
     int64_t count = 1;
     for (int i = begin; i < end; i++)
@@ -90,7 +90,7 @@ static int64_t count_axes(const lk_tensor *x, int begin, int end)
     return count;
 }
 
-static lk_status launch_softmax(lk_call *call, bool log)
+static lk_status cuda_reduce_launch_softmax(lk_call *call, bool log)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_tensor *in = call->in[0];
@@ -98,23 +98,23 @@ static lk_status launch_softmax(lk_call *call, bool log)
     const void *x = lk__cuda_plain(&s, in);
     void *y = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
-        s.status =
-            LK_CUDA_LAUNCH(call, softmax, .x = x, .y = y, .dtype = call->dtype, .outer = count_axes(in, 0, axis),
-                           .n = in->shape.dim[axis], .inner = count_axes(in, axis + 1, in->shape.ndim), .log = log);
+        s.status = LK_CUDA_LAUNCH(call, softmax, .x = x, .y = y, .dtype = call->dtype,
+                                  .outer = cuda_reduce_count_axes(in, 0, axis), .n = in->shape.dim[axis],
+                                  .inner = cuda_reduce_count_axes(in, axis + 1, in->shape.ndim), .log = log);
     return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_softmax(lk_call *call)
 {
-    return launch_softmax(call, false);
+    return cuda_reduce_launch_softmax(call, false);
 }
 
 lk_status lk__cuda_log_softmax(lk_call *call)
 {
-    return launch_softmax(call, true);
+    return cuda_reduce_launch_softmax(call, true);
 }
 
-static lk_status launch_softmax_grad(lk_call *call, bool log)
+static lk_status cuda_reduce_launch_softmax_grad(lk_call *call, bool log)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_tensor *in = call->in[0];
@@ -123,17 +123,17 @@ static lk_status launch_softmax_grad(lk_call *call, bool log)
     void *dx = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
         s.status = LK_CUDA_LAUNCH(call, softmax_grad, .dy = dy, .y = y, .dx = dx, .dtype = call->dtype,
-                                  .outer = count_axes(in, 0, axis), .n = in->shape.dim[axis],
-                                  .inner = count_axes(in, axis + 1, in->shape.ndim), .log = log);
+                                  .outer = cuda_reduce_count_axes(in, 0, axis), .n = in->shape.dim[axis],
+                                  .inner = cuda_reduce_count_axes(in, axis + 1, in->shape.ndim), .log = log);
     return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_softmax_grad(lk_call *call)
 {
-    return launch_softmax_grad(call, false);
+    return cuda_reduce_launch_softmax_grad(call, false);
 }
 
 lk_status lk__cuda_log_softmax_grad(lk_call *call)
 {
-    return launch_softmax_grad(call, true);
+    return cuda_reduce_launch_softmax_grad(call, true);
 }

@@ -48,7 +48,7 @@ lk_gpu_philox lk__cuda_philox_of_step(const lk_call *call, const lk_random_key *
     return philox;
 }
 
-static lk_status launch_random(lk_call *call, bool normal)
+static lk_status cuda_tensors_launch_random(lk_call *call, bool normal)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
@@ -62,25 +62,25 @@ static lk_status launch_random(lk_call *call, bool normal)
 
 lk_status lk__cuda_uniform(lk_call *call)
 {
-    return launch_random(call, false);
+    return cuda_tensors_launch_random(call, false);
 }
 
 lk_status lk__cuda_normal(lk_call *call)
 {
-    return launch_random(call, true);
+    return cuda_tensors_launch_random(call, true);
 }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
 /* Returns whether x and y, of one shape, have their elements in the same order, without gaps. */
-static bool have_same_order(const lk_tensor *y, const lk_tensor *x)
+static bool cuda_tensors_have_same_order(const lk_tensor *y, const lk_tensor *x)
 {
     if (x->storage->layout || y->storage->layout)
         return x->storage->layout == y->storage->layout;
     return lk__tensor_is_dense(x) && lk__tensor_is_dense(y);
 }
 
-static lk_status copy_bytes(const lk_call *call, void *to, const void *from, size_t bytes)
+static lk_status cuda_tensors_copy_bytes(const lk_call *call, void *to, const void *from, size_t bytes)
 {
     const lk_cuda *cuda = lk__cuda_of(call);
     if (to == from || bytes == 0)
@@ -89,20 +89,20 @@ static lk_status copy_bytes(const lk_call *call, void *to, const void *from, siz
 }
 
 /* Copies or casts from any strides and dtype. The result gets `layout` if the call leaves its layout to the kernel. */
-static lk_status copy_or_convert(lk_call *call, const void *layout)
+static lk_status cuda_tensors_copy_or_convert(lk_call *call, const void *layout)
 {
     const lk_tensor *x = call->in[0];
     lk_tensor *y = call->out[0];
     LK_TRY(lk__storage_allocate(y->storage, y->storage->bytes, call->free_layout ? layout : NULL));
     lk_gpu_view to = lk__cuda_view(y), from = lk__cuda_view(x);
-    if (x->dtype == y->dtype && have_same_order(y, x))
-        return copy_bytes(call, to.data, from.data, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
+    if (x->dtype == y->dtype && cuda_tensors_have_same_order(y, x))
+        return cuda_tensors_copy_bytes(call, to.data, from.data, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
     return lk__cuda_convert(call, x->shape, to, from);
 }
 
 lk_status lk__cuda_copy(lk_call *call)
 {
-    return copy_or_convert(call, call->in[0]->storage->layout);
+    return cuda_tensors_copy_or_convert(call, call->in[0]->storage->layout);
 }
 
 /* A cast to bf16 of a 4-D tensor makes images or weights for a convolution, so it writes them channels-last. A cast to
@@ -112,7 +112,7 @@ lk_status lk__cuda_cast(lk_call *call)
     const lk_tensor *x = call->in[0];
     lk_dtype dtype = call->out[0]->dtype;
     bool is_for_images = x->shape.ndim == 4 && (dtype == LK_BF16 || dtype == x->dtype);
-    return copy_or_convert(call, is_for_images ? lk__cuda_channels_last : x->storage->layout);
+    return cuda_tensors_copy_or_convert(call, is_for_images ? lk__cuda_channels_last : x->storage->layout);
 }
 
 lk_status lk__cuda_concat(lk_call *call)

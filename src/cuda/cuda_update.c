@@ -9,7 +9,7 @@
 _Static_assert((int)LK_GPU_NORM_BLOCK == (int)LK_NORM_BLOCK, "squared_norms needs the same blocks");
 
 /* in[0 … 3) are the skip flag, the scale and the rates. */
-static lk_gpu_control control_of(lk_cuda_scratch *s, lk_tensor *const *in)
+static lk_gpu_control cuda_update_control_of(lk_cuda_scratch *s, lk_tensor *const *in)
 {
     return (lk_gpu_control){
         .skip = lk__cuda_plain(s, in[0]), .scale = lk__cuda_plain(s, in[1]), .rates = lk__cuda_plain(s, in[2])};
@@ -32,7 +32,7 @@ lk_status lk__cuda_momentum_update(lk_call *call)
     const lk_momentum_attrs *attrs = LK_ATTRS(call, lk_momentum_attrs);
     float *w = lk__cuda_out(&s, 0), *v = lk__cuda_out(&s, 1);
     const float *g = lk__cuda_plain(&s, call->in[1]);
-    lk_gpu_control control = control_of(&s, call->in + 3);
+    lk_gpu_control control = cuda_update_control_of(&s, call->in + 3);
     if (s.status == LK_OK)
         s.status = LK_CUDA_LAUNCH(call, momentum_update, .w = w, .v = v, .g = g, .count = lk_tensor_count(call->in[0]),
                                   .control = control, .rate = (float)attrs->rate, .momentum = (float)attrs->momentum,
@@ -46,7 +46,7 @@ lk_status lk__cuda_adam_update(lk_call *call)
     const lk_adam_attrs *attrs = LK_ATTRS(call, lk_adam_attrs);
     float *w = lk__cuda_out(&s, 0), *m = lk__cuda_out(&s, 1), *v = lk__cuda_out(&s, 2);
     const float *g = lk__cuda_plain(&s, call->in[1]);
-    lk_gpu_control control = control_of(&s, call->in + 4);
+    lk_gpu_control control = cuda_update_control_of(&s, call->in + 4);
     if (s.status == LK_OK)
         s.status =
             LK_CUDA_LAUNCH(call, adam_update, .w = w, .m = m, .v = v, .g = g, .count = lk_tensor_count(call->in[0]),
@@ -65,7 +65,7 @@ lk_status lk__cuda_lars_update(lk_call *call)
     const float *g = lk__cuda_plain(&s, call->in[1]);
     const int64_t *offsets = lk__cuda_plain(&s, call->in[3]);
     const float *ratios = lk__cuda_plain(&s, call->in[4]), *adapted = lk__cuda_plain(&s, call->in[5]);
-    lk_gpu_control control = control_of(&s, call->in + 6);
+    lk_gpu_control control = cuda_update_control_of(&s, call->in + 6);
     if (s.status == LK_OK)
         s.status = LK_CUDA_LAUNCH(
             call, lars_update, .w = w, .v = v, .g = g, .ratios = ratios, .adapted = adapted, .offsets = offsets,

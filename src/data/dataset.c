@@ -86,7 +86,7 @@ lk_status lk__samples_set_classes(lk_samples *samples, int64_t classes, const ch
 }
 
 static lk_status dataset_fill_from_idx(const lk_idx *labels, const char *labels_path, const char *images_path,
-                             lk_samples *samples)
+                                       lk_samples *samples)
 {
     const lk_idx *images = &samples->image_file;
     if (images->dim[0] != labels->dim[0])

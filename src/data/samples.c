@@ -124,7 +124,7 @@ static void samples_sort_by_class(const int32_t *labels, int64_t count, int64_t 
 /* Marks the samples of a class that are held out: the first ones in a random order keyed by the class. A class with two
  * samples or more has at least one held out and one kept. */
 static lk_status samples_hold_out_class(int64_t label, const int64_t *members, int64_t n, double share, int64_t *order,
-                                   uint8_t *held)
+                                        uint8_t *held)
 {
     int64_t wanted = n < 2 ? 0 : lk__min(lk__max((int64_t)(share * (double)n + 0.5), 1), n - 1);
     LK_TRY(lk_sample_order(n, (uint64_t)label, 0, true, order));

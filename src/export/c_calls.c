@@ -42,37 +42,37 @@ void lk__c_put_numbers(lk_bytes *out, const int64_t *numbers, size_t n)
         lk__bytes_format(out, ", %lld", (long long)numbers[i]);
 }
 
-static void put_scratch(lk_bytes *out, int64_t offset)
+static void c_call_put_scratch(lk_bytes *out, int64_t offset)
 {
     lk__c_put_offset(out, "scratch", offset);
 }
 
-static void put_next_scratch(lk_bytes *out, int64_t offset)
+static void c_call_put_next_scratch(lk_bytes *out, int64_t offset)
 {
     lk__bytes_text(out, ", ");
-    put_scratch(out, offset);
+    c_call_put_scratch(out, offset);
 }
 
-static void put_factors(lk_bytes *out, const lk_c_call *call)
+static void c_call_put_factors(lk_bytes *out, const lk_c_call *call)
 {
     static const char *const arrays[] = {"weights", "weights"};
     lk__bytes_text(out, ", ");
     lk__c_put_offsets(out, arrays, (const int64_t[]){call->first, call->second}, 2);
 }
 
-static int64_t pixels_of(const lk_node *node)
+static int64_t c_call_pixels(const lk_node *node)
 {
     return node->output.ndim == 4 ? node->output.dim[2] * node->output.dim[3] : 1;
 }
 
-static void put_convolution(lk_bytes *out, const lk_c_call *call, const lk_node *input)
+static void c_call_put_convolution(lk_bytes *out, const lk_c_call *call, const lk_node *input)
 {
     const lk_node *node = call->node;
     bool dense = node->kind == LK_NODE_DENSE;
-    put_scratch(out, call->x);
+    c_call_put_scratch(out, call->x);
     LK__C_PUT_NUMBERS(out, dense ? 1 : input->output.dim[3] + 2 * node->padding, input->output.dim[1]);
-    put_factors(out, call);
-    put_next_scratch(out, call->y);
+    c_call_put_factors(out, call);
+    c_call_put_next_scratch(out, call->y);
     if (dense)
         LK__C_PUT_NUMBERS(out, 1, 1, node->output.dim[1], 1, 1);
     else
@@ -80,13 +80,13 @@ static void put_convolution(lk_bytes *out, const lk_c_call *call, const lk_node 
                           node->stride);
 }
 
-static void put_pooling(lk_bytes *out, const lk_c_call *call, const lk_node *input)
+static void c_call_put_pooling(lk_bytes *out, const lk_c_call *call, const lk_node *input)
 {
     const lk_node *node = call->node;
     lk_shape in = input->output;
-    put_scratch(out, call->x);
+    c_call_put_scratch(out, call->x);
     LK__C_PUT_NUMBERS(out, in.dim[2], in.dim[3], in.dim[1]);
-    put_next_scratch(out, call->y);
+    c_call_put_next_scratch(out, call->y);
     if (node->kind == LK_NODE_GLOBAL_MAX_POOL || node->kind == LK_NODE_GLOBAL_AVG_POOL)
         LK__C_PUT_NUMBERS(out, 1, 1, in.dim[2], in.dim[3], 1, 0);
     else
@@ -94,47 +94,47 @@ static void put_pooling(lk_bytes *out, const lk_c_call *call, const lk_node *inp
                           node->padding);
 }
 
-static void put_arguments(lk_bytes *out, const lk_network *network, const lk_c_call *call)
+static void c_call_put_arguments(lk_bytes *out, const lk_network *network, const lk_c_call *call)
 {
     const lk_node *node = call->node, *input = &network->graph.nodes[node->input[0]];
     switch (call->kernel) {
     case LK__C_CONV2D:
-        put_convolution(out, call, input);
+        c_call_put_convolution(out, call, input);
         return;
     case LK__C_MAX_POOL:
     case LK__C_AVG_POOL:
-        put_pooling(out, call, input);
+        c_call_put_pooling(out, call, input);
         return;
     case LK__C_PAD:
-        put_scratch(out, call->x);
+        c_call_put_scratch(out, call->x);
         LK__C_PUT_NUMBERS(out, input->output.dim[2], input->output.dim[3], input->output.dim[1], node->padding);
         break;
     case LK__C_SCALE:
-        put_scratch(out, call->x);
-        LK__C_PUT_NUMBERS(out, pixels_of(node), node->output.dim[1]);
-        put_factors(out, call);
+        c_call_put_scratch(out, call->x);
+        LK__C_PUT_NUMBERS(out, c_call_pixels(node), node->output.dim[1]);
+        c_call_put_factors(out, call);
         break;
     case LK__C_ADD:
-        put_scratch(out, call->x);
-        put_next_scratch(out, call->z);
+        c_call_put_scratch(out, call->x);
+        c_call_put_next_scratch(out, call->z);
         LK__C_PUT_NUMBERS(out, lk__node_count(node));
         break;
     case LK__C_TO_PLANES:
-        put_scratch(out, call->x);
-        LK__C_PUT_NUMBERS(out, pixels_of(input), input->output.dim[1]);
+        c_call_put_scratch(out, call->x);
+        LK__C_PUT_NUMBERS(out, c_call_pixels(input), input->output.dim[1]);
         break;
     case LK__C_FROM_PLANES:
-        put_scratch(out, call->x);
-        LK__C_PUT_NUMBERS(out, pixels_of(node), node->output.dim[1]);
+        c_call_put_scratch(out, call->x);
+        LK__C_PUT_NUMBERS(out, c_call_pixels(node), node->output.dim[1]);
         break;
     default:
-        put_scratch(out, call->x);
+        c_call_put_scratch(out, call->x);
         LK__C_PUT_NUMBERS(out, lk__node_count(node));
         lk__bytes_text(out, ", ");
         lk__c_put_number(out, (float)node->alpha);
         break;
     }
-    put_next_scratch(out, call->y);
+    c_call_put_next_scratch(out, call->y);
 }
 
 void lk__c_put_calls(lk_bytes *out, const lk_network *network, const lk_c_plan *plan)
@@ -149,7 +149,7 @@ void lk__c_put_calls(lk_bytes *out, const lk_network *network, const lk_c_plan *
             lk__bytes_text(out, " */\n");
         }
         lk__bytes_format(out, "    %s(", lk__c_kernel_name(call->kernel));
-        put_arguments(out, network, call);
+        c_call_put_arguments(out, network, call);
         lk__bytes_text(out, ");\n");
     }
 }

@@ -10,7 +10,8 @@ void lk__c_put_calls(lk_bytes *out, const lk_network *network, const lk_c_plan *
 /* Writes a number in hexadecimal, which is exact and the same in any locale. */
 void lk__c_put_number(lk_bytes *out, float value);
 
-/* Writes "scratch + 16" for an offset into an array; "NULL" for an offset below 0. Several are separated by ", ". */
+/* Writes "scratch + 16" for an offset into an array, and "NULL" for a negative offset; lk__c_put_offsets separates
+ * several by ", ". */
 void lk__c_put_offset(lk_bytes *out, const char *array, int64_t offset);
 void lk__c_put_offsets(lk_bytes *out, const char *const *arrays, const int64_t *offsets, int n);
 

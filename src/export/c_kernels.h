@@ -29,8 +29,8 @@ enum { LK__C_LANES = 16 };
 
 const char *lk__c_kernel_name(lk_c_kernel kernel);
 
-/* The kernel's definition, followed by a blank line. */
+/* Returns the kernel's definition, followed by a blank line. */
 const char *lk__c_kernel_text(lk_c_kernel kernel);
 
-/* The functions hash() and decode(), for weights that are read from a file. */
+/* Returns the text of hash() and decode(), which weights that are read from a file need. */
 const char *lk__c_loader_text(void);

@@ -16,7 +16,7 @@ typedef struct planner {
     const lk_network *network;
     lk_c_plan *plan;
     int *last;       /* [node]: the last node that reads its value */
-    int64_t *offset; /* [node]: of its value in scratch memory */
+    int64_t *offset; /* [node]: offset of its value in scratch memory */
     block *blocks;   /* in use */
     int n_blocks;
     int now; /* the node that is being planned */
@@ -26,7 +26,7 @@ enum { ALIGNMENT = 16, BLOCKS_A_NODE = 2 };
 
 /* --- scratch memory ----------------------------------------------------------------------------------------------- */
 
-static void free_dead_blocks(planner *p)
+static void c_plan_free_dead_blocks(planner *p)
 {
     int kept = 0;
     for (int i = 0; i < p->n_blocks; i++)
@@ -36,7 +36,7 @@ static void free_dead_blocks(planner *p)
 }
 
 /* Takes the first gap that is large enough. Returns its offset. */
-static int64_t take_scratch(planner *p, int64_t size, int until)
+static int64_t c_plan_take_scratch(planner *p, int64_t size, int until)
 {
     int64_t begin = 0, rounded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     for (int i = 0; i < p->n_blocks; i++)
@@ -49,14 +49,14 @@ static int64_t take_scratch(planner *p, int64_t size, int until)
     return begin;
 }
 
-static int64_t value_size(const planner *p, int node)
+static int64_t c_plan_value_size(const planner *p, int node)
 {
     return lk__node_count(&p->network->graph.nodes[node]);
 }
 
 /* Gives the block of an input to the current node's value, if no later node reads the input. Returns its offset; -1 if
  * the input is still needed. */
-static int64_t take_input_block(planner *p, int input)
+static int64_t c_plan_take_input_block(planner *p, int input)
 {
     for (int i = 0; i < p->n_blocks && p->last[input] == p->now; i++)
         if (p->blocks[i].begin == p->offset[input]) {
@@ -68,8 +68,8 @@ static int64_t take_input_block(planner *p, int input)
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-/* Appends `count` weights that are zero. *begin: their offset. */
-static lk_status add_weights(lk_c_plan *plan, int64_t count, int64_t *begin)
+/* Appends `count` zeros to the weights. *begin: their offset. */
+static lk_status c_plan_add_weights(lk_c_plan *plan, int64_t count, int64_t *begin)
 {
     if (count > INT32_MAX - plan->n_weights)
         LK_FAIL(LK_ERR_UNSUPPORTED, "a network of more than %d weights cannot be written as C; ONNX holds it",
@@ -86,15 +86,15 @@ static lk_status add_weights(lk_c_plan *plan, int64_t count, int64_t *begin)
 }
 
 /* Appends filters as [block][area][channels][lane], from a convolution's [O, C, area] or a dense layer's [K, units]. */
-static lk_status add_filters(planner *p, const lk_node *node, lk_c_call *call)
+static lk_status c_plan_add_filters(planner *p, const lk_node *node, lk_c_call *call)
 {
     bool dense = node->kind == LK_NODE_DENSE;
     const float *values = p->network->variables[node->variable[0]];
     int64_t filters = node->output.dim[1], blocks = (filters + LK__C_LANES - 1) / LK__C_LANES;
     int64_t area = dense ? 1 : node->kernel * node->kernel;
     int64_t channels = p->network->graph.nodes[node->input[0]].output.dim[1];
-    LK_TRY(add_weights(p->plan, blocks * LK__C_LANES * area * channels, &call->first));
-    LK_TRY(add_weights(p->plan, blocks * LK__C_LANES, &call->second));
+    LK_TRY(c_plan_add_weights(p->plan, blocks * LK__C_LANES * area * channels, &call->first));
+    LK_TRY(c_plan_add_weights(p->plan, blocks * LK__C_LANES, &call->second));
     float *out = p->plan->weights + call->first;
     for (int64_t o = 0; o < filters; o++)
         for (int64_t k = 0; k < area; k++)
@@ -107,18 +107,18 @@ static lk_status add_filters(planner *p, const lk_node *node, lk_c_call *call)
     return LK_OK;
 }
 
-static lk_status add_scale(planner *p, const lk_node *node, lk_c_call *call)
+static lk_status c_plan_add_scale(planner *p, const lk_node *node, lk_c_call *call)
 {
     int64_t channels = node->output.dim[1];
-    LK_TRY(add_weights(p->plan, channels, &call->first));
-    LK_TRY(add_weights(p->plan, channels, &call->second));
+    LK_TRY(c_plan_add_weights(p->plan, channels, &call->first));
+    LK_TRY(c_plan_add_weights(p->plan, channels, &call->second));
     lk__node_scale_shift(p->network, node, p->plan->weights + call->first, p->plan->weights + call->second);
     return LK_OK;
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-static lk_status add_call(lk_c_plan *plan, lk_c_call call)
+static lk_status c_plan_add_call(lk_c_plan *plan, lk_c_call call)
 {
     lk_c_call *calls = lk__grow(plan->calls, &plan->capacity, plan->n + 1, sizeof *calls);
     if (!calls)
@@ -129,27 +129,27 @@ static lk_status add_call(lk_c_plan *plan, lk_c_call call)
 }
 
 /* Computes the node's value into a new block. */
-static lk_status plan_call(planner *p, lk_c_call call)
+static lk_status c_plan_call_into_new(planner *p, lk_c_call call)
 {
-    call.y = p->offset[p->now] = take_scratch(p, value_size(p, p->now), p->last[p->now]);
-    return add_call(p->plan, call);
+    call.y = p->offset[p->now] = c_plan_take_scratch(p, c_plan_value_size(p, p->now), p->last[p->now]);
+    return c_plan_add_call(p->plan, call);
 }
 
 /* Computes the node's value into the block of an input that no later node reads, or else into a new one. */
-static lk_status plan_call_in_place(planner *p, lk_c_call call)
+static lk_status c_plan_call_in_place(planner *p, lk_c_call call)
 {
-    int64_t y = take_input_block(p, call.node->input[0]);
+    int64_t y = c_plan_take_input_block(p, call.node->input[0]);
     if (y < 0 && call.node->input[1] >= 0)
-        y = take_input_block(p, call.node->input[1]);
+        y = c_plan_take_input_block(p, call.node->input[1]);
     if (y < 0)
-        return plan_call(p, call);
+        return c_plan_call_into_new(p, call);
     call.y = p->offset[p->now] = y;
-    return add_call(p->plan, call);
+    return c_plan_add_call(p->plan, call);
 }
 
-static lk_status plan_convolution(planner *p, const lk_node *node, lk_c_call call)
+static lk_status c_plan_convolution(planner *p, const lk_node *node, lk_c_call call)
 {
-    LK_TRY(add_filters(p, node, &call));
+    LK_TRY(c_plan_add_filters(p, node, &call));
     if (node->kind == LK_NODE_CONV2D && node->padding > 0) {
         lk_shape in = p->network->graph.nodes[node->input[0]].output;
         int64_t size = in.dim[1] * (in.dim[2] + 2 * node->padding);
@@ -158,89 +158,89 @@ static lk_status plan_convolution(planner *p, const lk_node *node, lk_c_call cal
                     "layer '%s' with its padding is beyond what C code with indices of type int reaches", node->name);
         lk_c_call padded = call;
         padded.kernel = LK__C_PAD;
-        padded.y = call.x = take_scratch(p, size, p->now);
-        LK_TRY(add_call(p->plan, padded));
+        padded.y = call.x = c_plan_take_scratch(p, size, p->now);
+        LK_TRY(c_plan_add_call(p->plan, padded));
     }
     call.kernel = LK__C_CONV2D;
-    return plan_call(p, call);
+    return c_plan_call_into_new(p, call);
 }
 
 /* Returns whether the node's value in [H, W, C] differs from row-major order, [C, H, W]. */
-static bool is_transposed(const lk_node *node)
+static bool c_plan_is_transposed(const lk_node *node)
 {
     lk_shape shape = node->output;
     return shape.ndim == 4 && shape.dim[1] > 1 && shape.dim[2] * shape.dim[3] > 1;
 }
 
-static lk_status plan_reshape(planner *p, const lk_node *node, lk_c_call call)
+static lk_status c_plan_reshape(planner *p, const lk_node *node, lk_c_call call)
 {
-    bool from = is_transposed(&p->network->graph.nodes[node->input[0]]), to = is_transposed(node);
+    bool from = c_plan_is_transposed(&p->network->graph.nodes[node->input[0]]), to = c_plan_is_transposed(node);
     if (!from && !to) {
-        int64_t offset = take_input_block(p, node->input[0]);
+        int64_t offset = c_plan_take_input_block(p, node->input[0]);
         if (offset >= 0) {
             p->offset[p->now] = offset;
             return LK_OK;
         }
         call.kernel = LK__C_TO_PLANES; /* with one channel it copies */
-        return plan_call(p, call);
+        return c_plan_call_into_new(p, call);
     }
     call.kernel = from ? LK__C_TO_PLANES : LK__C_FROM_PLANES;
     if (!from || !to)
-        return plan_call(p, call);
+        return c_plan_call_into_new(p, call);
     lk_c_call first = call;
-    first.y = call.x = take_scratch(p, value_size(p, p->now), p->now);
-    LK_TRY(add_call(p->plan, first));
+    first.y = call.x = c_plan_take_scratch(p, c_plan_value_size(p, p->now), p->now);
+    LK_TRY(c_plan_add_call(p->plan, first));
     call.kernel = LK__C_FROM_PLANES;
-    return plan_call(p, call);
+    return c_plan_call_into_new(p, call);
 }
 
-static lk_status plan_node(planner *p, const lk_node *node)
+static lk_status c_plan_node(planner *p, const lk_node *node)
 {
     lk_c_call call = {.node = node, .x = p->offset[node->input[0]], .first = -1, .second = -1};
     switch (node->kind) {
     case LK_NODE_CONV2D:
     case LK_NODE_DENSE:
-        return plan_convolution(p, node, call);
+        return c_plan_convolution(p, node, call);
     case LK_NODE_BATCH_NORM:
         call.kernel = LK__C_SCALE;
-        LK_TRY(add_scale(p, node, &call));
-        return plan_call_in_place(p, call);
+        LK_TRY(c_plan_add_scale(p, node, &call));
+        return c_plan_call_in_place(p, call);
     case LK_NODE_ACTIVATION:
         call.kernel = (lk_c_kernel)(LK__C_RELU + node->activation);
-        return plan_call_in_place(p, call);
+        return c_plan_call_in_place(p, call);
     case LK_NODE_MAX_POOL:
     case LK_NODE_GLOBAL_MAX_POOL:
         call.kernel = LK__C_MAX_POOL;
-        return plan_call(p, call);
+        return c_plan_call_into_new(p, call);
     case LK_NODE_AVG_POOL:
     case LK_NODE_GLOBAL_AVG_POOL:
         call.kernel = LK__C_AVG_POOL;
-        return plan_call(p, call);
+        return c_plan_call_into_new(p, call);
     case LK_NODE_RESHAPE:
-        return plan_reshape(p, node, call);
+        return c_plan_reshape(p, node, call);
     default:
         call.kernel = LK__C_ADD;
         call.z = p->offset[node->input[1]];
-        return plan_call_in_place(p, call);
+        return c_plan_call_in_place(p, call);
     }
 }
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-static lk_status add_moments(const lk_network *network, lk_c_plan *plan)
+static lk_status c_plan_add_moments(const lk_network *network, lk_c_plan *plan)
 {
     size_t channels = (size_t)network->input.channels;
     plan->mean = plan->divisor = -1;
     if (!network->mean)
         return LK_OK;
-    LK_TRY(add_weights(plan, (int64_t)channels, &plan->mean));
-    LK_TRY(add_weights(plan, (int64_t)channels, &plan->divisor));
+    LK_TRY(c_plan_add_weights(plan, (int64_t)channels, &plan->mean));
+    LK_TRY(c_plan_add_weights(plan, (int64_t)channels, &plan->divisor));
     memcpy(plan->weights + plan->mean, network->mean, channels * sizeof(float));
     memcpy(plan->weights + plan->divisor, network->divisor, channels * sizeof(float));
     return LK_OK;
 }
 
-static void find_last_readers(const lk_graph *graph, int *last)
+static void c_plan_find_last_readers(const lk_graph *graph, int *last)
 {
     for (int i = 1; i < graph->n; i++)
         for (int k = 0; k < LK_NODE_INPUTS; k++)
@@ -249,16 +249,16 @@ static void find_last_readers(const lk_graph *graph, int *last)
     last[graph->n - 1] = graph->n;
 }
 
-static lk_status plan_network(planner *p)
+static lk_status c_plan_network(planner *p)
 {
     const lk_graph *graph = &p->network->graph;
     lk_c_plan *plan = p->plan;
-    find_last_readers(graph, p->last);
-    LK_TRY(add_moments(p->network, plan));
-    plan->image = p->offset[0] = take_scratch(p, value_size(p, 0), p->last[0]);
+    c_plan_find_last_readers(graph, p->last);
+    LK_TRY(c_plan_add_moments(p->network, plan));
+    plan->image = p->offset[0] = c_plan_take_scratch(p, c_plan_value_size(p, 0), p->last[0]);
     for (p->now = 1; p->now < graph->n; p->now++) {
-        free_dead_blocks(p);
-        LK_TRY(plan_node(p, &graph->nodes[p->now]));
+        c_plan_free_dead_blocks(p);
+        LK_TRY(c_plan_node(p, &graph->nodes[p->now]));
     }
     plan->logits = p->offset[graph->n - 1];
     if (plan->scratch > INT32_MAX)
@@ -277,7 +277,7 @@ lk_status lk__c_plan_make(const lk_network *network, lk_c_plan *plan)
                  .offset = lk__calloc(n, sizeof *p.offset),
                  .blocks = lk__calloc(n + 1, BLOCKS_A_NODE * sizeof *p.blocks)};
     *plan = (lk_c_plan){0};
-    lk_status status = p.last && p.offset && p.blocks ? plan_network(&p) : LK_ERR_MEMORY;
+    lk_status status = p.last && p.offset && p.blocks ? c_plan_network(&p) : LK_ERR_MEMORY;
     lk__free(p.last);
     lk__free(p.offset);
     lk__free(p.blocks);

@@ -15,7 +15,7 @@ typedef struct lk_c_plan {
     lk_c_call *calls;
     int n;
     int64_t capacity;
-    int64_t image, logits; /* offsets into scratch memory: of the prepared image, of the result */
+    int64_t image, logits; /* offsets of the prepared image and of the result in scratch memory */
     int64_t scratch;       /* size of the scratch memory, in floats */
     float *weights;
     int64_t n_weights, weights_capacity;

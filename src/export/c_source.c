@@ -27,7 +27,7 @@ typedef struct c_source {
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-static lk_status set_names(c_source *s, const char *path)
+static lk_status c_source_set_names(c_source *s, const char *path)
 {
     size_t length = strlen(path);
     if (length >= sizeof s->stem)
@@ -64,7 +64,7 @@ static lk_status set_names(c_source *s, const char *path)
 }
 
 /* Writes a text, replacing each '@' by the prefix. */
-static void put_template(c_source *s, const char *text)
+static void c_source_put_template(c_source *s, const char *text)
 {
     for (const char *at; (at = strchr(text, '@')); text = at + 1) {
         lk__bytes_put(&s->out, text, (size_t)(at - text));
@@ -74,22 +74,22 @@ static void put_template(c_source *s, const char *text)
 }
 
 /* Writes a preprocessor directive, such as "#define ", and the prefix in upper case. */
-static void put_upper_directive(c_source *s, const char *directive)
+static void c_source_put_upper_directive(c_source *s, const char *directive)
 {
     lk__bytes_text(&s->out, directive);
     for (const char *c = s->name; *c; c++)
         lk__bytes_char(&s->out, (char)toupper((unsigned char)*c));
 }
 
-static void put_upper_define(c_source *s, const char *what, int64_t value)
+static void c_source_put_upper_define(c_source *s, const char *what, int64_t value)
 {
-    put_upper_directive(s, "#define ");
+    c_source_put_upper_directive(s, "#define ");
     lk__bytes_format(&s->out, "_%s %lld\n", what, (long long)value);
 }
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
 
-static void put_about(c_source *s)
+static void c_source_put_about(c_source *s)
 {
     const lk_model_input *in = &s->network->input;
     lk__bytes_format(&s->out,
@@ -98,7 +98,7 @@ static void put_about(c_source *s)
                      lk_build_version());
 }
 
-static void put_prototypes(c_source *s)
+static void c_source_put_prototypes(c_source *s)
 {
     const char *weights = s->has_weights_file ? "const float *weights, " : "";
     static const char *const prototypes[] = {"void @_logits(%sconst float *image, float *scratch, float *logits);\n",
@@ -111,16 +111,16 @@ static void put_prototypes(c_source *s)
     for (size_t i = 0; i < sizeof prototypes / sizeof prototypes[0]; i++) {
         char text[256];
         snprintf(text, sizeof text, prototypes[i], weights);
-        put_template(s, text);
+        c_source_put_template(s, text);
     }
 }
 
-static void put_header(c_source *s)
+static void c_source_put_header(c_source *s)
 {
     const lk_model_input *in = &s->network->input;
     lk__bytes_text(&s->out, "/* An image-classification network: ");
-    put_about(s);
-    put_template(
+    c_source_put_about(s);
+    c_source_put_template(
         s, ".\n"
            " *\n"
            " * image: of functions without _bytes [channels, height, width] numbers from 0 to 1; of those with it "
@@ -131,30 +131,30 @@ static void put_header(c_source *s)
            "class.\n"
            " * Nothing is allocated and nothing is kept: any number of threads may call, each with scratch memory of "
            "its own. */\n");
-    put_upper_directive(s, "#ifndef ");
+    c_source_put_upper_directive(s, "#ifndef ");
     lk__bytes_text(&s->out, "_H\n");
-    put_upper_directive(s, "#define ");
+    c_source_put_upper_directive(s, "#define ");
     lk__bytes_text(&s->out, "_H\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
-    put_upper_define(s, "CHANNELS", in->channels);
-    put_upper_define(s, "HEIGHT", in->height);
-    put_upper_define(s, "WIDTH", in->width);
-    put_upper_define(s, "CLASSES", in->classes);
-    put_upper_define(s, "SCRATCH", s->plan.scratch);
+    c_source_put_upper_define(s, "CHANNELS", in->channels);
+    c_source_put_upper_define(s, "HEIGHT", in->height);
+    c_source_put_upper_define(s, "WIDTH", in->width);
+    c_source_put_upper_define(s, "CLASSES", in->classes);
+    c_source_put_upper_define(s, "SCRATCH", s->plan.scratch);
     lk__bytes_char(&s->out, '\n');
     if (s->network->class_names)
-        put_template(s, "extern const char *const @_class_names[];\n\n");
+        c_source_put_template(s, "extern const char *const @_class_names[];\n\n");
     if (s->has_weights_file)
-        put_template(
+        c_source_put_template(
             s, "/* Reads the weights, which the functions below need, from the file that was written beside this one.\n"
                " * Gives NULL, and in *weights what free() lets go of; or what is wrong with the file, in words. */\n"
                "const char *@_load(const char *path, float **weights);\n\n");
-    put_prototypes(s);
+    c_source_put_prototypes(s);
     lk__bytes_text(&s->out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-static void put_weights(c_source *s)
+static void c_source_put_weights(c_source *s)
 {
     enum { A_LINE = 6 };
     lk__bytes_format(&s->out, "static const float weights[%lld] = {", (long long)s->plan.n_weights);
@@ -167,7 +167,7 @@ static void put_weights(c_source *s)
 }
 
 /* FNV-1a, as hash() in the exported file. */
-static uint64_t hash_weights(const lk_bytes *bytes)
+static uint64_t c_source_hash_weights(const lk_bytes *bytes)
 {
     uint64_t h = 0xCBF29CE484222325;
     for (size_t i = 0; i < bytes->size; i++)
@@ -175,40 +175,40 @@ static uint64_t hash_weights(const lk_bytes *bytes)
     return h;
 }
 
-static void put_loader(c_source *s)
+static void c_source_put_loader(c_source *s)
 {
     lk__bytes_format(&s->out, "enum { WEIGHTS = %lld };\n\n", (long long)s->plan.n_weights);
     lk__bytes_text(&s->out, lk__c_loader_text());
-    put_template(s, "const char *@_load(const char *path, float **weights)\n"
-                    "{\n"
-                    "    const size_t size = (size_t)WEIGHTS * 4;\n"
-                    "    FILE *file = fopen(path, \"rb\");\n"
-                    "    *weights = NULL;\n"
-                    "    if (!file)\n"
-                    "        return \"the file with the weights cannot be opened\";\n"
-                    "    float *values = malloc(size);\n"
-                    "    const char *error = values ? NULL : \"there is no memory for the weights\";\n"
-                    "    if (!error && fread(values, 1, size, file) != size)\n"
-                    "        error = \"the file with the weights is too short, or cannot be read\";\n"
-                    "    if (!error && fgetc(file) != EOF)\n"
-                    "        error = \"the file with the weights is too long\";\n");
+    c_source_put_template(s, "const char *@_load(const char *path, float **weights)\n"
+                             "{\n"
+                             "    const size_t size = (size_t)WEIGHTS * 4;\n"
+                             "    FILE *file = fopen(path, \"rb\");\n"
+                             "    *weights = NULL;\n"
+                             "    if (!file)\n"
+                             "        return \"the file with the weights cannot be opened\";\n"
+                             "    float *values = malloc(size);\n"
+                             "    const char *error = values ? NULL : \"there is no memory for the weights\";\n"
+                             "    if (!error && fread(values, 1, size, file) != size)\n"
+                             "        error = \"the file with the weights is too short, or cannot be read\";\n"
+                             "    if (!error && fgetc(file) != EOF)\n"
+                             "        error = \"the file with the weights is too long\";\n");
     lk__bytes_format(&s->out, "    if (!error && hash((const unsigned char *)values, size) != 0x%016" PRIX64 ")\n",
                      s->hash);
-    put_template(s, "        error = \"the file holds weights of another network, or damaged ones\";\n"
-                    "    fclose(file);\n"
-                    "    if (error) {\n"
-                    "        free(values);\n"
-                    "        return error;\n"
-                    "    }\n"
-                    "    decode(values);\n"
-                    "    *weights = values;\n"
-                    "    return NULL;\n"
-                    "}\n\n");
+    c_source_put_template(s, "        error = \"the file holds weights of another network, or damaged ones\";\n"
+                             "    fclose(file);\n"
+                             "    if (error) {\n"
+                             "        free(values);\n"
+                             "        return error;\n"
+                             "    }\n"
+                             "    decode(values);\n"
+                             "    *weights = values;\n"
+                             "    return NULL;\n"
+                             "}\n\n");
 }
 
 /* --- the file ----------------------------------------------------------------------------------------------------- */
 
-static void put_kernels(c_source *s)
+static void c_source_put_kernels(c_source *s)
 {
     bool used[LK__C_KERNEL_COUNT] = {[LK__C_PREPARE] = true, [LK__C_PREPARE_BYTES] = true};
     for (int i = 0; i < s->plan.n; i++)
@@ -219,7 +219,7 @@ static void put_kernels(c_source *s)
 }
 
 /* Writes a C string literal. Characters that could form an escape or a trigraph become octal escapes. */
-static void put_string(lk_bytes *out, const char *text)
+static void c_source_put_string(lk_bytes *out, const char *text)
 {
     lk__bytes_char(out, '"');
     for (; *text; text++) {
@@ -232,20 +232,20 @@ static void put_string(lk_bytes *out, const char *text)
     lk__bytes_char(out, '"');
 }
 
-static void put_class_names(c_source *s)
+static void c_source_put_class_names(c_source *s)
 {
     if (!s->network->class_names)
         return;
-    put_template(s, "const char *const @_class_names[] = {\n");
+    c_source_put_template(s, "const char *const @_class_names[] = {\n");
     for (int64_t i = 0; i < s->network->input.classes; i++) {
         lk__bytes_text(&s->out, "    ");
-        put_string(&s->out, s->network->class_names[i]);
+        c_source_put_string(&s->out, s->network->class_names[i]);
         lk__bytes_text(&s->out, ",\n");
     }
     lk__bytes_text(&s->out, "};\n\n");
 }
 
-static void put_entry_points(c_source *s, const char *suffix, const char *type, const char *kernel)
+static void c_source_put_entry_points(c_source *s, const char *suffix, const char *type, const char *kernel)
 {
     static const char *const moments[] = {"weights", "weights", "scratch"};
     const char *weights = s->has_weights_file ? "const float *weights, " : "",
@@ -254,22 +254,22 @@ static void put_entry_points(c_source *s, const char *suffix, const char *type, 
     char text[512];
     snprintf(text, sizeof text, "void @_logits%s(%sconst %s *image, float *scratch, float *logits)\n{\n    %s(image",
              suffix, weights, type, kernel);
-    put_template(s, text);
+    c_source_put_template(s, text);
     LK__C_PUT_NUMBERS(&s->out, in->height * in->width, in->channels);
     lk__bytes_text(&s->out, ", ");
     lk__c_put_offsets(&s->out, moments, (const int64_t[]){s->plan.mean, s->plan.divisor, s->plan.image}, 3);
     snprintf(text, sizeof text, ");\n    run(%sscratch, logits);\n}\n\n", given);
-    put_template(s, text);
+    c_source_put_template(s, text);
     snprintf(text, sizeof text,
              "int @_classify%s(%sconst %s *image, float *scratch, float *probabilities)\n{\n"
              "    float logits[%lld];\n    @_logits%s(%simage, scratch, logits);\n"
              "    return choose(logits, probabilities);\n}\n%s",
              suffix, weights, type, (long long)in->classes, suffix, given, *suffix ? "" : "\n");
-    put_template(s, text);
+    c_source_put_template(s, text);
 }
 
 /* The exported softmax subtracts the largest logit, which keeps expf() finite. */
-static void put_choose(c_source *s)
+static void c_source_put_choose(c_source *s)
 {
     lk__bytes_format(&s->out,
                      "static int choose(const float *logits, float *probabilities)\n{\n"
@@ -286,36 +286,37 @@ static void put_choose(c_source *s)
                      (long long)s->network->input.classes);
 }
 
-static void put_source(c_source *s)
+static void c_source_put_source(c_source *s)
 {
     lk__bytes_text(&s->out, "/* ");
-    put_about(s);
+    c_source_put_about(s);
     lk__bytes_text(&s->out, ".\n * Values are channels-last, [height, width, channels], inside. */\n#include \"");
     lk__bytes_text(&s->out, s->file);
     lk__bytes_text(&s->out, ".h\"\n\n#include <math.h>\n#include <stddef.h>\n");
     if (s->has_weights_file)
         lk__bytes_text(&s->out, "#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n");
     lk__bytes_text(&s->out, "#include <string.h>\n\n");
-    put_class_names(s);
+    c_source_put_class_names(s);
     if (s->has_weights_file)
-        put_loader(s);
+        c_source_put_loader(s);
     else if (s->plan.n_weights > 0)
-        put_weights(s);
-    put_kernels(s);
-    put_template(s, s->has_weights_file ? "static void run(const float *weights, float *scratch, float *logits)\n{\n"
-                                        : "static void run(float *scratch, float *logits)\n{\n");
+        c_source_put_weights(s);
+    c_source_put_kernels(s);
+    c_source_put_template(s, s->has_weights_file
+                                 ? "static void run(const float *weights, float *scratch, float *logits)\n{\n"
+                                 : "static void run(float *scratch, float *logits)\n{\n");
     lk__c_put_calls(&s->out, s->network, &s->plan);
     lk__bytes_text(&s->out, "    memcpy(logits, ");
     lk__c_put_offset(&s->out, "scratch", s->plan.logits);
     lk__bytes_format(&s->out, ", %lld * sizeof(float));\n}\n\n", (long long)s->network->input.classes);
-    put_choose(s);
-    put_entry_points(s, "", "float", "prepare");
-    put_entry_points(s, "_bytes", "unsigned char", "prepare_bytes");
+    c_source_put_choose(s);
+    c_source_put_entry_points(s, "", "float", "prepare");
+    c_source_put_entry_points(s, "_bytes", "unsigned char", "prepare_bytes");
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status write_c_file(c_source *s, lk_export_files *files, const char *ending)
+static lk_status c_source_write_file(c_source *s, lk_export_files *files, const char *ending)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s%s", s->stem, ending) >= (int)sizeof path)
@@ -326,32 +327,32 @@ static lk_status write_c_file(c_source *s, lk_export_files *files, const char *e
 }
 
 /* Writes the source last, so that the files it needs exist. */
-static lk_status write_c_files(c_source *s, lk_export_files *files)
+static lk_status c_source_write_files(c_source *s, lk_export_files *files)
 {
     int64_t parameters = s->network->elements;
     s->has_weights_file = parameters > MAX_PARAMETERS_INSIDE;
     if (s->has_weights_file) {
         lk__put_floats(&s->out, s->plan.weights, (size_t)s->plan.n_weights);
-        s->hash = hash_weights(&s->out);
-        LK_TRY(write_c_file(s, files, ".weights"));
+        s->hash = c_source_hash_weights(&s->out);
+        LK_TRY(c_source_write_file(s, files, ".weights"));
     }
-    put_header(s);
-    LK_TRY(write_c_file(s, files, ".h"));
-    put_source(s);
-    return write_c_file(s, files, ".c");
+    c_source_put_header(s);
+    LK_TRY(c_source_write_file(s, files, ".h"));
+    c_source_put_source(s);
+    return c_source_write_file(s, files, ".c");
 }
 
-static lk_status write_c(const lk_network *network, const char *path, const lk_export_opts *opts)
+static lk_status c_source_write(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
     (void)opts;
     c_source s = {.network = network};
-    LK_TRY(set_names(&s, path));
+    LK_TRY(c_source_set_names(&s, path));
     LK_TRY(lk__c_plan_make(network, &s.plan));
     lk_export_files files = {0};
-    lk_status status = lk__export_end(&files, write_c_files(&s, &files));
+    lk_status status = lk__export_end(&files, c_source_write_files(&s, &files));
     lk__bytes_free(&s.out);
     lk__c_plan_free(&s.plan);
     return status;
 }
 
-const lk_export_writer lk__export_c = {.name = "c", .write = write_c};
+const lk_export_writer lk__export_c = {.name = "c", .write = c_source_write};

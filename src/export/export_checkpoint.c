@@ -13,7 +13,7 @@
 
 /* Finds the folder, with links resolved, that will hold what is written to `path`. False if the path is invalid;
  * writing to it reports the error. */
-static bool find_folder(const char *path, char folder[PATH_MAX])
+static bool export_checkpoint_find_folder(const char *path, char folder[PATH_MAX])
 {
     char above[PATH_MAX];
     size_t length = strlen(path);
@@ -29,10 +29,10 @@ static bool find_folder(const char *path, char folder[PATH_MAX])
 }
 
 /* Rejects a path inside a checkpoint, because replacing one of its files, or adding a folder, would damage it. */
-static lk_status check_not_in_checkpoint(const char *path)
+static lk_status export_checkpoint_check_path(const char *path)
 {
     char folder[PATH_MAX], manifest[PATH_MAX], state[PATH_MAX];
-    if (!find_folder(path, folder))
+    if (!export_checkpoint_find_folder(path, folder))
         return LK_OK;
     LK_TRY(lk__checkpoint_path(folder, "manifest.json", manifest));
     LK_TRY(lk__checkpoint_path(folder, "state.json", state));
@@ -42,8 +42,8 @@ static lk_status check_not_in_checkpoint(const char *path)
     return LK_OK;
 }
 
-static lk_status export_model(const lk_checkpoint *checkpoint, const lk_model *model, lk_export_format format,
-                              const char *path, const lk_export_opts *opts)
+static lk_status export_checkpoint_model(const lk_checkpoint *checkpoint, const lk_model *model,
+                                         lk_export_format format, const char *path, const lk_export_opts *opts)
 {
     const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
     int n = lk_checkpoint_variable_count(checkpoint);
@@ -68,9 +68,9 @@ lk_status lk_export_checkpoint(const lk_checkpoint *checkpoint, lk_export_format
                                const lk_export_opts *opts)
 {
     if (path)
-        LK_TRY(check_not_in_checkpoint(path));
+        LK_TRY(export_checkpoint_check_path(path));
     lk_model *model = lk_checkpoint_model(checkpoint);
-    lk_status status = model ? export_model(checkpoint, model, format, path, opts) : lk_error_status();
+    lk_status status = model ? export_checkpoint_model(checkpoint, model, format, path, opts) : lk_error_status();
     lk_model_release(model);
     return status;
 }

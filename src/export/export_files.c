@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool create_new(const char *path, bool is_folder)
+static bool export_file_create(const char *path, bool is_folder)
 {
     if (is_folder)
         return mkdir(path, 0777) == 0;
@@ -21,20 +21,20 @@ static bool create_new(const char *path, bool is_folder)
     return fd >= 0 && close(fd) == 0;
 }
 
-static lk_status create_temporary(lk_export_file *file, bool is_folder)
+static lk_status export_file_create_temporary(lk_export_file *file, bool is_folder)
 {
     static atomic_uint made;
     do {
         if (snprintf(file->temporary, PATH_MAX, "%s.%ld-%u.tmp", file->path, (long)getpid(),
                      atomic_fetch_add(&made, 1)) >= PATH_MAX)
             LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", file->path);
-        if (create_new(file->temporary, is_folder))
+        if (export_file_create(file->temporary, is_folder))
             return LK_OK;
     } while (errno == EEXIST);
     LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", file->path, strerror(errno));
 }
 
-static lk_status copy_path(const char *path, char copy[PATH_MAX])
+static lk_status export_file_copy_path(const char *path, char copy[PATH_MAX])
 {
     if (snprintf(copy, PATH_MAX, "%s", path) >= PATH_MAX)
         LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
@@ -47,13 +47,13 @@ lk_status lk__export_begin(lk_export_files *files, const char *path, const char 
 {
     struct stat about;
     lk_export_file *file = &files->at[files->n];
-    LK_TRY(copy_path(path, file->path));
+    LK_TRY(export_file_copy_path(path, file->path));
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
         LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", path,
                 S_ISDIR(about.st_mode) ? strerror(EISDIR) : "it is no file whose place another could take");
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && !realpath(path, file->path))
         LK_FAIL(LK_ERR_IO, "%s: leads nowhere: %s", path, strerror(errno));
-    LK_TRY(create_temporary(file, false));
+    LK_TRY(export_file_create_temporary(file, false));
     *temporary = file->temporary;
     files->n++;
     return LK_OK;
@@ -80,12 +80,12 @@ lk_status lk__export_end(lk_export_files *files, lk_status status)
 lk_status lk__export_begin_folder(const char *path, lk_export_file *folder)
 {
     struct stat about;
-    LK_TRY(copy_path(path, folder->path));
+    LK_TRY(export_file_copy_path(path, folder->path));
     for (size_t length = strlen(folder->path); length > 1 && folder->path[length - 1] == '/';)
         folder->path[--length] = '\0';
     if (lstat(folder->path, &about) == 0)
         LK_FAIL(LK_ERR_IO, "%s: is there already; a SavedModel is written to a new folder", path);
-    return create_temporary(folder, true);
+    return export_file_create_temporary(folder, true);
 }
 
 lk_status lk__export_end_folder(const lk_export_file *folder, lk_status status)

@@ -26,10 +26,10 @@ lk_status lk__export_begin(lk_export_files *files, const char *path, const char 
 /* Adds a file with these contents and flushes it to disk. Errors: also those of `bytes`. */
 lk_status lk__export_put(lk_export_files *files, const char *path, const lk_bytes *bytes);
 
-/* With status LK_OK renames the files, which are on disk, in the order in which they were added. With any other status
- * removes them and returns it. */
+/* If `status` is LK_OK, renames the files in the order in which they were added; all are on disk by then. Otherwise
+ * removes them and returns `status`. */
 lk_status lk__export_end(lk_export_files *files, lk_status status);
 
-/* The same for a folder. It never replaces anything: `path` must not exist. */
+/* Like lk__export_begin and lk__export_end, for a folder. Nothing is replaced: `path` must not exist. */
 lk_status lk__export_begin_folder(const char *path, lk_export_file *folder);
 lk_status lk__export_end_folder(const lk_export_file *folder, lk_status status);

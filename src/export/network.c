@@ -46,7 +46,7 @@ void lk__node_scale_shift(const lk_network *network, const lk_node *node, float 
 
 /* Checks the shapes of a node's variables. A layer that a caller defines may describe itself wrongly, for example as a
  * convolution without a weight. */
-static lk_status check_variables(const lk_network *network, const lk_node *node)
+static lk_status network_check_variables(const lk_network *network, const lk_node *node)
 {
     static const int least[LK_NODE_KIND_COUNT] = {[LK_NODE_CONV2D] = 1, [LK_NODE_DENSE] = 1, [LK_NODE_BATCH_NORM] = 4};
     const lk_shape in = network->graph.nodes[node->input[0]].output, out = node->output;
@@ -71,7 +71,7 @@ static lk_status check_variables(const lk_network *network, const lk_node *node)
     return LK_OK;
 }
 
-static lk_status check_nodes(const lk_network *network)
+static lk_status network_check_nodes(const lk_network *network)
 {
     const lk_graph *graph = &network->graph;
     lk_shape logits = graph->nodes[graph->n - 1].output;
@@ -89,12 +89,12 @@ static lk_status check_nodes(const lk_network *network)
         if (graph->nodes[i].output.ndim != 2 && graph->nodes[i].output.ndim != 4)
             LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' gives %d axes; expected [N, K] or [N, C, H, W]",
                     lk_model_name(network->model), graph->nodes[i].name, graph->nodes[i].output.ndim);
-        LK_TRY(check_variables(network, &graph->nodes[i]));
+        LK_TRY(network_check_variables(network, &graph->nodes[i]));
     }
     return LK_OK;
 }
 
-static lk_status check_variables_finite(const lk_network *network)
+static lk_status network_check_finite(const lk_network *network)
 {
     for (int v = 0; v < lk_model_variable_count(network->model); v++) {
         const float *values = network->variables[v];
@@ -144,8 +144,8 @@ static lk_status network_open(const lk_export_network *given, bool variables_onl
     if (variables_only)
         return LK_OK;
     LK_TRY(lk_model_graph(given->model, &network->graph));
-    LK_TRY(check_nodes(network));
-    LK_TRY(check_variables_finite(network));
+    LK_TRY(network_check_nodes(network));
+    LK_TRY(network_check_finite(network));
     return network_take_moments(given, network);
 }
 

@@ -26,10 +26,10 @@ typedef struct lk_export_writer {
 
 extern const lk_export_writer lk__export_safetensors, lk__export_onnx, lk__export_savedmodel, lk__export_c;
 
-/* The elements of a variable. */
+/* Returns the number of elements of a variable. */
 int64_t lk__network_count(const lk_network *network, int variable);
 
-/* The elements of one sample of a node's output. */
+/* Returns the number of elements of a node's output for one sample. */
 int64_t lk__node_count(const lk_node *node);
 
 /* Expresses a batch-norm node as y = scale x + shift for each channel. scale, shift: [channels]. */

@@ -1,5 +1,5 @@
-/* Exports ONNX. A node has its layer's path as its name, its output is PATH/output,
- * and weights have the names of the variables. */
+/* Exports ONNX. A node is named by its layer's path, and its output is PATH/output. Weights have the names of the
+ * variables. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "export/export_files.h"
@@ -29,7 +29,7 @@ static void onnx_put_variables(onnx *o)
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-/* "PATH/SUFFIX", which is unique, because no layer's name contains a '/'. */
+/* Returns "PATH/SUFFIX", which is unique because no layer's name contains a '/'. */
 static const char *onnx_name(const lk_node *node, const char *suffix, char text[NAME_BYTES])
 {
     snprintf(text, NAME_BYTES, "%s/%s", node->name, suffix);
@@ -211,8 +211,8 @@ static void onnx_put_metadata(onnx *o)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-/* "PATH.data". *name: the part without folders. */
-static char *data_path(const char *path, const char **name)
+/* Returns "PATH.data"; the caller frees it. *name: the part without folders. */
+static char *onnx_data_path(const char *path, const char **name)
 {
     size_t size = strlen(path) + sizeof ".data";
     char *data = lk__calloc(size, 1);
@@ -224,7 +224,7 @@ static char *data_path(const char *path, const char **name)
     return data;
 }
 
-static lk_status open_data_file(onnx *o, lk_export_files *files, const char *data)
+static lk_status onnx_open_data_file(onnx *o, lk_export_files *files, const char *data)
 {
     const char *temporary;
     LK_TRY(lk__export_begin(files, data, &temporary));
@@ -232,11 +232,11 @@ static lk_status open_data_file(onnx *o, lk_export_files *files, const char *dat
 }
 
 /* The data file is added first, so that it exists when the model that names it does. */
-static lk_status write_onnx_files(onnx *o, const char *path, const char *data)
+static lk_status onnx_write_files(onnx *o, const char *path, const char *data)
 {
     lk_export_files files = {0};
     uint64_t hash;
-    lk_status status = o->graph.external ? open_data_file(o, &files, data) : LK_OK;
+    lk_status status = o->graph.external ? onnx_open_data_file(o, &files, data) : LK_OK;
     if (status == LK_OK) {
         onnx_put_graph(o);
         onnx_put_metadata(o);
@@ -250,19 +250,19 @@ static lk_status write_onnx_files(onnx *o, const char *path, const char *data)
     return lk__export_end(&files, status);
 }
 
-static lk_status write_onnx(const lk_network *network, const char *path, const lk_export_opts *opts)
+static lk_status onnx_write(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
     /* protobuf reads at most 2 GiB at once; 64 MiB of it are left for everything but weights. */
     const int64_t most = INT32_MAX - (64 << 20);
     onnx o = {.network = network};
     o.graph.external = opts->external_data || network->elements * (int64_t)sizeof(float) > most;
-    char *data = data_path(path, &o.graph.data_name);
+    char *data = onnx_data_path(path, &o.graph.data_name);
     if (!data)
         return LK_ERR_MEMORY;
-    lk_status status = write_onnx_files(&o, path, data);
+    lk_status status = onnx_write_files(&o, path, data);
     lk__bytes_free(&o.graph.model);
     lk__free(data);
     return status;
 }
 
-const lk_export_writer lk__export_onnx = {.name = "onnx", .write = write_onnx};
+const lk_export_writer lk__export_onnx = {.name = "onnx", .write = onnx_write};

@@ -28,7 +28,7 @@ enum { DATA_ALIGNMENT = 4096 };
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-static void put_map_entry(lk_bytes *out, int field, const char *key, const char *value)
+static void onnx_graph_put_map_entry(lk_bytes *out, int field, const char *key, const char *value)
 {
     size_t begin = lk__pb_begin(out, field);
     lk__pb_string(out, ENTRY_KEY, key);
@@ -36,14 +36,14 @@ static void put_map_entry(lk_bytes *out, int field, const char *key, const char 
     lk__pb_end(out, begin);
 }
 
-static void put_number_entry(lk_bytes *out, int field, const char *key, int64_t value)
+static void onnx_graph_put_number_entry(lk_bytes *out, int field, const char *key, int64_t value)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    put_map_entry(out, field, key, text);
+    onnx_graph_put_map_entry(out, field, key, text);
 }
 
-static lk_status write_data(lk_onnx *o, const float *values, int64_t count)
+static lk_status onnx_graph_write_data(lk_onnx *o, const float *values, int64_t count)
 {
     enum { PIECE = 1 << 16 };
     lk_status status = LK_OK;
@@ -60,23 +60,23 @@ static lk_status write_data(lk_onnx *o, const float *values, int64_t count)
 }
 
 /* Writes the values to the data file, and their location to the model. */
-static void put_external(lk_onnx *o, const float *values, int64_t count)
+static void onnx_graph_put_external(lk_onnx *o, const float *values, int64_t count)
 {
     static const char zeros[DATA_ALIGNMENT];
     int64_t bytes = count * (int64_t)sizeof *values;
-    put_map_entry(&o->model, TENSOR_EXTERNAL, "location", o->data_name);
-    put_number_entry(&o->model, TENSOR_EXTERNAL, "offset", o->data.bytes);
-    put_number_entry(&o->model, TENSOR_EXTERNAL, "length", bytes);
+    onnx_graph_put_map_entry(&o->model, TENSOR_EXTERNAL, "location", o->data_name);
+    onnx_graph_put_number_entry(&o->model, TENSOR_EXTERNAL, "offset", o->data.bytes);
+    onnx_graph_put_number_entry(&o->model, TENSOR_EXTERNAL, "length", bytes);
     lk__pb_varint(&o->model, TENSOR_LOCATION, LOCATION_IS_EXTERNAL);
     if (o->status == LK_OK)
-        o->status = write_data(o, values, count);
+        o->status = onnx_graph_write_data(o, values, count);
     if (o->status == LK_OK)
         o->status =
             lk__durable_put(&o->data, zeros, (size_t)((DATA_ALIGNMENT - bytes % DATA_ALIGNMENT) % DATA_ALIGNMENT));
 }
 
 /* Begins a constant in the graph. The caller adds its elements and ends it with lk__pb_end. */
-static size_t begin_constant_tensor(lk_bytes *out, const char *name, const int64_t *dims, int n, int type)
+static size_t onnx_graph_begin_constant(lk_bytes *out, const char *name, const int64_t *dims, int n, int type)
 {
     size_t begin = lk__pb_begin(out, GRAPH_INITIALIZER);
     for (int i = 0; i < n; i++)
@@ -89,9 +89,9 @@ static size_t begin_constant_tensor(lk_bytes *out, const char *name, const int64
 void lk__onnx_floats(lk_onnx *o, const char *name, lk_shape shape, const float *values)
 {
     int64_t count = lk_shape_count(shape);
-    size_t begin = begin_constant_tensor(&o->model, name, shape.dim, shape.ndim, TENSOR_IS_FLOAT);
+    size_t begin = onnx_graph_begin_constant(&o->model, name, shape.dim, shape.ndim, TENSOR_IS_FLOAT);
     if (o->external) {
-        put_external(o, values, count);
+        onnx_graph_put_external(o, values, count);
     } else {
         lk__pb_bytes(&o->model, TENSOR_RAW, (size_t)count * sizeof *values);
         lk__put_floats(&o->model, values, (size_t)count);
@@ -102,7 +102,7 @@ void lk__onnx_floats(lk_onnx *o, const char *name, lk_shape shape, const float *
 void lk__onnx_scalar(lk_onnx *o, const char *name, float value)
 {
     lk_bytes *out = &o->model;
-    size_t begin = begin_constant_tensor(out, name, NULL, 0, TENSOR_IS_FLOAT);
+    size_t begin = onnx_graph_begin_constant(out, name, NULL, 0, TENSOR_IS_FLOAT);
     lk__pb_bytes(out, TENSOR_RAW, sizeof value);
     lk__put_floats(out, &value, 1);
     lk__pb_end(out, begin);
@@ -111,7 +111,7 @@ void lk__onnx_scalar(lk_onnx *o, const char *name, float value)
 void lk__onnx_integers(lk_onnx *o, const char *name, const int64_t *values, int n)
 {
     lk_bytes *out = &o->model;
-    size_t begin = begin_constant_tensor(out, name, &(int64_t){n}, 1, TENSOR_IS_INT64);
+    size_t begin = onnx_graph_begin_constant(out, name, &(int64_t){n}, 1, TENSOR_IS_INT64);
     lk__pb_bytes(out, TENSOR_RAW, (size_t)n * sizeof *values);
     for (int i = 0; i < n; i++)
         lk__put_u64(out, (uint64_t)values[i]);
@@ -176,7 +176,7 @@ void lk__onnx_ints(lk_onnx *o, const char *name, int64_t value, int times)
 /* --- around the graph --------------------------------------------------------------------------------------------- */
 
 /* Writes the name and type of an input or output: f32 [N, dims]. */
-static void put_value_info(lk_onnx *o, int field, const char *name, const int64_t *dims, int n)
+static void onnx_graph_put_value_info(lk_onnx *o, int field, const char *name, const int64_t *dims, int n)
 {
     lk_bytes *out = &o->model;
     size_t value = lk__pb_begin(out, field);
@@ -199,12 +199,12 @@ static void put_value_info(lk_onnx *o, int field, const char *name, const int64_
 
 void lk__onnx_input(lk_onnx *o, const char *name, const int64_t *dims, int n)
 {
-    put_value_info(o, GRAPH_INPUT, name, dims, n);
+    onnx_graph_put_value_info(o, GRAPH_INPUT, name, dims, n);
 }
 
 void lk__onnx_output(lk_onnx *o, const char *name, const int64_t *dims, int n)
 {
-    put_value_info(o, GRAPH_OUTPUT, name, dims, n);
+    onnx_graph_put_value_info(o, GRAPH_OUTPUT, name, dims, n);
 }
 
 size_t lk__onnx_open(lk_onnx *o)
@@ -228,5 +228,5 @@ void lk__onnx_close(lk_onnx *o, size_t begin)
 
 void lk__onnx_metadata(lk_onnx *o, const char *key, const char *value)
 {
-    put_map_entry(&o->model, MODEL_METADATA, key, value);
+    onnx_graph_put_map_entry(&o->model, MODEL_METADATA, key, value);
 }

@@ -13,7 +13,7 @@ typedef struct file_entries {
     float **transposed; /* [n]: NULL for an entry that is written as it is */
 } file_entries;
 
-static void free_entries(file_entries *entries)
+static void safetensors_file_free_entries(file_entries *entries)
 {
     for (int i = 0; entries->transposed && i < entries->n; i++)
         lk__free(entries->transposed[i]);
@@ -22,7 +22,8 @@ static void free_entries(file_entries *entries)
     lk__free(entries->all);
 }
 
-static lk_status fill_entry(const lk_network *network, const lk_torch_naming *naming, int i, file_entries *entries)
+static lk_status safetensors_file_fill_entry(const lk_network *network, const lk_torch_naming *naming, int i,
+                                             file_entries *entries)
 {
     const char *name = lk_model_variable_name(network->model, i);
     lk_shape shape = lk_model_variable_shape(network->model, i);
@@ -39,7 +40,8 @@ static lk_status fill_entry(const lk_network *network, const lk_torch_naming *na
     return LK_OK;
 }
 
-static lk_status fill_entries(const lk_network *network, const lk_torch_naming *naming, file_entries *entries)
+static lk_status safetensors_file_fill_entries(const lk_network *network, const lk_torch_naming *naming,
+                                               file_entries *entries)
 {
     size_t n = (size_t)lk_model_variable_count(network->model);
     *entries = (file_entries){.n = (int)n,
@@ -49,11 +51,12 @@ static lk_status fill_entries(const lk_network *network, const lk_torch_naming *
     if (!entries->all || !entries->names || !entries->transposed)
         return LK_ERR_MEMORY;
     for (int i = 0; i < entries->n; i++)
-        LK_TRY(fill_entry(network, naming, i, entries));
+        LK_TRY(safetensors_file_fill_entry(network, naming, i, entries));
     return LK_OK;
 }
 
-static lk_status find_naming(const lk_model *model, lk_export_names names, const lk_torch_naming **naming)
+static lk_status safetensors_file_find_naming(const lk_model *model, lk_export_names names,
+                                              const lk_torch_naming **naming)
 {
     *naming = NULL;
     if ((unsigned)names > LK_EXPORT_NAMES_BOOK)
@@ -70,7 +73,7 @@ static lk_status find_naming(const lk_model *model, lk_export_names names, const
     return LK_OK;
 }
 
-static lk_status write_entries(const file_entries *entries, const char *path)
+static lk_status safetensors_file_write_entries(const file_entries *entries, const char *path)
 {
     static const char *const metadata[] = {"format", "pt", NULL}; /* as PyTorch's own files: row-major */
     lk_export_files files = {0};
@@ -83,17 +86,17 @@ static lk_status write_entries(const file_entries *entries, const char *path)
     return lk__export_end(&files, status);
 }
 
-static lk_status write_safetensors(const lk_network *network, const char *path, const lk_export_opts *opts)
+static lk_status safetensors_file_write(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
     const lk_torch_naming *naming;
     file_entries entries;
-    LK_TRY(find_naming(network->model, opts->names, &naming));
-    lk_status status = fill_entries(network, naming, &entries);
+    LK_TRY(safetensors_file_find_naming(network->model, opts->names, &naming));
+    lk_status status = safetensors_file_fill_entries(network, naming, &entries);
     if (status == LK_OK)
-        status = write_entries(&entries, path);
-    free_entries(&entries);
+        status = safetensors_file_write_entries(&entries, path);
+    safetensors_file_free_entries(&entries);
     return status;
 }
 
 const lk_export_writer lk__export_safetensors = {
-    .name = "safetensors", .variables_only = true, .write = write_safetensors};
+    .name = "safetensors", .variables_only = true, .write = safetensors_file_write};

@@ -22,13 +22,13 @@ typedef struct saved_model {
     lk_tf_graph graph;
 } saved_model;
 
-static const char *tf_name(const lk_node *node, const char *suffix, char text[NAME_BYTES])
+static const char *saved_model_node_name(const lk_node *node, const char *suffix, char text[NAME_BYTES])
 {
     snprintf(text, NAME_BYTES, "network/%s%s%s", node->name, *suffix ? "/" : "", suffix);
     return text;
 }
 
-static bool is_image(const lk_node *node)
+static bool saved_model_is_image(const lk_node *node)
 {
     return node->output.ndim == 4;
 }
@@ -37,8 +37,8 @@ static bool is_image(const lk_node *node)
 
 /* --- constants ---------------------------------------------------------------------------------------------------- */
 
-/* [O, C, K, K] -> [K, K, C, O] */
-static void put_filters(saved_model *s, const char *name, lk_shape shape, const float *values)
+/* Writes filters [O, C, K, K] as a constant [K, K, C, O]. */
+static void saved_model_put_filters(saved_model *s, const char *name, lk_shape shape, const float *values)
 {
     int64_t filters = shape.dim[0], channels = shape.dim[1], area = shape.dim[2] * shape.dim[3];
     float *transposed = lk__calloc((size_t)(filters * channels), (size_t)area * sizeof *transposed);
@@ -54,14 +54,14 @@ static void put_filters(saved_model *s, const char *name, lk_shape shape, const 
     lk__free(transposed);
 }
 
-static const char *put_variable(saved_model *s, const lk_node *node, int i, char name[NAME_BYTES])
+static const char *saved_model_put_variable(saved_model *s, const lk_node *node, int i, char name[NAME_BYTES])
 {
     int variable = node->variable[i];
     const lk_model *model = s->network->model;
     lk_shape shape = lk_model_variable_shape(model, variable);
     snprintf(name, NAME_BYTES, "network/%.*s", LK__EXPORT_MAX_PATH, lk_model_variable_name(model, variable));
     if (shape.ndim == 4)
-        put_filters(s, name, shape, s->network->variables[variable]);
+        saved_model_put_filters(s, name, shape, s->network->variables[variable]);
     else
         lk__tf_floats(&s->graph, name, shape, s->network->variables[variable]);
     return name;
@@ -69,14 +69,14 @@ static const char *put_variable(saved_model *s, const lk_node *node, int i, char
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-static void put_node(saved_model *s, const char *op, const char *name, const char *const *inputs)
+static void saved_model_put_node(saved_model *s, const char *op, const char *name, const char *const *inputs)
 {
     lk__tf_begin(&s->graph, op, name, inputs);
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_end(&s->graph);
 }
 
-static void put_transpose(saved_model *s, const char *name, const char *x, bool to_channels_last)
+static void saved_model_put_transpose(saved_model *s, const char *name, const char *x, bool to_channels_last)
 {
     static const int32_t to_last[] = {0, 2, 3, 1}, to_first[] = {0, 3, 1, 2};
     char order[NAME_BYTES + 8];
@@ -89,49 +89,50 @@ static void put_transpose(saved_model *s, const char *name, const char *x, bool 
 }
 
 /* Pads x with `value` around each image. Returns the padded value's name; x if there is no padding. */
-static const char *put_padding(saved_model *s, const lk_node *node, const char *x, float value, char name[NAME_BYTES])
+static const char *saved_model_put_padding(saved_model *s, const lk_node *node, const char *x, float value,
+                                           char name[NAME_BYTES])
 {
     char sizes[NAME_BYTES], edge[NAME_BYTES];
     int32_t p = (int32_t)node->padding;
     if (p == 0)
         return x;
-    lk__tf_integers(&s->graph, tf_name(node, "padding", sizes), LK_SHAPE(4, 2),
+    lk__tf_integers(&s->graph, saved_model_node_name(node, "padding", sizes), LK_SHAPE(4, 2),
                     (const int32_t[]){0, 0, p, p, p, p, 0, 0});
-    lk__tf_floats(&s->graph, tf_name(node, "edge", edge), (lk_shape){0}, &value);
-    lk__tf_begin(&s->graph, "PadV2", tf_name(node, "padded", name), INPUTS(x, sizes, edge));
+    lk__tf_floats(&s->graph, saved_model_node_name(node, "edge", edge), (lk_shape){0}, &value);
+    lk__tf_begin(&s->graph, "PadV2", saved_model_node_name(node, "padded", name), INPUTS(x, sizes, edge));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_type(&s->graph, "Tpaddings", LK__TF_INT32);
     lk__tf_end(&s->graph);
     return name;
 }
 
-static void put_conv2d(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void saved_model_put_conv2d(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char padded[NAME_BYTES], weight[NAME_BYTES], bias[NAME_BYTES], product[NAME_BYTES];
     bool has_bias = node->variable[1] >= 0;
-    const char *conv = has_bias ? tf_name(node, "product", product) : y;
-    x = put_padding(s, node, x, 0, padded);
-    lk__tf_begin(&s->graph, "Conv2D", conv, INPUTS(x, put_variable(s, node, 0, weight)));
+    const char *conv = has_bias ? saved_model_node_name(node, "product", product) : y;
+    x = saved_model_put_padding(s, node, x, 0, padded);
+    lk__tf_begin(&s->graph, "Conv2D", conv, INPUTS(x, saved_model_put_variable(s, node, 0, weight)));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_window(&s->graph, "strides", node->stride);
     lk__tf_text(&s->graph, "padding", "VALID");
     lk__tf_end(&s->graph);
     if (has_bias)
-        put_node(s, "BiasAdd", y, INPUTS(conv, put_variable(s, node, 1, bias)));
+        saved_model_put_node(s, "BiasAdd", y, INPUTS(conv, saved_model_put_variable(s, node, 1, bias)));
 }
 
-static void put_dense(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void saved_model_put_dense(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char weight[NAME_BYTES], bias[NAME_BYTES], product[NAME_BYTES];
     bool has_bias = node->variable[1] >= 0;
-    const char *matmul = has_bias ? tf_name(node, "product", product) : y;
-    put_node(s, "MatMul", matmul, INPUTS(x, put_variable(s, node, 0, weight)));
+    const char *matmul = has_bias ? saved_model_node_name(node, "product", product) : y;
+    saved_model_put_node(s, "MatMul", matmul, INPUTS(x, saved_model_put_variable(s, node, 0, weight)));
     if (has_bias)
-        put_node(s, "BiasAdd", y, INPUTS(matmul, put_variable(s, node, 1, bias)));
+        saved_model_put_node(s, "BiasAdd", y, INPUTS(matmul, saved_model_put_variable(s, node, 1, bias)));
 }
 
-/* Channels are the last axis, both of images and of [N, K]. */
-static void put_batch_norm(saved_model *s, const lk_node *node, const char *x, const char *y)
+/* Channels are the last axis both of images and of [N, K], so one scale and shift broadcasts over either. */
+static void saved_model_put_batch_norm(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char scale[NAME_BYTES], shift[NAME_BYTES], product[NAME_BYTES];
     int64_t channels = node->output.dim[1];
@@ -141,38 +142,39 @@ static void put_batch_norm(saved_model *s, const lk_node *node, const char *x, c
         return;
     }
     lk__node_scale_shift(s->network, node, values, values + channels);
-    lk__tf_floats(&s->graph, tf_name(node, "scale", scale), LK_SHAPE(channels), values);
-    lk__tf_floats(&s->graph, tf_name(node, "shift", shift), LK_SHAPE(channels), values + channels);
+    lk__tf_floats(&s->graph, saved_model_node_name(node, "scale", scale), LK_SHAPE(channels), values);
+    lk__tf_floats(&s->graph, saved_model_node_name(node, "shift", shift), LK_SHAPE(channels), values + channels);
     lk__free(values);
-    put_node(s, "Mul", tf_name(node, "product", product), INPUTS(x, scale));
-    put_node(s, "AddV2", y, INPUTS(product, shift));
+    saved_model_put_node(s, "Mul", saved_model_node_name(node, "product", product), INPUTS(x, scale));
+    saved_model_put_node(s, "AddV2", y, INPUTS(product, shift));
 }
 
-static void tf_put_gelu(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void saved_model_put_gelu(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char root[NAME_BYTES], half[NAME_BYTES], one[NAME_BYTES], scaled[NAME_BYTES], erf[NAME_BYTES], sum[NAME_BYTES],
         product[NAME_BYTES];
-    lk__tf_floats(&s->graph, tf_name(node, "root_of_half", root), (lk_shape){0}, &(float){(float)sqrt(0.5)});
-    lk__tf_floats(&s->graph, tf_name(node, "half", half), (lk_shape){0}, &(float){0.5f});
-    lk__tf_floats(&s->graph, tf_name(node, "one", one), (lk_shape){0}, &(float){1});
-    put_node(s, "Mul", tf_name(node, "scaled", scaled), INPUTS(x, root));
-    put_node(s, "Erf", tf_name(node, "erf", erf), INPUTS(scaled));
-    put_node(s, "AddV2", tf_name(node, "sum", sum), INPUTS(erf, one));
-    put_node(s, "Mul", tf_name(node, "product", product), INPUTS(x, sum));
-    put_node(s, "Mul", y, INPUTS(product, half));
+    lk__tf_floats(&s->graph, saved_model_node_name(node, "root_of_half", root), (lk_shape){0},
+                  &(float){(float)sqrt(0.5)});
+    lk__tf_floats(&s->graph, saved_model_node_name(node, "half", half), (lk_shape){0}, &(float){0.5f});
+    lk__tf_floats(&s->graph, saved_model_node_name(node, "one", one), (lk_shape){0}, &(float){1});
+    saved_model_put_node(s, "Mul", saved_model_node_name(node, "scaled", scaled), INPUTS(x, root));
+    saved_model_put_node(s, "Erf", saved_model_node_name(node, "erf", erf), INPUTS(scaled));
+    saved_model_put_node(s, "AddV2", saved_model_node_name(node, "sum", sum), INPUTS(erf, one));
+    saved_model_put_node(s, "Mul", saved_model_node_name(node, "product", product), INPUTS(x, sum));
+    saved_model_put_node(s, "Mul", y, INPUTS(product, half));
 }
 
-static void tf_put_activation(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void saved_model_put_activation(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     static const char *const ops[LK_ACTIVATION_COUNT] = {
         [LK_RELU] = "Relu", [LK_LEAKY_RELU] = "LeakyRelu", [LK_ELU] = "Elu", [LK_SIGMOID] = "Sigmoid",
         [LK_TANH] = "Tanh", [LK_SOFTPLUS] = "Softplus"};
     char inner[NAME_BYTES];
     if (node->activation == LK_GELU) {
-        tf_put_gelu(s, node, x, y);
+        saved_model_put_gelu(s, node, x, y);
     } else if (node->activation == LK_SILU) {
-        put_node(s, "Sigmoid", tf_name(node, "sigmoid", inner), INPUTS(x));
-        put_node(s, "Mul", y, INPUTS(x, inner));
+        saved_model_put_node(s, "Sigmoid", saved_model_node_name(node, "sigmoid", inner), INPUTS(x));
+        saved_model_put_node(s, "Mul", y, INPUTS(x, inner));
     } else {
         lk__tf_begin(&s->graph, ops[node->activation], y, INPUTS(x));
         lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
@@ -182,7 +184,7 @@ static void tf_put_activation(saved_model *s, const lk_node *node, const char *x
     }
 }
 
-static void tf_put_window(saved_model *s, const char *op, const lk_node *node, const char *x, const char *y)
+static void saved_model_put_window(saved_model *s, const char *op, const lk_node *node, const char *x, const char *y)
 {
     lk__tf_begin(&s->graph, op, y, INPUTS(x));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
@@ -192,8 +194,8 @@ static void tf_put_window(saved_model *s, const char *op, const lk_node *node, c
     lk__tf_end(&s->graph);
 }
 
-/* The number of pixels, along an axis of `size`, in the window for output `index` that are not padding. */
-static int64_t covered_pixels(const lk_node *node, int64_t index, int64_t size)
+/* Returns how many pixels the window of output `index` covers along an axis of `size`, without padding. */
+static int64_t saved_model_covered_pixels(const lk_node *node, int64_t index, int64_t size)
 {
     int64_t begin = index * node->stride - node->padding, end = begin + node->kernel;
     return lk__min(end, size) - lk__max(begin, 0);
@@ -201,11 +203,12 @@ static int64_t covered_pixels(const lk_node *node, int64_t index, int64_t size)
 
 /* TensorFlow's AvgPool of the padded image divides by the whole window, but padding must not count. So the result is
  * multiplied by a factor for each output. */
-static void put_avg_pool(saved_model *s, const lk_node *node, const lk_node *input, const char *x, const char *y)
+static void saved_model_put_avg_pool(saved_model *s, const lk_node *node, const lk_node *input, const char *x,
+                                     const char *y)
 {
     char padded[NAME_BYTES], pooled[NAME_BYTES], factor[NAME_BYTES];
     if (node->padding == 0) {
-        tf_put_window(s, "AvgPool", node, x, y);
+        saved_model_put_window(s, "AvgPool", node, x, y);
         return;
     }
     int64_t rows = node->output.dim[2], columns = node->output.dim[3];
@@ -216,123 +219,126 @@ static void put_avg_pool(saved_model *s, const lk_node *node, const lk_node *inp
     }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
-            factors[i * columns + j] =
-                (float)(node->kernel * node->kernel) /
-                (float)(covered_pixels(node, i, input->output.dim[2]) * covered_pixels(node, j, input->output.dim[3]));
-    lk__tf_floats(&s->graph, tf_name(node, "factor", factor), LK_SHAPE(1, rows, columns, 1), factors);
+            factors[i * columns + j] = (float)(node->kernel * node->kernel) /
+                                       (float)(saved_model_covered_pixels(node, i, input->output.dim[2]) *
+                                               saved_model_covered_pixels(node, j, input->output.dim[3]));
+    lk__tf_floats(&s->graph, saved_model_node_name(node, "factor", factor), LK_SHAPE(1, rows, columns, 1), factors);
     lk__free(factors);
-    tf_put_window(s, "AvgPool", node, put_padding(s, node, x, 0, padded), tf_name(node, "pooled", pooled));
-    put_node(s, "Mul", y, INPUTS(pooled, factor));
+    saved_model_put_window(s, "AvgPool", node, saved_model_put_padding(s, node, x, 0, padded),
+                           saved_model_node_name(node, "pooled", pooled));
+    saved_model_put_node(s, "Mul", y, INPUTS(pooled, factor));
 }
 
-static void tf_put_global_pool(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void saved_model_put_global_pool(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char axes[NAME_BYTES];
-    lk__tf_integers(&s->graph, tf_name(node, "axes", axes), LK_SHAPE(2), (const int32_t[]){1, 2});
+    lk__tf_integers(&s->graph, saved_model_node_name(node, "axes", axes), LK_SHAPE(2), (const int32_t[]){1, 2});
     lk__tf_begin(&s->graph, node->kind == LK_NODE_GLOBAL_MAX_POOL ? "Max" : "Mean", y, INPUTS(x, axes));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_type(&s->graph, "Tidx", LK__TF_INT32);
     lk__tf_end(&s->graph);
 }
 
-static void tf_put_reshape(saved_model *s, const lk_node *node, const lk_node *input, const char *x, const char *y)
+static void saved_model_put_reshape(saved_model *s, const lk_node *node, const lk_node *input, const char *x,
+                                    const char *y)
 {
     char first[NAME_BYTES], shape[NAME_BYTES], shaped[NAME_BYTES];
     int32_t dims[LK_MAX_DIMS] = {-1};
-    const char *plain = is_image(node) ? tf_name(node, "shaped", shaped) : y;
-    if (is_image(input)) {
-        put_transpose(s, tf_name(node, "channels_first", first), x, false);
+    const char *plain = saved_model_is_image(node) ? saved_model_node_name(node, "shaped", shaped) : y;
+    if (saved_model_is_image(input)) {
+        saved_model_put_transpose(s, saved_model_node_name(node, "channels_first", first), x, false);
         x = first;
     }
     for (int i = 1; i < node->output.ndim; i++)
         dims[i] = (int32_t)node->output.dim[i];
-    lk__tf_integers(&s->graph, tf_name(node, "shape", shape), LK_SHAPE(node->output.ndim), dims);
+    lk__tf_integers(&s->graph, saved_model_node_name(node, "shape", shape), LK_SHAPE(node->output.ndim), dims);
     lk__tf_begin(&s->graph, "Reshape", plain, INPUTS(x, shape));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_type(&s->graph, "Tshape", LK__TF_INT32);
     lk__tf_end(&s->graph);
-    if (is_image(node))
-        put_transpose(s, y, plain, true);
+    if (saved_model_is_image(node))
+        saved_model_put_transpose(s, y, plain, true);
 }
 
-static void tf_put_layer(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
+static void saved_model_put_layer(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
 {
     const lk_node *input = &s->network->graph.nodes[node->input[0]];
     char padded[NAME_BYTES];
     switch (node->kind) {
     case LK_NODE_CONV2D:
-        put_conv2d(s, node, x, y);
+        saved_model_put_conv2d(s, node, x, y);
         break;
     case LK_NODE_DENSE:
-        put_dense(s, node, x, y);
+        saved_model_put_dense(s, node, x, y);
         break;
     case LK_NODE_BATCH_NORM:
-        put_batch_norm(s, node, x, y);
+        saved_model_put_batch_norm(s, node, x, y);
         break;
     case LK_NODE_ACTIVATION:
-        tf_put_activation(s, node, x, y);
+        saved_model_put_activation(s, node, x, y);
         break;
     case LK_NODE_MAX_POOL:
-        tf_put_window(s, "MaxPool", node, put_padding(s, node, x, -INFINITY, padded), y);
+        saved_model_put_window(s, "MaxPool", node, saved_model_put_padding(s, node, x, -INFINITY, padded), y);
         break;
     case LK_NODE_AVG_POOL:
-        put_avg_pool(s, node, input, x, y);
+        saved_model_put_avg_pool(s, node, input, x, y);
         break;
     case LK_NODE_GLOBAL_MAX_POOL:
     case LK_NODE_GLOBAL_AVG_POOL:
-        tf_put_global_pool(s, node, x, y);
+        saved_model_put_global_pool(s, node, x, y);
         break;
     case LK_NODE_RESHAPE:
-        tf_put_reshape(s, node, input, x, y);
+        saved_model_put_reshape(s, node, input, x, y);
         break;
     default:
-        put_node(s, "AddV2", y, INPUTS(x, z));
+        saved_model_put_node(s, "AddV2", y, INPUTS(x, z));
         break;
     }
 }
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
 
-static const char *tf_value_name(const saved_model *s, int node, char text[NAME_BYTES])
+static const char *saved_model_value_name(const saved_model *s, int node, char text[NAME_BYTES])
 {
     if (node == 0)
         return "images/channels_last";
     if (node == s->network->graph.n - 1)
         return "logits";
-    return tf_name(&s->network->graph.nodes[node], "", text);
+    return saved_model_node_name(&s->network->graph.nodes[node], "", text);
 }
 
-static void put_images(saved_model *s)
+static void saved_model_put_images(saved_model *s)
 {
     const lk_network *network = s->network;
     const lk_model_input *in = &network->input;
     const char *images = network->mean ? "images/channels_last_raw" : "images/channels_last";
     lk__tf_input(&s->graph, "images", LK_SHAPE(-1, in->channels, in->height, in->width));
-    put_transpose(s, images, "images", true);
+    saved_model_put_transpose(s, images, "images", true);
     if (!network->mean)
         return;
     lk__tf_floats(&s->graph, "images/mean", LK_SHAPE(in->channels), network->mean);
     lk__tf_floats(&s->graph, "images/divisor", LK_SHAPE(in->channels), network->divisor);
-    put_node(s, "Sub", "images/centered", INPUTS(images, "images/mean"));
-    put_node(s, "RealDiv", "images/channels_last", INPUTS("images/centered", "images/divisor"));
+    saved_model_put_node(s, "Sub", "images/centered", INPUTS(images, "images/mean"));
+    saved_model_put_node(s, "RealDiv", "images/channels_last", INPUTS("images/centered", "images/divisor"));
 }
 
-static void tf_put_graph(saved_model *s)
+static void saved_model_put_graph(saved_model *s)
 {
     const lk_graph *graph = &s->network->graph;
     char x[NAME_BYTES], z[NAME_BYTES], y[NAME_BYTES];
-    put_images(s);
+    saved_model_put_images(s);
     for (int i = 1; i < graph->n; i++) {
         const lk_node *node = &graph->nodes[i];
-        const char *second = node->input[1] < 0 ? NULL : tf_value_name(s, node->input[1], z);
-        tf_put_layer(s, node, tf_value_name(s, node->input[0], x), second, tf_value_name(s, i, y));
+        const char *second = node->input[1] < 0 ? NULL : saved_model_value_name(s, node->input[1], z);
+        saved_model_put_layer(s, node, saved_model_value_name(s, node->input[0], x), second,
+                              saved_model_value_name(s, i, y));
     }
-    put_node(s, "Softmax", "probabilities", INPUTS("logits"));
+    saved_model_put_node(s, "Softmax", "probabilities", INPUTS("logits"));
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status write_folder(const char *folder, const lk_bytes *bytes)
+static lk_status saved_model_write_folder(const char *folder, const lk_bytes *bytes)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/saved_model.pb", folder) >= (int)sizeof path)
@@ -340,7 +346,7 @@ static lk_status write_folder(const char *folder, const lk_bytes *bytes)
     return lk__durable_write(path, bytes->data, bytes->size);
 }
 
-static lk_status check_savedmodel(const lk_network *network)
+static lk_status saved_model_check(const lk_network *network)
 {
     const int64_t most = (INT32_MAX - (64 << 20)) / (int64_t)sizeof(float);
     if (network->elements > most)
@@ -357,24 +363,24 @@ static lk_status check_savedmodel(const lk_network *network)
     return LK_OK;
 }
 
-static lk_status write_savedmodel(const lk_network *network, const char *path, const lk_export_opts *opts)
+static lk_status saved_model_write(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
     (void)opts;
     saved_model s = {.network = network};
     lk_export_file folder;
-    LK_TRY(check_savedmodel(network));
+    LK_TRY(saved_model_check(network));
     LK_TRY(lk__export_begin_folder(path, &folder));
     size_t begin = lk__tf_open(&s.graph);
-    tf_put_graph(&s);
+    saved_model_put_graph(&s);
     const lk_model_input *in = &network->input;
     const lk_tf_value images = {"images", LK_SHAPE(-1, in->channels, in->height, in->width)},
                       outputs[] = {{"logits", LK_SHAPE(-1, in->classes)}, {"probabilities", LK_SHAPE(-1, in->classes)}};
     lk__tf_close(&s.graph, begin, &images, outputs, 2);
     lk_status status = lk__bytes_status(&s.graph.bytes);
     if (status == LK_OK)
-        status = write_folder(folder.temporary, &s.graph.bytes);
+        status = saved_model_write_folder(folder.temporary, &s.graph.bytes);
     lk__bytes_free(&s.graph.bytes);
     return lk__export_end_folder(&folder, status);
 }
 
-const lk_export_writer lk__export_savedmodel = {.name = "savedmodel", .write = write_savedmodel};
+const lk_export_writer lk__export_savedmodel = {.name = "savedmodel", .write = saved_model_write};

@@ -21,7 +21,7 @@ enum {
 };
 /* clang-format on */
 
-static void put_shape(lk_bytes *out, int field, lk_shape shape)
+static void tf_graph_put_shape(lk_bytes *out, int field, lk_shape shape)
 {
     size_t begin = lk__pb_begin(out, field);
     for (int i = 0; i < shape.ndim; i++) {
@@ -54,7 +54,7 @@ typedef struct attribute {
     size_t entry, value;
 } attribute;
 
-static attribute begin_attribute(lk_bytes *out, const char *name)
+static attribute tf_graph_begin_attribute(lk_bytes *out, const char *name)
 {
     attribute a = {.entry = lk__pb_begin(out, NODE_ATTRIBUTE)};
     lk__pb_string(out, ENTRY_KEY, name);
@@ -62,7 +62,7 @@ static attribute begin_attribute(lk_bytes *out, const char *name)
     return a;
 }
 
-static void end_attribute(lk_bytes *out, attribute a)
+static void tf_graph_end_attribute(lk_bytes *out, attribute a)
 {
     lk__pb_end(out, a.value);
     lk__pb_end(out, a.entry);
@@ -70,86 +70,87 @@ static void end_attribute(lk_bytes *out, attribute a)
 
 void lk__tf_type(lk_tf_graph *graph, const char *name, lk_tf_dtype value)
 {
-    attribute a = begin_attribute(&graph->bytes, name);
+    attribute a = tf_graph_begin_attribute(&graph->bytes, name);
     lk__pb_varint(&graph->bytes, VALUE_TYPE, value);
-    end_attribute(&graph->bytes, a);
+    tf_graph_end_attribute(&graph->bytes, a);
 }
 
 void lk__tf_text(lk_tf_graph *graph, const char *name, const char *value)
 {
-    attribute a = begin_attribute(&graph->bytes, name);
+    attribute a = tf_graph_begin_attribute(&graph->bytes, name);
     lk__pb_string(&graph->bytes, VALUE_TEXT, value);
-    end_attribute(&graph->bytes, a);
+    tf_graph_end_attribute(&graph->bytes, a);
 }
 
 void lk__tf_float(lk_tf_graph *graph, const char *name, float value)
 {
-    attribute a = begin_attribute(&graph->bytes, name);
+    attribute a = tf_graph_begin_attribute(&graph->bytes, name);
     lk__pb_float(&graph->bytes, VALUE_FLOAT, value);
-    end_attribute(&graph->bytes, a);
+    tf_graph_end_attribute(&graph->bytes, a);
 }
 
 void lk__tf_window(lk_tf_graph *graph, const char *name, int64_t size)
 {
-    attribute a = begin_attribute(&graph->bytes, name);
+    attribute a = tf_graph_begin_attribute(&graph->bytes, name);
     size_t list = lk__pb_begin(&graph->bytes, VALUE_LIST);
     lk__pb_varints(&graph->bytes, LIST_INTS, (const int64_t[]){1, size, size, 1}, 4);
     lk__pb_end(&graph->bytes, list);
-    end_attribute(&graph->bytes, a);
+    tf_graph_end_attribute(&graph->bytes, a);
 }
 
 void lk__tf_input(lk_tf_graph *graph, const char *name, lk_shape shape)
 {
     lk__tf_begin(graph, "Placeholder", name, (const char *const[]){NULL});
     lk__tf_type(graph, "dtype", LK__TF_FLOAT);
-    attribute a = begin_attribute(&graph->bytes, "shape");
-    put_shape(&graph->bytes, VALUE_SHAPE, shape);
-    end_attribute(&graph->bytes, a);
+    attribute a = tf_graph_begin_attribute(&graph->bytes, "shape");
+    tf_graph_put_shape(&graph->bytes, VALUE_SHAPE, shape);
+    tf_graph_end_attribute(&graph->bytes, a);
     lk__tf_end(graph);
 }
 
-/* Begins a constant. The caller appends its contents, `size` bytes, and calls end_constant. */
 typedef struct constant {
     attribute value;
     size_t tensor;
 } constant;
 
-static constant begin_constant(lk_tf_graph *graph, const char *name, lk_shape shape, lk_tf_dtype dtype, size_t size)
+/* Begins a constant. The caller appends its contents, `size` bytes, and calls tf_graph_end_constant. */
+static constant tf_graph_begin_constant(lk_tf_graph *graph, const char *name, lk_shape shape, lk_tf_dtype dtype,
+                                        size_t size)
 {
     lk_bytes *out = &graph->bytes;
     constant c;
     lk__tf_begin(graph, "Const", name, (const char *const[]){NULL});
     lk__tf_type(graph, "dtype", dtype);
-    c.value = begin_attribute(out, "value");
+    c.value = tf_graph_begin_attribute(out, "value");
     c.tensor = lk__pb_begin(out, VALUE_TENSOR);
     lk__pb_varint(out, TENSOR_DTYPE, dtype);
-    put_shape(out, TENSOR_SHAPE, shape);
+    tf_graph_put_shape(out, TENSOR_SHAPE, shape);
     lk__pb_bytes(out, TENSOR_CONTENT, size);
     return c;
 }
 
-static void end_constant(lk_tf_graph *graph, constant c)
+static void tf_graph_end_constant(lk_tf_graph *graph, constant c)
 {
     lk__pb_end(&graph->bytes, c.tensor);
-    end_attribute(&graph->bytes, c.value);
+    tf_graph_end_attribute(&graph->bytes, c.value);
     lk__tf_end(graph);
 }
 
 void lk__tf_floats(lk_tf_graph *graph, const char *name, lk_shape shape, const float *values)
 {
     size_t count = (size_t)lk_shape_count(shape);
-    constant c = begin_constant(graph, name, shape, LK__TF_FLOAT, count * sizeof *values);
+    constant c = tf_graph_begin_constant(graph, name, shape, LK__TF_FLOAT, count * sizeof *values);
     lk__put_floats(&graph->bytes, values, count);
-    end_constant(graph, c);
+    tf_graph_end_constant(graph, c);
 }
 
 void lk__tf_integers(lk_tf_graph *graph, const char *name, lk_shape shape, const int32_t *values)
 {
     size_t count = (size_t)lk_shape_count(shape);
-    constant c = begin_constant(graph, name, shape, LK__TF_INT32, count * sizeof *values);
+    constant c = tf_graph_begin_constant(graph, name, shape, LK__TF_INT32, count * sizeof *values);
     for (size_t i = 0; i < count; i++)
         lk__put_u32(&graph->bytes, (uint32_t)values[i]);
-    end_constant(graph, c);
+    tf_graph_end_constant(graph, c);
 }
 
 /* --- around the graph --------------------------------------------------------------------------------------------- */
@@ -166,7 +167,7 @@ size_t lk__tf_open(lk_tf_graph *graph)
     return begin;
 }
 
-static void put_signature_value(lk_bytes *out, int field, const lk_tf_value *value)
+static void tf_graph_put_signature_value(lk_bytes *out, int field, const lk_tf_value *value)
 {
     char tensor[256];
     size_t entry = lk__pb_begin(out, field);
@@ -175,7 +176,7 @@ static void put_signature_value(lk_bytes *out, int field, const lk_tf_value *val
     snprintf(tensor, sizeof tensor, "%s:0", value->name);
     lk__pb_string(out, INFO_NAME, tensor);
     lk__pb_varint(out, INFO_DTYPE, LK__TF_FLOAT);
-    put_shape(out, INFO_SHAPE, value->shape);
+    tf_graph_put_shape(out, INFO_SHAPE, value->shape);
     lk__pb_end(out, info);
     lk__pb_end(out, entry);
 }
@@ -190,9 +191,9 @@ void lk__tf_close(lk_tf_graph *graph, size_t begin, const lk_tf_value *input, co
     size_t entry = lk__pb_begin(out, META_SIGNATURE);
     lk__pb_string(out, ENTRY_KEY, "serving_default");
     size_t signature = lk__pb_begin(out, ENTRY_VALUE);
-    put_signature_value(out, SIGNATURE_INPUTS, input);
+    tf_graph_put_signature_value(out, SIGNATURE_INPUTS, input);
     for (int i = 0; i < n; i++)
-        put_signature_value(out, SIGNATURE_OUTPUTS, &outputs[i]);
+        tf_graph_put_signature_value(out, SIGNATURE_OUTPUTS, &outputs[i]);
     lk__pb_string(out, SIGNATURE_METHOD, "tensorflow/serving/predict");
     lk__pb_end(out, signature);
     lk__pb_end(out, entry);

@@ -23,7 +23,8 @@ static void safetensors_put_entry(lk_bytes *header, const lk_safetensors_entry *
 }
 
 /* Makes the header, preceded by its length. */
-static lk_status safetensors_make_header(const lk_safetensors_entry *entries, int n, const char *const *metadata, lk_bytes *header)
+static lk_status safetensors_make_header(const lk_safetensors_entry *entries, int n, const char *const *metadata,
+                                         lk_bytes *header)
 {
     unsigned char prefix[8] = {0};
     int64_t end = 0;
@@ -48,8 +49,8 @@ static lk_status safetensors_make_header(const lk_safetensors_entry *entries, in
     return LK_OK;
 }
 
-static lk_status safetensors_write_tensors(lk_durable_file *file, const lk_bytes *header, const lk_safetensors_entry *entries,
-                               int n)
+static lk_status safetensors_write_tensors(lk_durable_file *file, const lk_bytes *header,
+                                           const lk_safetensors_entry *entries, int n)
 {
     LK_TRY(lk__durable_put(file, header->data, header->size));
     for (int i = 0; i < n; i++)

@@ -80,7 +80,8 @@ static lk_status tuning_file_check_machine(const char *path, const char *line, c
     if (strcmp(line, machine_rest) == 0)
         return LK_OK;
     while (tuning_file_next_item(&machine_rest, want)) {
-        bool same_name = tuning_file_next_item(&line_rest, have) && tuning_file_name_length(have) == tuning_file_name_length(want) &&
+        bool same_name = tuning_file_next_item(&line_rest, have) &&
+                         tuning_file_name_length(have) == tuning_file_name_length(want) &&
                          strncmp(have, want, tuning_file_name_length(want)) == 0;
         if (!same_name)
             LK_FAIL(LK_ERR_FORMAT, "tuning %s, line 1: '%s' is missing in '%.160s': a tuning is for one machine", path,

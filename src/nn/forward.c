@@ -52,7 +52,7 @@ lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *const *
 
 /* --- one layer ---------------------------------------------------------------------------------------------------- */
 
-static lk_status layer_check_made(const lk_layer *layer, const lk_tensor *y)
+static lk_status layer_forward_check_made(const lk_layer *layer, const lk_tensor *y)
 {
     if (y)
         return LK_OK;
@@ -61,23 +61,23 @@ static lk_status layer_check_made(const lk_layer *layer, const lk_tensor *y)
     return lk_error_status();
 }
 
-static lk_status layer_run_each(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **y)
+static lk_status layer_forward_each_shard(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **y)
 {
     for (int s = 0; s < call->n; s++) {
         lk_layer_call one = *call;
         one.first += s;
         one.n = 1;
         y[s] = call->layer->table->forward(&one, call->layer->config, x[s]);
-        LK_TRY(layer_check_made(call->layer, y[s]));
+        LK_TRY(layer_forward_check_made(call->layer, y[s]));
     }
     return LK_OK;
 }
 
-static lk_status layer_run_together(lk_layer_call *call, lk_tensor *const *x, lk_tensor **y)
+static lk_status layer_forward_together(lk_layer_call *call, lk_tensor *const *x, lk_tensor **y)
 {
     LK_TRY(call->layer->table->forward_shards(call, call->layer->config, x, y));
     for (int s = 0; s < call->n; s++)
-        LK_TRY(layer_check_made(call->layer, y[s]));
+        LK_TRY(layer_forward_check_made(call->layer, y[s]));
     return LK_OK;
 }
 
@@ -86,7 +86,7 @@ lk_status lk__layer_run(const lk_layer_call *call, const lk_layer *layer, lk_ten
     lk_layer_call own = *call;
     own.layer = layer;
     memset(y, 0, (size_t)call->n * sizeof(lk_tensor *));
-    LK_TRY(layer->table->forward ? layer_run_each(&own, x, y) : layer_run_together(&own, x, y));
+    LK_TRY(layer->table->forward ? layer_forward_each_shard(&own, x, y) : layer_forward_together(&own, x, y));
     if (!call->opts->visit || lk__layer_is_container(layer))
         return LK_OK;
     for (int s = 0; s < call->n; s++)
@@ -96,7 +96,7 @@ lk_status lk__layer_run(const lk_layer_call *call, const lk_layer *layer, lk_ten
 
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
-static lk_status forward_check_images(const lk_model *model, const lk_tensor *x)
+static lk_status model_forward_check_images(const lk_model *model, const lk_tensor *x)
 {
     lk_model_input want = model->input;
     if (!x)
@@ -108,7 +108,7 @@ static lk_status forward_check_images(const lk_model *model, const lk_tensor *x)
             (long long)want.channels, (long long)want.height, (long long)want.width);
 }
 
-static lk_status forward_check(const lk_layer_call *call, lk_tensor *const *x)
+static lk_status model_forward_check(const lk_layer_call *call, lk_tensor *const *x)
 {
     const lk_model *model = call->model;
     const lk_forward_opts *opts = call->opts;
@@ -119,7 +119,7 @@ static lk_status forward_check(const lk_layer_call *call, lk_tensor *const *x)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: global_batch is %lld; with sync it must be the samples over all shards",
                 model->name, (long long)opts->global_batch);
     for (int s = 0; s < call->n; s++) {
-        LK_TRY(forward_check_images(model, x[s]));
+        LK_TRY(model_forward_check_images(model, x[s]));
         for (int i = 0; i < model->n_variables; i++)
             if (!call->variables[s][i])
                 LK_FAIL(LK_ERR_ARGUMENT, "%s: variable '%s' is NULL", model->name, model->variables[i].name);
@@ -127,7 +127,7 @@ static lk_status forward_check(const lk_layer_call *call, lk_tensor *const *x)
     return LK_OK;
 }
 
-static lk_status forward_cast(int n, lk_tensor *const *x, lk_dtype dtype, lk_tensor **y)
+static lk_status model_forward_cast(int n, lk_tensor *const *x, lk_dtype dtype, lk_tensor **y)
 {
     for (int s = 0; s < n; s++) {
         y[s] = lk_cast(x[s], dtype);
@@ -137,30 +137,30 @@ static lk_status forward_cast(int n, lk_tensor *const *x, lk_dtype dtype, lk_ten
     return LK_OK;
 }
 
-static lk_status forward_run_root(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
+static lk_status model_forward_run_root(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
 {
     if (call->opts->dtype == LK_F32)
         return lk__layer_run(call, call->model->root, x, logits);
     lk_tensor **images = lk__calloc((size_t)call->n, sizeof(lk_tensor *));
     if (!images)
         return LK_ERR_MEMORY;
-    lk_status status = forward_cast(call->n, x, call->opts->dtype, images);
+    lk_status status = model_forward_cast(call->n, x, call->opts->dtype, images);
     if (status == LK_OK)
         status = lk__layer_run(call, call->model->root, images, logits);
     if (status == LK_OK)
-        status = forward_cast(call->n, logits, LK_F32, logits);
+        status = model_forward_cast(call->n, logits, LK_F32, logits);
     lk__free(images);
     return status;
 }
 
-static lk_status forward_run(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
+static lk_status model_forward_run(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
 {
     lk_tensor **statistics = call->opts->training ? call->opts->statistics : NULL;
     int64_t n = statistics ? (int64_t)call->n * call->model->statistics.n : 0;
     for (int64_t i = 0; i < n; i++)
         statistics[i] = NULL;
     lk_scope_begin();
-    lk_status status = forward_run_root(call, x, logits);
+    lk_status status = model_forward_run_root(call, x, logits);
     /* The logits leave this scope with a reference each, and are then adopted by the caller's. */
     for (int s = 0; s < call->n; s++)
         logits[s] = status == LK_OK ? lk_tensor_retain(logits[s]) : NULL;
@@ -179,8 +179,8 @@ lk_status lk_model_forward_shards(const lk_model *model, int n, lk_tensor *const
     if (n < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: %d shards; there must be at least 1", model->name, n);
     memset(logits, 0, (size_t)n * sizeof(lk_tensor *));
-    LK_TRY(forward_check(&call, x));
-    return forward_run(&call, x, logits);
+    LK_TRY(model_forward_check(&call, x));
+    return model_forward_run(&call, x, logits);
 }
 
 lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *variables, lk_tensor *x,

@@ -7,5 +7,5 @@
  * `layer`. */
 lk_status lk__layer_run(const lk_layer_call *call, const lk_layer *layer, lk_tensor *const *x, lk_tensor **y);
 
-/* lk_layer_call_variable in f32, whatever dtype the pass computes in. */
+/* Like lk_layer_call_variable, but in f32 whatever dtype the pass computes in. */
 lk_tensor *lk__layer_master(const lk_layer_call *call, int shard, int variable);

@@ -10,7 +10,7 @@ typedef struct walk {
     int64_t capacity; /* of graph->nodes */
 } walk;
 
-static lk_status graph_add_node(walk *w, lk_node node, int *index)
+static lk_status model_graph_add_node(walk *w, lk_node node, int *index)
 {
     lk_graph *graph = w->graph;
     lk_node *nodes = lk__grow(graph->nodes, &w->capacity, graph->n + 1, sizeof *nodes);
@@ -22,38 +22,38 @@ static lk_status graph_add_node(walk *w, lk_node node, int *index)
     return LK_OK;
 }
 
-static lk_node graph_blank_node(const char *name, lk_shape output)
+static lk_node model_graph_blank_node(const char *name, lk_shape output)
 {
     return (lk_node){.name = name, .output = output, .input = {-1, -1}, .variable = {-1, -1, -1, -1}};
 }
 
 /* Adds the layer's nodes. x: the node of its input. Sets *y to the node of its output. */
-static lk_status graph_describe(walk *w, const lk_layer *layer, int x, int *y);
+static lk_status model_graph_describe(walk *w, const lk_layer *layer, int x, int *y);
 
-static lk_status graph_describe_sequential(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status model_graph_describe_sequential(walk *w, const lk_layer *layer, int x, int *y)
 {
     *y = x;
     for (int i = 0; i < layer->n_children; i++)
-        LK_TRY(graph_describe(w, layer->children[i], *y, y));
+        LK_TRY(model_graph_describe(w, layer->children[i], *y, y));
     return LK_OK;
 }
 
-static lk_status graph_describe_add(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status model_graph_describe_add(walk *w, const lk_layer *layer, int x, int *y)
 {
-    lk_node node = graph_blank_node(layer->path, layer->output);
+    lk_node node = model_graph_blank_node(layer->path, layer->output);
     node.kind = LK_NODE_ADD;
     for (int i = 0; i < layer->n_children; i++)
-        LK_TRY(graph_describe(w, layer->children[i], x, &node.input[i]));
-    return graph_add_node(w, node, y);
+        LK_TRY(model_graph_describe(w, layer->children[i], x, &node.input[i]));
+    return model_graph_add_node(w, node, y);
 }
 
-static lk_status graph_describe_leaf(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status model_graph_describe_leaf(walk *w, const lk_layer *layer, int x, int *y)
 {
     if (!layer->table->describe)
         LK_FAIL(LK_ERR_UNSUPPORTED,
                 "%s: layer '%s' of kind '%s' does not say what it computes (lk_layer_table.describe)", w->model->name,
                 layer->path, layer->table->kind);
-    lk_node given = {0}, node = graph_blank_node(layer->path, layer->output);
+    lk_node given = {0}, node = model_graph_blank_node(layer->path, layer->output);
     layer->table->describe(layer->config, &given);
     if (given.kind == LK_NODE_IDENTITY) {
         *y = x;
@@ -69,16 +69,16 @@ static lk_status graph_describe_leaf(walk *w, const lk_layer *layer, int x, int 
     node.input[0] = x;
     for (int i = 0; i < layer->n_variables && i < LK_NODE_VARIABLES; i++)
         node.variable[i] = layer->variables[i];
-    return graph_add_node(w, node, y);
+    return model_graph_add_node(w, node, y);
 }
 
-static lk_status graph_describe(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status model_graph_describe(walk *w, const lk_layer *layer, int x, int *y)
 {
     if (layer->table == &lk__layer_sequential_table)
-        return graph_describe_sequential(w, layer, x, y);
+        return model_graph_describe_sequential(w, layer, x, y);
     if (layer->table == &lk__layer_add_table)
-        return graph_describe_add(w, layer, x, y);
-    return graph_describe_leaf(w, layer, x, y);
+        return model_graph_describe_add(w, layer, x, y);
+    return model_graph_describe_leaf(w, layer, x, y);
 }
 
 lk_status lk_model_graph(const lk_model *model, lk_graph *graph)
@@ -87,11 +87,11 @@ lk_status lk_model_graph(const lk_model *model, lk_graph *graph)
     const lk_model_input *in = &model->input;
     int y;
     *graph = (lk_graph){0};
-    lk_node images = graph_blank_node("images", LK_SHAPE(1, in->channels, in->height, in->width));
+    lk_node images = model_graph_blank_node("images", LK_SHAPE(1, in->channels, in->height, in->width));
     images.kind = LK_NODE_INPUT;
-    lk_status status = graph_add_node(&w, images, &y);
+    lk_status status = model_graph_add_node(&w, images, &y);
     if (status == LK_OK)
-        status = graph_describe(&w, model->root, y, &y);
+        status = model_graph_describe(&w, model->root, y, &y);
     if (status != LK_OK)
         lk_graph_free(graph);
     return status;

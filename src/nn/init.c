@@ -26,12 +26,12 @@ lk_init lk__init_or(lk_init init, lk_init_kind kind)
     return init;
 }
 
-static lk_tensor *init_normal(const lk_variable_spec *spec, lk_device *device, double std, lk_random_key key)
+static lk_tensor *nn_init_normal(const lk_variable_spec *spec, lk_device *device, double std, lk_random_key key)
 {
     return std == 0 ? lk_zeros(device, LK_F32, spec->shape) : lk_normal(device, LK_F32, spec->shape, 0, std, key);
 }
 
-static lk_tensor *init_uniform(const lk_variable_spec *spec, lk_device *device, double bound, lk_random_key key)
+static lk_tensor *nn_init_uniform(const lk_variable_spec *spec, lk_device *device, double bound, lk_random_key key)
 {
     return lk_uniform(device, LK_F32, spec->shape, -bound, bound, key);
 }
@@ -43,13 +43,13 @@ lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, ui
            fan_out = spec->fan_out > 0 ? (double)spec->fan_out : 1;
     switch (spec->init.kind) {
     case LK_INIT_NORMAL:
-        return init_normal(spec, device, spec->init.value, key);
+        return nn_init_normal(spec, device, spec->init.value, key);
     case LK_INIT_HE_NORMAL:
-        return init_normal(spec, device, sqrt(2 / fan_in), key);
+        return nn_init_normal(spec, device, sqrt(2 / fan_in), key);
     case LK_INIT_GLOROT_UNIFORM:
-        return init_uniform(spec, device, sqrt(6 / (fan_in + fan_out)), key);
+        return nn_init_uniform(spec, device, sqrt(6 / (fan_in + fan_out)), key);
     case LK_INIT_TORCH_UNIFORM:
-        return init_uniform(spec, device, 1 / sqrt(fan_in), key);
+        return nn_init_uniform(spec, device, 1 / sqrt(fan_in), key);
     case LK_INIT_ONES:
         return lk_ones(device, LK_F32, spec->shape);
     default:

@@ -3,7 +3,7 @@
 
 #include "nn/model.h"
 
-/* A new tensor with the variable's initial value. The caller's scope adopts it. NULL on failure. */
+/* Returns a new tensor with the variable's initial value, which the caller's scope adopts; NULL on failure. */
 lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, uint64_t seed);
 
 /* Returns whether a standard deviation is allowed: see lk_init. */
@@ -13,5 +13,5 @@ bool lk__init_is_deviation(double value);
  * LK_ERR_ARGUMENT. */
 lk_status lk__init_check(const char *kind, const char *what, lk_init init);
 
-/* `init`, or the initializer `kind` if `init` is the default. */
+/* Returns `init`, or the initializer `kind` if `init` is the default. */
 lk_init lk__init_or(lk_init init, lk_init_kind kind);

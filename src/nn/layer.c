@@ -49,7 +49,7 @@ static lk_status layer_copy_config(lk_layer *layer, const void *config, size_t s
 }
 
 /* Releases the children that no layer has taken, each once. */
-static void layers_release_untaken(lk_layer *const *children, int n)
+static void layer_release_untaken(lk_layer *const *children, int n)
 {
     for (int i = 0; i < n; i++) {
         bool seen = false;
@@ -81,7 +81,7 @@ lk_layer *lk_layer_new(const lk_layer_table *table, const void *config, size_t s
         if (layer_take_children(layer, children, n) == LK_OK && layer_copy_config(layer, config, size) == LK_OK)
             return layer;
     }
-    layers_release_untaken(children, n);
+    layer_release_untaken(children, n);
     lk_layer_release(layer);
     return NULL;
 }

@@ -10,7 +10,7 @@ struct lk_layer {
     lk_layer **children;
     int n_children;
     int line;   /* of the model file that describes it; 0: none */
-    bool taken; /* it has a parent, or is a model's root */
+    bool taken; /* true: it has a parent, or is a model's root */
 
     /* Set when the model's layers are named. */
     char *path;            /* of an unnamed sequential: its scope's path */
@@ -27,7 +27,7 @@ struct lk_layer {
     double flops;
     int needs;        /* enum lk_layer_needs */
     int64_t bytes;    /* kept for backward in addition to inputs and outputs */
-    bool output_kept; /* some layer's backward reads the output */
+    bool output_kept; /* true: some layer's backward reads the output */
 };
 
 struct lk_layer_builder {
@@ -57,10 +57,10 @@ extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table;
 /* Returns whether the layer is a sequential. A sequential computes nothing, so visitors and summaries skip it. */
 bool lk__layer_is_container(const lk_layer *layer);
 
-/* Elements of one sample. */
+/* Returns the number of elements of one sample. */
 int64_t lk__layer_count(lk_shape shape);
 
-/* A check for constructors: LK_OK, or LK_ERR_ARGUMENT "conv2d: kernel is 0; it must be 1 to 4096". */
+/* Checks an argument of a constructor. Errors: LK_ERR_ARGUMENT, as in "conv2d: kernel is 0; it must be 1 to 4096". */
 lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int64_t low, int64_t high);
 
 /* Returns whether the name consists of letters, digits, '_' and '-', at least one. */

@@ -16,7 +16,7 @@ struct lk_model {
     char *name;
     const char *file; /* `name`, if it is a file's; else NULL */
     char *text;       /* the file's text as it was read; NULL: not from a file */
-    bool reference;   /* `name` is a reference model's */
+    bool reference;   /* true: `name` is a reference model's */
     lk_model_input input;
     lk_layer *root;
     lk_variable_spec *variables; /* once built: parameters, then buffers */
@@ -37,5 +37,5 @@ typedef struct lk_reference_model {
 
 extern const lk_reference_model lk__model_lenet, lk__model_keras_cnn, lk__model_resnet18, lk__model_wrn_16_10;
 
-/* lk_model_new for a model file that was read already. */
+/* Like lk_model_new, for a model file that was read already. */
 lk_model *lk__model_from_text(const char *path, const char *text, lk_model_input input);

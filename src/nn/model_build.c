@@ -246,8 +246,8 @@ static lk_status model_give_variables(lk_model *model)
     return LK_OK;
 }
 
-/* The layer that makes the output of `layer`. */
-static lk_layer *layer_last(lk_layer *layer)
+/* Returns the layer that makes the output of `layer`. */
+static lk_layer *model_last_layer(lk_layer *layer)
 {
     while (lk__layer_is_container(layer) && layer->n_children > 0)
         layer = layer->children[layer->n_children - 1];
@@ -258,7 +258,7 @@ static lk_status model_check_classes(lk_model *model, lk_shape out)
 {
     if (model->input.classes == 0 || (out.ndim == 2 && out.dim[1] == model->input.classes))
         return LK_OK;
-    lk_layer_builder last = {.model = model, .layer = layer_last(model->root)};
+    lk_layer_builder last = {.model = model, .layer = model_last_layer(model->root)};
     return lk_layer_fail(&last, LK_ERR_SHAPE, "the output is %s; expected [N,%lld], one number a class",
                          lk__text(out).string, (long long)model->input.classes);
 }
@@ -266,7 +266,7 @@ static lk_status model_check_classes(lk_model *model, lk_shape out)
 /* A model file describes something to train; in C a network may be a fixed function. */
 static lk_status model_check_trainable(lk_model *model)
 {
-    lk_layer_builder last = {.model = model, .layer = layer_last(model->root)};
+    lk_layer_builder last = {.model = model, .layer = model_last_layer(model->root)};
     if (model->file && model->n_parameters == 0)
         return lk_layer_fail(&last, LK_ERR_FORMAT,
                              "the network ends with nothing to train; expected a conv2d or a dense");

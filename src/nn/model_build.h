@@ -6,14 +6,15 @@
 
 lk_status lk__model_check_input(const char *name, lk_model_input input);
 
-/* A model whose layers have names but no shapes yet. Takes `root`, also on failure (then NULL). If `file` is true,
- * `name` is a file, and messages give its lines. */
+/* Returns a model whose layers have names but no shapes yet; NULL on failure. Takes `root` in either case. If `file` is
+ * true, `name` is a file, and messages give its lines. */
 lk_model *lk__model_of(const char *name, bool file, lk_layer *root, lk_model_input input);
 
 /* Builds the model for its input. Takes `model` and returns it, or NULL on failure or if it is NULL. */
 lk_model *lk__model_finish(lk_model *model);
 
-/* While building: numbers the layer among those with statistics, over `samples` elements per channel and sample. */
+/* Called while a layer is built. Numbers the layer among those with statistics, over `samples` elements per channel and
+ * sample. */
 lk_status lk__layer_statistics(lk_layer_builder *builder, int64_t samples);
 
 /* Fails unless `in` has `ndim` axes. `want`, such as "[N, C, H, W]", is for the message. */

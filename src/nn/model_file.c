@@ -52,7 +52,7 @@ lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...
 
 /* --- bytes to lines ----------------------------------------------------------------------------------------------- */
 
-static int text_count_lines(const char *text)
+static int model_text_count_lines(const char *text)
 {
     int count = 1;
     for (; (text = strchr(text, '\n')); text++)
@@ -66,10 +66,10 @@ static lk_status model_reader_read_stream(model_reader *r, FILE *stream)
     if (ferror(stream))
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", r->path, strerror(errno));
     if (got > MAX_BYTES)
-        LK_FAIL(LK_ERR_FORMAT, "%s:%d: more than %d bytes; expected a short text", r->path, text_count_lines(r->text),
-                MAX_BYTES);
+        LK_FAIL(LK_ERR_FORMAT, "%s:%d: more than %d bytes; expected a short text", r->path,
+                model_text_count_lines(r->text), MAX_BYTES);
     if (strlen(r->text) < got)
-        LK_FAIL(LK_ERR_FORMAT, "%s:%d: a byte of 0; expected text", r->path, text_count_lines(r->text));
+        LK_FAIL(LK_ERR_FORMAT, "%s:%d: a byte of 0; expected text", r->path, model_text_count_lines(r->text));
     r->text[got] = '\0';
     return LK_OK;
 }
@@ -112,7 +112,7 @@ static lk_status model_reader_add_line(model_reader *r, int number, char *text)
 
 static lk_status model_reader_split_lines(model_reader *r)
 {
-    r->n_text_lines = text_count_lines(r->text);
+    r->n_text_lines = model_text_count_lines(r->text);
     r->lines = lk__calloc((size_t)r->n_text_lines, sizeof *r->lines);
     if (!r->lines)
         return LK_ERR_MEMORY;
@@ -140,7 +140,7 @@ static lk_status model_line_take_name(lk_model_line *line, char *first)
     return LK_OK;
 }
 
-/* `copy`: MAX_LINE + 1 bytes; the words point into it. */
+/* Splits a line into words, which point into `copy`, a buffer of MAX_LINE + 1 bytes. */
 static lk_status model_line_split(const model_reader *r, const text_line *from, char *copy, lk_model_line *line)
 {
     *line = (lk_model_line){.file = r->path, .number = from->number, .input = r->input};
@@ -168,7 +168,7 @@ static lk_status model_line_split(const model_reader *r, const text_line *from, 
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-static void layer_list_release(lk_layer_list *list)
+static void model_layer_list_release(lk_layer_list *list)
 {
     for (int i = 0; i < list->n; i++)
         lk_layer_release(list->layers[i]);
@@ -177,7 +177,7 @@ static void layer_list_release(lk_layer_list *list)
 }
 
 /* Takes `layer`, also on failure. NULL: the error is set already. */
-static lk_status layer_list_append(lk_layer_list *list, lk_layer *layer)
+static lk_status model_layer_list_append(lk_layer_list *list, lk_layer *layer)
 {
     if (!layer)
         return lk_error_status();
@@ -188,7 +188,7 @@ static lk_status layer_list_append(lk_layer_list *list, lk_layer *layer)
 }
 
 /* Takes the list's layers. */
-static lk_layer *layer_list_to_sequential(lk_layer_list *list, int line)
+static lk_layer *model_layer_list_to_sequential(lk_layer_list *list, int line)
 {
     lk_layer *layer = lk_layer_sequential(list->layers, list->n);
     lk__free(list->layers);
@@ -198,41 +198,41 @@ static lk_layer *layer_list_to_sequential(lk_layer_list *list, int line)
     return layer;
 }
 
-static lk_status block_read(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end);
+static lk_status model_block_read(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end);
 
-/* Reads the layers of a block as a sequential. *end: see block_read_end. */
-static lk_layer *block_read_body(model_reader *r, const lk_model_line *opened, block_end *end)
+/* Reads the layers of a block as a sequential. *end: see model_block_read_end. */
+static lk_layer *model_block_read_body(model_reader *r, const lk_model_line *opened, block_end *end)
 {
     lk_layer_list list = {0};
-    if (block_read(r, opened, &list, end) == LK_OK)
-        return layer_list_to_sequential(&list, opened->number);
-    layer_list_release(&list);
+    if (model_block_read(r, opened, &list, end) == LK_OK)
+        return model_layer_list_to_sequential(&list, opened->number);
+    model_layer_list_release(&list);
     return NULL;
 }
 
-static lk_status block_check_no_settings(const lk_model_line *line)
+static lk_status model_block_check_no_settings(const lk_model_line *line)
 {
     if (line->n_arguments > 0)
         return lk__model_line_fail(line, "%s has no setting '%.40s'; expected none", line->word, line->arguments[0]);
     return LK_OK;
 }
 
-static lk_layer *block_read_sequential(model_reader *r, const lk_model_line *line)
+static lk_layer *model_block_read_sequential(model_reader *r, const lk_model_line *line)
 {
     block_end end = END;
-    return block_check_no_settings(line) == LK_OK ? block_read_body(r, line, &end) : NULL;
+    return model_block_check_no_settings(line) == LK_OK ? model_block_read_body(r, line, &end) : NULL;
 }
 
-static lk_layer *block_read_residual(model_reader *r, const lk_model_line *line)
+static lk_layer *model_block_read_residual(model_reader *r, const lk_model_line *line)
 {
     block_end end = SHORTCUT;
-    if (block_check_no_settings(line) != LK_OK)
+    if (model_block_check_no_settings(line) != LK_OK)
         return NULL;
-    lk_layer *body = block_read_body(r, line, &end), *shortcut = NULL;
+    lk_layer *body = model_block_read_body(r, line, &end), *shortcut = NULL;
     bool has_shortcut = end == SHORTCUT;
     end = END;
     if (body)
-        shortcut = has_shortcut ? block_read_body(r, line, &end) : lk_layer_identity();
+        shortcut = has_shortcut ? model_block_read_body(r, line, &end) : lk_layer_identity();
     lk_layer *layer = lk_layer_add(body, shortcut);
     if (layer)
         layer->line = line->number;
@@ -245,7 +245,8 @@ static lk_status model_line_too_many_layers(const lk_model_line *line)
 }
 
 /* Reads the same lines again for each repetition. */
-static lk_status block_read_repetitions(model_reader *r, const lk_model_line *line, int64_t times, lk_layer_list *list)
+static lk_status model_block_read_repetitions(model_reader *r, const lk_model_line *line, int64_t times,
+                                              lk_layer_list *list)
 {
     int begin = r->next;
     for (int64_t i = 1; i <= times; i++) {
@@ -255,12 +256,12 @@ static lk_status block_read_repetitions(model_reader *r, const lk_model_line *li
         snprintf(name, sizeof name, "%lld", (long long)i);
         if (++r->n_layers > MAX_LAYERS)
             return model_line_too_many_layers(line);
-        LK_TRY(layer_list_append(list, lk_layer_named(name, block_read_body(r, line, &end))));
+        LK_TRY(model_layer_list_append(list, lk_layer_named(name, model_block_read_body(r, line, &end))));
     }
     return LK_OK;
 }
 
-static lk_layer *block_read_repeat(model_reader *r, const lk_model_line *line)
+static lk_layer *model_block_read_repeat(model_reader *r, const lk_model_line *line)
 {
     int64_t times;
     lk_layer_list list = {0};
@@ -270,13 +271,13 @@ static lk_layer *block_read_repeat(model_reader *r, const lk_model_line *line)
     }
     if (lk__model_line_integer(line, "the number of repetitions", "", line->arguments[0], 1, MAX_REPEAT, &times) ==
             LK_OK &&
-        block_read_repetitions(r, line, times, &list) == LK_OK)
-        return layer_list_to_sequential(&list, line->number);
-    layer_list_release(&list);
+        model_block_read_repetitions(r, line, times, &list) == LK_OK)
+        return model_layer_list_to_sequential(&list, line->number);
+    model_layer_list_release(&list);
     return NULL;
 }
 
-static lk_layer *block_read_layer(model_reader *r, const lk_model_line *line)
+static lk_layer *model_block_read_layer(model_reader *r, const lk_model_line *line)
 {
     lk_layer *layer;
     if (++r->n_layers > MAX_LAYERS) {
@@ -284,11 +285,11 @@ static lk_layer *block_read_layer(model_reader *r, const lk_model_line *line)
         return NULL;
     }
     if (strcmp(line->word, "sequential") == 0)
-        layer = block_read_sequential(r, line);
+        layer = model_block_read_sequential(r, line);
     else if (strcmp(line->word, "residual") == 0)
-        layer = block_read_residual(r, line);
+        layer = model_block_read_residual(r, line);
     else if (strcmp(line->word, "repeat") == 0)
-        layer = block_read_repeat(r, line);
+        layer = model_block_read_repeat(r, line);
     else
         layer = lk__model_line_layer(line, block_words);
     return line->name ? lk_layer_named(line->name, layer) : layer;
@@ -296,7 +297,7 @@ static lk_layer *block_read_layer(model_reader *r, const lk_model_line *line)
 
 /* Checks "end" and "shortcut", which stand alone on their lines. *end: on input, whether the block may also end with
  * "shortcut" (SHORTCUT); on output, how it ended. */
-static lk_status block_read_end(const lk_model_line *line, const lk_model_line *opened, block_end *end)
+static lk_status model_block_read_end(const lk_model_line *line, const lk_model_line *opened, block_end *end)
 {
     bool shortcut = strcmp(line->word, "shortcut") == 0;
     if (line->name || line->n_arguments > 0)
@@ -311,15 +312,16 @@ static lk_status block_read_end(const lk_model_line *line, const lk_model_line *
     return LK_OK;
 }
 
-static lk_status block_read_lines(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
+static lk_status model_block_read_lines(model_reader *r, const lk_model_line *opened, lk_layer_list *list,
+                                        block_end *end)
 {
     char copy[MAX_LINE + 1];
     lk_model_line line;
     while (r->next < r->n_lines) {
         LK_TRY(model_line_split(r, &r->lines[r->next++], copy, &line));
         if (strcmp(line.word, "end") == 0 || strcmp(line.word, "shortcut") == 0)
-            return block_read_end(&line, opened, end);
-        LK_TRY(layer_list_append(list, block_read_layer(r, &line)));
+            return model_block_read_end(&line, opened, end);
+        LK_TRY(model_layer_list_append(list, model_block_read_layer(r, &line)));
     }
     if (opened)
         return lk__model_line_fail(opened, "'%s' is not closed; expected an 'end' before the end of the file",
@@ -328,12 +330,12 @@ static lk_status block_read_lines(model_reader *r, const lk_model_line *opened, 
 }
 
 /* Reads up to the line that ends the block that line `opened` began; NULL: up to the end of the file. */
-static lk_status block_read(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
+static lk_status model_block_read(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
 {
     if (opened && r->depth > MAX_DEPTH)
         return lk__model_line_fail(opened, "blocks are nested too deep; expected at most %d", MAX_DEPTH);
     r->depth++;
-    lk_status status = block_read_lines(r, opened, list, end);
+    lk_status status = model_block_read_lines(r, opened, list, end);
     r->depth--;
     return status;
 }
@@ -346,13 +348,13 @@ static lk_layer *model_reader_read_model(model_reader *r)
     if (status == LK_OK)
         status = model_reader_split_lines(r);
     if (status == LK_OK)
-        status = block_read(r, NULL, &list, &end);
+        status = model_block_read(r, NULL, &list, &end);
     if (status == LK_OK && list.n == 0)
         status = lk__fail(LK_ERR_FORMAT, "%s:%d: the file ends without a layer; expected one like 'dense classes'",
                           r->path, r->n_text_lines);
     if (status == LK_OK)
-        return layer_list_to_sequential(&list, 0);
-    layer_list_release(&list);
+        return model_layer_list_to_sequential(&list, 0);
+    model_layer_list_release(&list);
     return NULL;
 }
 

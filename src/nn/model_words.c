@@ -90,7 +90,7 @@ static const setting reshape_settings[] = {
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
-static lk_layer *make_conv2d(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_conv2d(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)variant;
     if (v->same && v->kernel % 2 == 0) {
@@ -106,7 +106,7 @@ static lk_layer *make_conv2d(const lk_model_line *line, const layer_values *v, i
                                                    .bias = v->bias_init});
 }
 
-static lk_layer *make_dense(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_dense(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
     (void)variant;
@@ -114,14 +114,14 @@ static lk_layer *make_dense(const lk_model_line *line, const layer_values *v, in
     return lk_layer_dense(v->size, &opts);
 }
 
-static lk_layer *make_batch_norm(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_batch_norm(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
     (void)variant;
     return lk_layer_batch_norm(&(lk_batch_norm_layer_opts){.epsilon = v->epsilon, .momentum = v->momentum});
 }
 
-static lk_layer *make_activation(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_activation(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
     (void)v;
@@ -130,7 +130,7 @@ static lk_layer *make_activation(const lk_model_line *line, const layer_values *
 
 enum { MAX_POOL, AVG_POOL };
 
-static lk_layer *make_pool(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_pool(const lk_model_line *line, const layer_values *v, int variant)
 {
     const lk_pool_layer_opts opts = {.stride = v->stride, .padding = v->padding};
     if (v->padding > v->size / 2) {
@@ -143,7 +143,7 @@ static lk_layer *make_pool(const lk_model_line *line, const layer_values *v, int
 
 enum { FLATTEN, GLOBAL_AVG_POOL, GLOBAL_MAX_POOL };
 
-static lk_layer *make_without_settings(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_no_settings(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
     (void)v;
@@ -157,14 +157,14 @@ static lk_layer *make_without_settings(const lk_model_line *line, const layer_va
     }
 }
 
-static lk_layer *make_reshape(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_reshape(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
     (void)variant;
     return lk_layer_reshape(v->channels, v->height, v->width);
 }
 
-static lk_layer *make_dropout(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *model_word_make_dropout(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
     (void)variant;
@@ -173,29 +173,29 @@ static lk_layer *make_dropout(const lk_model_line *line, const layer_values *v, 
 
 /* clang-format off */
 static const layer_word words[] = {
-    {"conv2d", conv2d_settings, make_conv2d, 0},
-    {"dense", dense_settings, make_dense, 0},
-    {"batch_norm", batch_norm_settings, make_batch_norm, 0},
-    {"relu", NULL, make_activation, LK_RELU},
-    {"leaky_relu", NULL, make_activation, LK_LEAKY_RELU},
-    {"elu", NULL, make_activation, LK_ELU},
-    {"sigmoid", NULL, make_activation, LK_SIGMOID},
-    {"tanh", NULL, make_activation, LK_TANH},
-    {"silu", NULL, make_activation, LK_SILU},
-    {"gelu", NULL, make_activation, LK_GELU},
-    {"softplus", NULL, make_activation, LK_SOFTPLUS},
-    {"max_pool", pool_settings, make_pool, MAX_POOL},
-    {"avg_pool", pool_settings, make_pool, AVG_POOL},
-    {"global_avg_pool", NULL, make_without_settings, GLOBAL_AVG_POOL},
-    {"global_max_pool", NULL, make_without_settings, GLOBAL_MAX_POOL},
-    {"flatten", NULL, make_without_settings, FLATTEN},
-    {"reshape", reshape_settings, make_reshape, 0},
-    {"dropout", dropout_settings, make_dropout, 0},
+    {"conv2d", conv2d_settings, model_word_make_conv2d, 0},
+    {"dense", dense_settings, model_word_make_dense, 0},
+    {"batch_norm", batch_norm_settings, model_word_make_batch_norm, 0},
+    {"relu", NULL, model_word_make_activation, LK_RELU},
+    {"leaky_relu", NULL, model_word_make_activation, LK_LEAKY_RELU},
+    {"elu", NULL, model_word_make_activation, LK_ELU},
+    {"sigmoid", NULL, model_word_make_activation, LK_SIGMOID},
+    {"tanh", NULL, model_word_make_activation, LK_TANH},
+    {"silu", NULL, model_word_make_activation, LK_SILU},
+    {"gelu", NULL, model_word_make_activation, LK_GELU},
+    {"softplus", NULL, model_word_make_activation, LK_SOFTPLUS},
+    {"max_pool", pool_settings, model_word_make_pool, MAX_POOL},
+    {"avg_pool", pool_settings, model_word_make_pool, AVG_POOL},
+    {"global_avg_pool", NULL, model_word_make_no_settings, GLOBAL_AVG_POOL},
+    {"global_max_pool", NULL, model_word_make_no_settings, GLOBAL_MAX_POOL},
+    {"flatten", NULL, model_word_make_no_settings, FLATTEN},
+    {"reshape", reshape_settings, model_word_make_reshape, 0},
+    {"dropout", dropout_settings, model_word_make_dropout, 0},
 };
 /* clang-format on */
 enum { WORD_COUNT = sizeof words / sizeof words[0] };
 
-static lk_status word_find(const lk_model_line *line, const char *const *blocks, const layer_word **found)
+static lk_status model_word_find(const lk_model_line *line, const char *const *blocks, const layer_word **found)
 {
     const char *names[WORD_COUNT + 8];
     size_t n = 0;
@@ -230,7 +230,7 @@ lk_status lk__model_line_integer(const lk_model_line *line, const char *what, co
     return LK_OK;
 }
 
-static lk_status setting_read_real(const lk_model_line *line, const setting *s, const char *text, double *value)
+static lk_status model_setting_read_real(const lk_model_line *line, const setting *s, const char *text, double *value)
 {
     char *end = NULL;
     double number = lk__number_starts(text) ? lk__number_parse(text, &end) : 0;
@@ -241,7 +241,7 @@ static lk_status setting_read_real(const lk_model_line *line, const setting *s, 
     return LK_OK;
 }
 
-static lk_status setting_read_bias(const lk_model_line *line, const char *text, bool *no_bias)
+static lk_status model_setting_read_bias(const lk_model_line *line, const char *text, bool *no_bias)
 {
     *no_bias = strcmp(text, "no") == 0;
     if (!*no_bias && strcmp(text, "yes") != 0)
@@ -249,8 +249,8 @@ static lk_status setting_read_bias(const lk_model_line *line, const char *text, 
     return LK_OK;
 }
 
-/* "normal(0.01)" */
-static bool setting_read_normal(const char *text, double *std)
+/* Reads "normal(0.01)". Returns false for any other text. */
+static bool model_setting_read_normal(const char *text, double *std)
 {
     static const char begin[] = "normal(";
     char *end = NULL;
@@ -260,7 +260,7 @@ static bool setting_read_normal(const char *text, double *std)
     return strcmp(end, ")") == 0 && lk__init_is_deviation(*std);
 }
 
-static lk_status setting_read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
+static lk_status model_setting_read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
 {
     static const struct {
         const char *name;
@@ -277,7 +277,7 @@ static lk_status setting_read_init(const lk_model_line *line, const char *what, 
         }
     }
     init->kind = LK_INIT_NORMAL;
-    if (setting_read_normal(text, &init->value))
+    if (model_setting_read_normal(text, &init->value))
         return LK_OK;
     return lk__model_line_fail(
         line,
@@ -286,17 +286,17 @@ static lk_status setting_read_init(const lk_model_line *line, const char *what, 
         what, text);
 }
 
-static lk_status setting_read(const lk_model_line *line, const setting *s, const char *text, layer_values *values)
+static lk_status model_setting_read(const lk_model_line *line, const setting *s, const char *text, layer_values *values)
 {
     void *value = (char *)values + s->offset;
     const char *alternative = "";
     switch (s->type) {
     case REAL:
-        return setting_read_real(line, s, text, value);
+        return model_setting_read_real(line, s, text, value);
     case BIAS:
-        return setting_read_bias(line, text, value);
+        return model_setting_read_bias(line, text, value);
     case INITIALIZER:
-        return setting_read_init(line, s->name, text, value);
+        return model_setting_read_init(line, s->name, text, value);
     case SIZE:
         if (line->input.classes < 1)
             break;
@@ -319,7 +319,7 @@ static lk_status setting_read(const lk_model_line *line, const setting *s, const
 
 /* --- a line ------------------------------------------------------------------------------------------------------- */
 
-static int word_count_settings(const layer_word *word)
+static int model_word_count_settings(const layer_word *word)
 {
     int n = 0;
     while (word->settings && word->settings[n].name)
@@ -327,9 +327,9 @@ static int word_count_settings(const layer_word *word)
     return n;
 }
 
-static lk_status word_unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
+static lk_status model_word_unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
 {
-    size_t n = (size_t)word_count_settings(word);
+    size_t n = (size_t)model_word_count_settings(word);
     char list[160] = "none";
     for (size_t i = 0, used = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word->settings[i].name);
@@ -342,11 +342,11 @@ static lk_status word_unknown_setting(const lk_model_line *line, const layer_wor
 }
 
 /* Finds the setting of "kernel=3"; the first argument may be just the value of a required first setting. */
-static lk_status word_find_setting(const lk_model_line *line, const layer_word *word, int argument, int *index,
-                                   char **value)
+static lk_status model_word_find_setting(const lk_model_line *line, const layer_word *word, int argument, int *index,
+                                         char **value)
 {
     char *text = line->arguments[argument], *equals = strchr(text, '=');
-    int n = word_count_settings(word);
+    int n = model_word_count_settings(word);
     *value = text;
     *index = 0;
     if (!equals && argument == 0 && n > 0 && word->settings[0].required)
@@ -358,22 +358,22 @@ static lk_status word_find_setting(const lk_model_line *line, const layer_word *
     for (; *index < n; ++*index)
         if (strcmp(text, word->settings[*index].name) == 0)
             return LK_OK;
-    return word_unknown_setting(line, word, text);
+    return model_word_unknown_setting(line, word, text);
 }
 
-static lk_status word_read_settings(const lk_model_line *line, const layer_word *word, layer_values *values)
+static lk_status model_word_read_settings(const lk_model_line *line, const layer_word *word, layer_values *values)
 {
     unsigned given = 0;
     for (int a = 0; a < line->n_arguments; a++) {
         int index;
         char *text;
-        LK_TRY(word_find_setting(line, word, a, &index, &text));
+        LK_TRY(model_word_find_setting(line, word, a, &index, &text));
         if (given & 1u << index)
             return lk__model_line_fail(line, "%s is given twice; expected it once", word->settings[index].name);
         given |= 1u << index;
-        LK_TRY(setting_read(line, &word->settings[index], text, values));
+        LK_TRY(model_setting_read(line, &word->settings[index], text, values));
     }
-    for (int i = 0; i < word_count_settings(word); i++)
+    for (int i = 0; i < model_word_count_settings(word); i++)
         if (word->settings[i].required && !(given & 1u << i))
             return lk__model_line_fail(line, "%s without %s; expected %s=VALUE", word->name, word->settings[i].name,
                                        word->settings[i].name);
@@ -384,7 +384,7 @@ lk_layer *lk__model_line_layer(const lk_model_line *line, const char *const *blo
 {
     layer_values values = {0};
     const layer_word *word;
-    if (word_find(line, blocks, &word) != LK_OK || word_read_settings(line, word, &values) != LK_OK)
+    if (model_word_find(line, blocks, &word) != LK_OK || model_word_read_settings(line, word, &values) != LK_OK)
         return NULL;
     lk_layer *layer = word->make(line, &values, word->variant);
     if (layer)

@@ -1,4 +1,4 @@
-/* Shared by the tests of networks. To be included after cmocka.h. */
+/* Shared by the tests of networks. Include it after cmocka.h. */
 #pragma once
 
 #include "lockstep/nn.h"
@@ -40,7 +40,7 @@ static inline int variable_index(const lk_model *model, const char *name)
     return -1;
 }
 
-/* f32; the caller frees them. */
+/* Returns the values of an f32 tensor; the caller frees them. */
 static inline float *values_of(lk_tensor *tensor)
 {
     assert_no_error(tensor != NULL);
@@ -60,7 +60,7 @@ static inline void assert_same_bits(lk_tensor *a, lk_tensor *b)
     free(y);
 }
 
-/* |a - b| <= tolerance (max |b|), element by element. */
+/* Checks that |a - b| <= tolerance (max |b|), element by element. */
 static inline void assert_close(lk_tensor *a, lk_tensor *b, double tolerance)
 {
     float *x = values_of(a), *y = values_of(b);
@@ -90,7 +90,7 @@ typedef struct network {
     lk_device *device;
     lk_model *model;
     lk_tensor **variables;
-    lk_tensor *indices[1]; /* for as many samples as `images` made last */
+    lk_tensor *indices[1]; /* of the samples that `images` made last */
 } network;
 
 static inline network network_of(lk_model *model)
@@ -134,7 +134,7 @@ static inline lk_tensor *labels(network *net, int64_t n)
     return lk_arange(net->device, LK_I32, n, 0, 1);
 }
 
-/* The variable "layer.name". */
+/* Returns the variable "layer.name". */
 static inline lk_tensor *named(network *net, const char *layer, const char *name)
 {
     char path[128];

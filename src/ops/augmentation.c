@@ -46,13 +46,13 @@ static words augmentation_draw(const lk_augmentation *a, const char *purpose, in
 
 /* Uniform in [-share, share) times the size. Its absolute value stays below the size after rounding too: the greatest
  * share is 1 - 2^-53, and (1 - 2^-53) * size is nearer to the number below size than to size. */
-static double random_shift(uint32_t word, double share, int64_t size)
+static double augmentation_random_shift(uint32_t word, double share, int64_t size)
 {
     return ((double)word * 0x1p-31 - 1.0) * share * (double)size;
 }
 
 /* Uniform in [0, bound), up to a bias of bound / 2^32. */
-static int64_t random_below(uint32_t word, int64_t bound)
+static int64_t augmentation_random_below(uint32_t word, int64_t bound)
 {
     return (int64_t)((uint64_t)word * (uint64_t)bound >> 32);
 }
@@ -65,20 +65,20 @@ void lk__augmentation_choose(const lk_augmentation *augmentation, int64_t epoch,
     *choice = (lk_augment_choice){0};
     if (opts->height_shift > 0 || opts->width_shift > 0) {
         words w = augmentation_draw(a, LK_AUGMENT_SHIFT, epoch, sample);
-        choice->shift_down = random_shift(w.word[0], opts->height_shift, a->size.height);
-        choice->shift_right = random_shift(w.word[1], opts->width_shift, a->size.width);
+        choice->shift_down = augmentation_random_shift(w.word[0], opts->height_shift, a->size.height);
+        choice->shift_right = augmentation_random_shift(w.word[1], opts->width_shift, a->size.width);
     }
     if (opts->horizontal_flip)
         choice->flipped = augmentation_draw(a, LK_AUGMENT_FLIP, epoch, sample).word[0] >> 31;
     if (opts->crop_padding) {
         words w = augmentation_draw(a, LK_AUGMENT_CROP, epoch, sample);
-        choice->crop_down = random_below(w.word[0], 2 * opts->crop_padding + 1) - opts->crop_padding;
-        choice->crop_right = random_below(w.word[1], 2 * opts->crop_padding + 1) - opts->crop_padding;
+        choice->crop_down = augmentation_random_below(w.word[0], 2 * opts->crop_padding + 1) - opts->crop_padding;
+        choice->crop_right = augmentation_random_below(w.word[1], 2 * opts->crop_padding + 1) - opts->crop_padding;
     }
     if (opts->cutout) {
         words w = augmentation_draw(a, LK_AUGMENT_CUTOUT, epoch, sample);
-        choice->cutout_y = random_below(w.word[0], a->size.height);
-        choice->cutout_x = random_below(w.word[1], a->size.width);
+        choice->cutout_y = augmentation_random_below(w.word[0], a->size.height);
+        choice->cutout_x = augmentation_random_below(w.word[1], a->size.width);
     }
 }
 

@@ -54,7 +54,7 @@ static lk_status batch_norm_check_count(const char *op, int64_t count)
 }
 
 /* The number of x's elements per channel. */
-static int64_t channel_elements(const lk_tensor *x)
+static int64_t batch_norm_channel_elements(const lk_tensor *x)
 {
     int64_t count = 1;
     for (int i = 0; i < x->shape.ndim; i++)
@@ -64,14 +64,14 @@ static int64_t channel_elements(const lk_tensor *x)
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
 
-static lk_status channel_sums_infer(const lk_call *call, lk_meta *out)
+static lk_status batch_norm_channel_sums_infer(const lk_call *call, lk_meta *out)
 {
     LK_TRY(lk__check_channels("channel_sums", call->in[0]));
     out[0] = lk__channel_sums_meta(call->in[0]);
     return LK_OK;
 }
 
-static lk_status channel_sums_grad_infer(const lk_call *call, lk_meta *out)
+static lk_status batch_norm_channel_sums_grad_infer(const lk_call *call, lk_meta *out)
 {
     const lk_tensor *x = call->in[0];
     LK_TRY(lk__check_channels("channel_sums_grad", x));
@@ -79,12 +79,12 @@ static lk_status channel_sums_grad_infer(const lk_call *call, lk_meta *out)
     return lk__infer_same(call, out);
 }
 
-static double channel_sums_flops(const lk_call *call)
+static double batch_norm_channel_sums_flops(const lk_call *call)
 {
     return 3 * lk__flops_input(call);
 }
 
-static double channel_sums_grad_flops(const lk_call *call)
+static double batch_norm_channel_sums_grad_flops(const lk_call *call)
 {
     return 2 * lk__flops_input(call);
 }
@@ -93,8 +93,8 @@ const lk_op lk__op_channel_sums_grad = {
     .name = "channel_sums_grad",
     .id = LK_OP_CHANNEL_SUMS_GRAD,
     .flags = LK_OP_FREE_LAYOUT,
-    .infer = channel_sums_grad_infer,
-    .flops = channel_sums_grad_flops,
+    .infer = batch_norm_channel_sums_grad_infer,
+    .flops = batch_norm_channel_sums_grad_flops,
 };
 
 static lk_status channel_sums_gradient(lk_gradient *g)
@@ -105,9 +105,9 @@ static lk_status channel_sums_gradient(lk_gradient *g)
 const lk_op lk__op_channel_sums = {
     .name = "channel_sums",
     .id = LK_OP_CHANNEL_SUMS,
-    .infer = channel_sums_infer,
+    .infer = batch_norm_channel_sums_infer,
     .gradient = channel_sums_gradient,
-    .flops = channel_sums_flops,
+    .flops = batch_norm_channel_sums_flops,
 };
 
 lk_tensor *lk_channel_sums_at(lk_call_site at, lk_tensor *x)
@@ -141,7 +141,7 @@ static double batch_norm_grad_flops(const lk_call *call)
     return 9 * lk__flops_input(call);
 }
 
-static double affine_grad_flops(const lk_call *call)
+static double batch_norm_affine_grad_flops(const lk_call *call)
 {
     return 6 * lk__flops_input(call);
 }
@@ -159,7 +159,7 @@ const lk_op lk__op_batch_norm_with_grad = {
     .id = LK_OP_BATCH_NORM_WITH_GRAD,
     .flags = LK_OP_FREE_LAYOUT,
     .infer = batch_norm_grad_infer,
-    .flops = affine_grad_flops,
+    .flops = batch_norm_affine_grad_flops,
 };
 
 const lk_op lk__op_batch_norm_inference_grad = {
@@ -167,7 +167,7 @@ const lk_op lk__op_batch_norm_inference_grad = {
     .id = LK_OP_BATCH_NORM_INFERENCE_GRAD,
     .flags = LK_OP_FREE_LAYOUT,
     .infer = batch_norm_grad_infer,
-    .flops = affine_grad_flops,
+    .flops = batch_norm_affine_grad_flops,
 };
 
 /* One call of `op` makes din[0 … n_out): they share their sums over a channel. */
@@ -239,14 +239,14 @@ static lk_status batch_norm_inference_infer(const lk_call *call, lk_meta *out)
     return lk__infer_same(call, out);
 }
 
-/* Three for the sums, and the four of affine_flops. */
+/* Three for the sums, and the four of batch_norm_affine_flops. */
 static double batch_norm_flops(const lk_call *call)
 {
     return 7 * lk__flops_input(call);
 }
 
 /* Subtract the mean, divide, multiply by gamma, add beta. */
-static double affine_flops(const lk_call *call)
+static double batch_norm_affine_flops(const lk_call *call)
 {
     return 4 * lk__flops_input(call);
 }
@@ -266,7 +266,7 @@ const lk_op lk__op_batch_norm_with = {
     .flags = LK_OP_FREE_LAYOUT,
     .infer = batch_norm_with_infer,
     .gradient = batch_norm_with_gradient,
-    .flops = affine_flops,
+    .flops = batch_norm_affine_flops,
 };
 
 const lk_op lk__op_batch_norm_inference = {
@@ -275,7 +275,7 @@ const lk_op lk__op_batch_norm_inference = {
     .flags = LK_OP_FREE_LAYOUT,
     .infer = batch_norm_inference_infer,
     .gradient = batch_norm_inference_gradient,
-    .flops = affine_flops,
+    .flops = batch_norm_affine_flops,
 };
 
 lk_tensor *lk_batch_norm_at(lk_call_site at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, double epsilon,
@@ -286,7 +286,7 @@ lk_tensor *lk_batch_norm_at(lk_call_site at, lk_tensor *x, lk_tensor *gamma, lk_
     if (!x || !gamma || !beta)
         return lk__missing_tensor("batch_norm", !x ? "x" : !gamma ? "gamma" : "beta");
     lk_call call = {.op = &lk__op_batch_norm, .place = at, .n_in = 3, .n_out = 2, .in = {x, gamma, beta}};
-    lk_batch_norm_attrs attrs = {.count = channel_elements(x), .epsilon = epsilon};
+    lk_batch_norm_attrs attrs = {.count = batch_norm_channel_elements(x), .epsilon = epsilon};
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
     if (sums) {
         lk_status status = lk__call(&call);

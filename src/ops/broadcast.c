@@ -4,7 +4,7 @@
 #include "ops/reduce.h"
 #include "ops/support.h"
 
-static int64_t size_from_end(lk_shape shape, int i)
+static int64_t broadcast_size_from_end(lk_shape shape, int i)
 {
     return i < shape.ndim ? shape.dim[shape.ndim - 1 - i] : 1;
 }
@@ -13,7 +13,7 @@ lk_status lk__broadcast(const char *op, lk_shape a, lk_shape b, lk_shape *out)
 {
     lk_shape shape = {.ndim = a.ndim > b.ndim ? a.ndim : b.ndim};
     for (int i = 0; i < shape.ndim; i++) {
-        int64_t size_a = size_from_end(a, i), size_b = size_from_end(b, i);
+        int64_t size_a = broadcast_size_from_end(a, i), size_b = broadcast_size_from_end(b, i);
         if (size_a != size_b && size_a != 1 && size_b != 1)
             LK_FAIL(LK_ERR_SHAPE, "%s: shapes %s and %s do not broadcast: axis %d has %lld and %lld", op,
                     lk__text(a).string, lk__text(b).string, -1 - i, (long long)size_a, (long long)size_b);
@@ -32,7 +32,7 @@ lk_tensor *lk__sum_to(lk_call_site at, lk_tensor *t, lk_shape shape, bool f32)
         return lk__scope_adopt(lk_tensor_retain(t));
     lk_reduce_opts opts = {.keepdim = true};
     for (int i = 0; i < t->shape.ndim; i++) {
-        int64_t kept = size_from_end(shape, t->shape.ndim - 1 - i);
+        int64_t kept = broadcast_size_from_end(shape, t->shape.ndim - 1 - i);
         if (kept == 1 && t->shape.dim[i] != 1)
             opts.axes[opts.n_axes++] = i;
     }

@@ -92,7 +92,7 @@ void lk__conv_call_text(const lk_call *call, char *text, size_t size)
 /* Each function takes something off the beginning of *text and returns false if it is not there. Errors in detail, such
  * as a leading zero, show when the result is written again and compared. */
 
-static bool parse_keyword(const char **text, const char *word)
+static bool conv_problem_parse_keyword(const char **text, const char *word)
 {
     size_t length = strlen(word);
     if (strncmp(*text, word, length) != 0)
@@ -101,7 +101,7 @@ static bool parse_keyword(const char **text, const char *word)
     return true;
 }
 
-static bool parse_number(const char **text, int64_t *number)
+static bool conv_problem_parse_number(const char **text, int64_t *number)
 {
     char *end;
     if (**text < '0' || **text > '9')
@@ -111,42 +111,44 @@ static bool parse_number(const char **text, int64_t *number)
     return true;
 }
 
-static bool parse_pair(const char **text, const char *name, int64_t *pair)
+static bool conv_problem_parse_pair(const char **text, const char *name, int64_t *pair)
 {
     char word[64];
     snprintf(word, sizeof word, " %s ", name);
-    return parse_keyword(text, word) && parse_number(text, &pair[0]) && parse_keyword(text, "x") &&
-           parse_number(text, &pair[1]);
+    return conv_problem_parse_keyword(text, word) && conv_problem_parse_number(text, &pair[0]) &&
+           conv_problem_parse_keyword(text, "x") && conv_problem_parse_number(text, &pair[1]);
 }
 
-static bool parse_shape(const char **text, const char *name, lk_shape *shape)
+static bool conv_problem_parse_shape(const char **text, const char *name, lk_shape *shape)
 {
     shape->ndim = 4;
-    if (!parse_keyword(text, name))
+    if (!conv_problem_parse_keyword(text, name))
         return false;
     for (int i = 0; i < 4; i++)
-        if (!parse_keyword(text, i == 0 ? "[" : ",") || !parse_number(text, &shape->dim[i]))
+        if (!conv_problem_parse_keyword(text, i == 0 ? "[" : ",") || !conv_problem_parse_number(text, &shape->dim[i]))
             return false;
-    return parse_keyword(text, "]");
+    return conv_problem_parse_keyword(text, "]");
 }
 
 static bool parse_conv(const char **text, lk_conv2d_opts *conv)
 {
     conv->groups = 1;
-    if (!parse_pair(text, "stride", conv->stride) || !parse_pair(text, "padding", conv->padding) ||
-        !parse_pair(text, "dilation", conv->dilation))
+    if (!conv_problem_parse_pair(text, "stride", conv->stride) ||
+        !conv_problem_parse_pair(text, "padding", conv->padding) ||
+        !conv_problem_parse_pair(text, "dilation", conv->dilation))
         return false;
-    return !parse_keyword(text, " groups ") || parse_number(text, &conv->groups);
+    return !conv_problem_parse_keyword(text, " groups ") || conv_problem_parse_number(text, &conv->groups);
 }
 
-static bool parse_block(const char **text, lk_conv_block_attrs *attrs)
+static bool conv_problem_parse_block(const char **text, lk_conv_block_attrs *attrs)
 {
-    attrs->relu = parse_keyword(text, " relu");
+    attrs->relu = conv_problem_parse_keyword(text, " relu");
     for (int kind = LK_BLOCK_AVG_POOL; kind <= LK_BLOCK_MAX_POOL; kind++) {
-        if (!parse_pair(text, poolings[kind], attrs->pool.kernel))
+        if (!conv_problem_parse_pair(text, poolings[kind], attrs->pool.kernel))
             continue;
         attrs->pooling = (lk_block_pool)kind;
-        return parse_pair(text, "stride", attrs->pool.stride) && parse_pair(text, "padding", attrs->pool.padding);
+        return conv_problem_parse_pair(text, "stride", attrs->pool.stride) &&
+               conv_problem_parse_pair(text, "padding", attrs->pool.padding);
     }
     return true;
 }
@@ -172,7 +174,7 @@ static bool problem_shape_is_valid(lk_shape shape)
     return elements < 1e12;
 }
 
-static bool pair_is_valid(const int64_t *pair, int64_t least)
+static bool conv_problem_pair_is_valid(const int64_t *pair, int64_t least)
 {
     enum { MOST = 1 << 20 };
     return pair[0] >= least && pair[0] <= MOST && pair[1] >= least && pair[1] <= MOST;
@@ -193,12 +195,14 @@ static bool problem_is_valid(const lk_conv_problem *p)
 {
     const lk_conv2d_opts *conv = &p->attrs.conv;
     const lk_pool2d_opts *pool = &p->attrs.pool;
-    if (!problem_shape_is_valid(p->x) || !problem_shape_is_valid(p->w) || !pair_is_valid(conv->stride, 1) ||
-        !pair_is_valid(conv->padding, 0) || !pair_is_valid(conv->dilation, 1))
+    if (!problem_shape_is_valid(p->x) || !problem_shape_is_valid(p->w) ||
+        !conv_problem_pair_is_valid(conv->stride, 1) || !conv_problem_pair_is_valid(conv->padding, 0) ||
+        !conv_problem_pair_is_valid(conv->dilation, 1))
         return false;
     if (p->attrs.pooling != LK_BLOCK_NO_POOL &&
-        (!pair_is_valid(pool->kernel, 1) || !pair_is_valid(pool->stride, 1) || !pair_is_valid(pool->padding, 0) ||
-         pool->stride[0] < pool->kernel[0] || pool->stride[1] < pool->kernel[1]))
+        (!conv_problem_pair_is_valid(pool->kernel, 1) || !conv_problem_pair_is_valid(pool->stride, 1) ||
+         !conv_problem_pair_is_valid(pool->padding, 0) || pool->stride[0] < pool->kernel[0] ||
+         pool->stride[1] < pool->kernel[1]))
         return false;
     return conv->groups >= 1 && conv->groups <= p->x.dim[1] && p->w.dim[1] * conv->groups == p->x.dim[1] &&
            p->w.dim[0] % conv->groups == 0 && problem_has_pixels(p, 0) && problem_has_pixels(p, 1);
@@ -209,10 +213,10 @@ bool lk__conv_problem_parse(const char *op, const char *text, lk_conv_problem *p
     char again[320];
     const char *rest = text;
     *p = (lk_conv_problem){.op = problem_op(op)};
-    if (p->op < 0 || !parse_keyword(&rest, "f32 ") || !parse_shape(&rest, "x", &p->x) ||
-        !parse_shape(&rest, " w", &p->w) || !parse_conv(&rest, &p->attrs.conv))
+    if (p->op < 0 || !conv_problem_parse_keyword(&rest, "f32 ") || !conv_problem_parse_shape(&rest, "x", &p->x) ||
+        !conv_problem_parse_shape(&rest, " w", &p->w) || !parse_conv(&rest, &p->attrs.conv))
         return false;
-    if (p->op == LK_OP_CONV_BLOCK && !parse_block(&rest, &p->attrs))
+    if (p->op == LK_OP_CONV_BLOCK && !conv_problem_parse_block(&rest, &p->attrs))
         return false;
     lk__conv_problem_text(p, again, sizeof again);
     return strcmp(text, again) == 0 && problem_is_valid(p);

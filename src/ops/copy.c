@@ -29,7 +29,7 @@ lk_status lk_copy_into_at(lk_call_site at, lk_tensor *destination, lk_tensor *so
     return lk__call_into(at, &lk__op_copy, destination, &source, 1, NULL, 0);
 }
 
-static lk_status cast_infer(const lk_call *call, lk_meta *out)
+static lk_status copy_cast_infer(const lk_call *call, lk_meta *out)
 {
     lk_dtype dtype = LK_ATTRS(call, lk_cast_attrs)->dtype;
     LK_TRY(lk__check_dtype("cast", "the result", dtype, LK_ALL_DTYPES));
@@ -52,7 +52,7 @@ const lk_op lk__op_cast = {
     .name = "cast",
     .id = LK_OP_CAST,
     .flags = LK_OP_FREE_LAYOUT,
-    .infer = cast_infer,
+    .infer = copy_cast_infer,
     .gradient = cast_gradient,
 };
 

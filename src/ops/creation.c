@@ -7,7 +7,7 @@
 _Static_assert(sizeof(lk_full_attrs) <= LK_MAX_ATTRS, "attributes of full");
 _Static_assert(sizeof(lk_random_attrs) <= LK_MAX_ATTRS, "attributes of uniform and normal");
 
-static lk_status full_infer(const lk_call *call, lk_meta *out)
+static lk_status creation_full_infer(const lk_call *call, lk_meta *out)
 {
     const lk_full_attrs *attrs = LK_ATTRS(call, lk_full_attrs);
     LK_TRY(lk__check_dtype(call->op->name, "the result", call->dtype, LK_ALL_DTYPES));
@@ -16,7 +16,7 @@ static lk_status full_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-const lk_op lk__op_full = {.name = "full", .id = LK_OP_FULL, .infer = full_infer};
+const lk_op lk__op_full = {.name = "full", .id = LK_OP_FULL, .infer = creation_full_infer};
 
 lk_tensor *lk_full_at(lk_call_site at, lk_device *device, lk_dtype dtype, lk_shape shape, double value)
 {
@@ -24,7 +24,7 @@ lk_tensor *lk_full_at(lk_call_site at, lk_device *device, lk_dtype dtype, lk_sha
     return lk__call_on(at, &lk__op_full, device, dtype, NULL, 0, &attrs, sizeof attrs);
 }
 
-static lk_status arange_infer(const lk_call *call, lk_meta *out)
+static lk_status creation_arange_infer(const lk_call *call, lk_meta *out)
 {
     const lk_arange_attrs *attrs = LK_ATTRS(call, lk_arange_attrs);
     LK_TRY(lk__check_dtype(call->op->name, "the result", call->dtype, LK_ALL_DTYPES));
@@ -34,7 +34,7 @@ static lk_status arange_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-const lk_op lk__op_arange = {.name = "arange", .id = LK_OP_ARANGE, .infer = arange_infer};
+const lk_op lk__op_arange = {.name = "arange", .id = LK_OP_ARANGE, .infer = creation_arange_infer};
 
 lk_tensor *lk_arange_at(lk_call_site at, lk_device *device, lk_dtype dtype, int64_t count, double start, double step)
 {
@@ -45,7 +45,7 @@ lk_tensor *lk_arange_at(lk_call_site at, lk_device *device, lk_dtype dtype, int6
 /* A stream has 2^32 blocks of four words, and an element takes one word. */
 static const int64_t MAX_RANDOM = INT64_C(4) << 32;
 
-static lk_status random_infer(const lk_call *call, lk_meta *out)
+static lk_status creation_random_infer(const lk_call *call, lk_meta *out)
 {
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     const char *op = call->op->name;
@@ -63,29 +63,29 @@ static lk_status random_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-static lk_status uniform_infer(const lk_call *call, lk_meta *out)
+static lk_status creation_uniform_infer(const lk_call *call, lk_meta *out)
 {
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     if (!isfinite(attrs->a) || !isfinite(attrs->b) || attrs->a > attrs->b)
         LK_FAIL(LK_ERR_ARGUMENT, "uniform: low is %g and high %g; they must be finite, and low not above high",
                 attrs->a, attrs->b);
-    return random_infer(call, out);
+    return creation_random_infer(call, out);
 }
 
-static lk_status normal_infer(const lk_call *call, lk_meta *out)
+static lk_status creation_normal_infer(const lk_call *call, lk_meta *out)
 {
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     if (!isfinite(attrs->a) || !isfinite(attrs->b) || attrs->b < 0)
         LK_FAIL(LK_ERR_ARGUMENT, "normal: mean is %g and std %g; they must be finite, and std not negative", attrs->a,
                 attrs->b);
-    return random_infer(call, out);
+    return creation_random_infer(call, out);
 }
 
-const lk_op lk__op_uniform = {.name = "uniform", .id = LK_OP_UNIFORM, .infer = uniform_infer};
-const lk_op lk__op_normal = {.name = "normal", .id = LK_OP_NORMAL, .infer = normal_infer};
+const lk_op lk__op_uniform = {.name = "uniform", .id = LK_OP_UNIFORM, .infer = creation_uniform_infer};
+const lk_op lk__op_normal = {.name = "normal", .id = LK_OP_NORMAL, .infer = creation_normal_infer};
 
-static lk_tensor *random_call(lk_call_site at, const lk_op *op, lk_device *device, lk_dtype dtype,
-                              const lk_shape *shape, double a, double b, lk_random_key key)
+static lk_tensor *creation_random_call(lk_call_site at, const lk_op *op, lk_device *device, lk_dtype dtype,
+                                       const lk_shape *shape, double a, double b, lk_random_key key)
 {
     lk_random_attrs attrs = {.shape = shape, .a = a, .b = b, .key = key};
     return lk__call_on(at, op, device, dtype, NULL, 0, &attrs, sizeof attrs);
@@ -94,11 +94,11 @@ static lk_tensor *random_call(lk_call_site at, const lk_op *op, lk_device *devic
 lk_tensor *lk_uniform_at(lk_call_site at, lk_device *device, lk_dtype dtype, lk_shape shape, double low, double high,
                          lk_random_key key)
 {
-    return random_call(at, &lk__op_uniform, device, dtype, &shape, low, high, key);
+    return creation_random_call(at, &lk__op_uniform, device, dtype, &shape, low, high, key);
 }
 
 lk_tensor *lk_normal_at(lk_call_site at, lk_device *device, lk_dtype dtype, lk_shape shape, double mean, double std,
                         lk_random_key key)
 {
-    return random_call(at, &lk__op_normal, device, dtype, &shape, mean, std, key);
+    return creation_random_call(at, &lk__op_normal, device, dtype, &shape, mean, std, key);
 }

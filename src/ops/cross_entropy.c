@@ -42,7 +42,7 @@ static lk_status cross_entropy_check_smoothing(const char *op, double smoothing)
     return LK_OK;
 }
 
-static lk_status top_k_check(const char *op, const lk_tensor *logits, int k)
+static lk_status cross_entropy_top_k_check(const char *op, const lk_tensor *logits, int k)
 {
     if (k < 1 || k > logits->shape.dim[1])
         LK_FAIL(LK_ERR_ARGUMENT, "%s: k is %d; with logits %s it must be between 1 and %lld", op, k,
@@ -189,12 +189,12 @@ lk_tensor *lk_sigmoid_cross_entropy_at(lk_call_site at, lk_tensor *logits, lk_te
 
 /* --- in_top_k ----------------------------------------------------------------------------------------------------- */
 
-static lk_status in_top_k_infer(const lk_call *call, lk_meta *out)
+static lk_status cross_entropy_in_top_k_infer(const lk_call *call, lk_meta *out)
 {
     int k = LK_ATTRS(call, lk_top_k_attrs)->k;
     const lk_tensor *logits = call->in[0];
     LK_TRY(cross_entropy_check_labels("in_top_k", logits, call->in[1]));
-    LK_TRY(top_k_check("in_top_k", logits, k));
+    LK_TRY(cross_entropy_top_k_check("in_top_k", logits, k));
     out[0] = (lk_meta){LK_F32, LK_SHAPE(logits->shape.dim[0])};
     return LK_OK;
 }
@@ -202,7 +202,7 @@ static lk_status in_top_k_infer(const lk_call *call, lk_meta *out)
 const lk_op lk__op_in_top_k = {
     .name = "in_top_k",
     .id = LK_OP_IN_TOP_K,
-    .infer = in_top_k_infer,
+    .infer = cross_entropy_in_top_k_infer,
     .flops = lk__flops_input,
 };
 
@@ -225,7 +225,7 @@ static lk_status cross_entropy_step_infer(const lk_call *call, lk_meta *out)
     out[0] = (lk_meta){logits->dtype, LK_SCALAR};
     out[1] = (lk_meta){logits->dtype, logits->shape};
     out[2] = (lk_meta){LK_F32, LK_SCALAR};
-    return call->n_out == 3 ? top_k_check(op, logits, attrs->k) : LK_OK;
+    return call->n_out == 3 ? cross_entropy_top_k_check(op, logits, attrs->k) : LK_OK;
 }
 
 /* For each logit: 5 for the loss, 6 for its gradient and 1 for the hits. */

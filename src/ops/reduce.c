@@ -47,20 +47,20 @@ static lk_status reduce_check_not_empty(const lk_call *call, unsigned axes)
     return LK_OK;
 }
 
-static lk_status sum_infer(const lk_call *call, lk_meta *out)
+static lk_status reduce_sum_infer(const lk_call *call, lk_meta *out)
 {
     LK_TRY(reduce_infer(call, LK_ALL_DTYPES, out));
     out[0].dtype = lk__result_dtype(out[0].dtype, LK_ATTRS(call, lk_reduce_attrs)->f32);
     return LK_OK;
 }
 
-static lk_status mean_infer(const lk_call *call, lk_meta *out)
+static lk_status reduce_mean_infer(const lk_call *call, lk_meta *out)
 {
     LK_TRY(reduce_check_not_empty(call, LK_ATTRS(call, lk_reduce_attrs)->axes));
     return reduce_infer(call, LK_FLOATS, out);
 }
 
-static lk_status max_infer(const lk_call *call, lk_meta *out)
+static lk_status reduce_max_infer(const lk_call *call, lk_meta *out)
 {
     LK_TRY(reduce_check_not_empty(call, LK_ATTRS(call, lk_reduce_attrs)->axes));
     return reduce_infer(call, LK_ALL_DTYPES, out);
@@ -91,7 +91,7 @@ static lk_status mean_gradient(lk_gradient *g)
     return reduce_repeat_gradient(g, lk_mul_scalar_at(g->call->place, g->dout[0], 1.0 / (double)count));
 }
 
-static lk_status max_grad_infer(const lk_call *call, lk_meta *out)
+static lk_status reduce_max_grad_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_reduce_attrs *attrs = LK_ATTRS(call, lk_reduce_attrs);
@@ -113,7 +113,7 @@ static lk_status max_gradient(lk_gradient *g)
 const lk_op lk__op_sum = {
     .name = "sum",
     .id = LK_OP_SUM,
-    .infer = sum_infer,
+    .infer = reduce_sum_infer,
     .gradient = sum_gradient,
     .flops = lk__flops_input,
 };
@@ -121,7 +121,7 @@ const lk_op lk__op_sum = {
 const lk_op lk__op_mean = {
     .name = "mean",
     .id = LK_OP_MEAN,
-    .infer = mean_infer,
+    .infer = reduce_mean_infer,
     .gradient = mean_gradient,
     .flops = lk__flops_input,
 };
@@ -129,7 +129,7 @@ const lk_op lk__op_mean = {
 const lk_op lk__op_max = {
     .name = "max",
     .id = LK_OP_MAX,
-    .infer = max_infer,
+    .infer = reduce_max_infer,
     .gradient = max_gradient,
     .flops = lk__flops_input,
 };
@@ -137,7 +137,7 @@ const lk_op lk__op_max = {
 const lk_op lk__op_max_grad = {
     .name = "max_grad",
     .id = LK_OP_MAX_GRAD,
-    .infer = max_grad_infer,
+    .infer = reduce_max_grad_infer,
     .flops = lk__flops_output,
 };
 
@@ -197,7 +197,7 @@ lk_tensor *lk_max_at(lk_call_site at, lk_tensor *x, const lk_reduce_opts *opts)
 
 /* --- argmax ------------------------------------------------------------------------------------------------------- */
 
-static lk_status argmax_infer(const lk_call *call, lk_meta *out)
+static lk_status reduce_argmax_infer(const lk_call *call, lk_meta *out)
 {
     unsigned axes = 1u << LK_ATTRS(call, lk_axis_attrs)->axis;
     LK_TRY(reduce_check_not_empty(call, axes));
@@ -205,7 +205,8 @@ static lk_status argmax_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-const lk_op lk__op_argmax = {.name = "argmax", .id = LK_OP_ARGMAX, .infer = argmax_infer, .flops = lk__flops_input};
+const lk_op lk__op_argmax = {
+    .name = "argmax", .id = LK_OP_ARGMAX, .infer = reduce_argmax_infer, .flops = lk__flops_input};
 
 lk_tensor *lk_argmax_at(lk_call_site at, lk_tensor *x, int axis)
 {

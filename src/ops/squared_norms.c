@@ -50,7 +50,7 @@ lk_tensor *lk__squared_norms(lk_call_site at, lk_tensor *x, lk_tensor *offsets)
 
 _Static_assert(sizeof(lk_update_scales_attrs) <= LK_MAX_ATTRS, "attributes of update_scales");
 
-static lk_status update_scales_infer(const lk_call *call, lk_meta *out)
+static lk_status squared_norms_update_scales_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_tensor *gradients = call->in[1], *parameters = call->in[2], *loss = call->in[4];
@@ -72,7 +72,7 @@ static lk_status update_scales_infer(const lk_call *call, lk_meta *out)
 const lk_op lk__op_update_scales = {
     .name = "update_scales",
     .id = LK_OP_UPDATE_SCALES,
-    .infer = update_scales_infer,
+    .infer = squared_norms_update_scales_infer,
 };
 
 lk_status lk__update_scales(lk_call_site at, const lk_update_norms *norms, const lk_update_scales_attrs *attrs,

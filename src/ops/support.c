@@ -25,7 +25,7 @@ lk_status lk__check_shape(const char *op, lk_shape shape)
 }
 
 /* "f32, bf16 or f64" */
-static void dtype_list_text(unsigned dtypes, char *text, size_t size)
+static void support_dtype_list_text(unsigned dtypes, char *text, size_t size)
 {
     text[0] = '\0';
     for (int i = 0; i < LK_DTYPE_COUNT; i++) {
@@ -43,7 +43,7 @@ lk_status lk__check_dtype(const char *op, const char *operand, lk_dtype dtype, u
     bool exists = (unsigned)dtype < LK_DTYPE_COUNT;
     if (exists && (allowed & LK_DTYPE_BIT(dtype)))
         return LK_OK;
-    dtype_list_text(allowed, list, sizeof list);
+    support_dtype_list_text(allowed, list, sizeof list);
     if (!exists)
         LK_FAIL(LK_ERR_DTYPE, "%s: %s has dtype %d, which is none; it must be %s", op, operand, (int)dtype, list);
     LK_FAIL(LK_ERR_DTYPE, "%s: %s is %s; it must be %s", op, operand, lk_dtype_name(dtype), list);
@@ -167,7 +167,7 @@ lk_status lk__gradient_call(lk_gradient *g, const lk_op *op, lk_tensor *const *i
 }
 
 /* The position of the last element in the storage. */
-static int64_t tensor_last_element(const lk_tensor *x)
+static int64_t support_tensor_last_element(const lk_tensor *x)
 {
     int64_t last = x->offset;
     for (int i = 0; i < x->shape.ndim; i++)
@@ -176,12 +176,12 @@ static int64_t tensor_last_element(const lk_tensor *x)
 }
 
 /* Returns whether writing `out` element by element could change an element of `x` before it is read. */
-static bool tensors_overlap(const lk_tensor *out, const lk_tensor *x)
+static bool support_tensors_overlap(const lk_tensor *out, const lk_tensor *x)
 {
     if (out->storage != x->storage || lk__tensor_same_view(out, x) || lk_tensor_count(out) == 0 ||
         lk_tensor_count(x) == 0)
         return false;
-    return out->offset <= tensor_last_element(x) && x->offset <= tensor_last_element(out);
+    return out->offset <= support_tensor_last_element(x) && x->offset <= support_tensor_last_element(out);
 }
 
 lk_status lk__check_writable(const char *op, const lk_tensor *out)
@@ -196,7 +196,7 @@ lk_status lk__check_writable(const char *op, const lk_tensor *out)
 }
 
 /* Only a copy reads from another device. */
-static lk_status call_into_check_devices(const lk_call *call)
+static lk_status support_call_into_check_devices(const lk_call *call)
 {
     for (int i = 0; i < call->n_in && call->op->id != LK_OP_COPY; i++) {
         lk_device *device = lk_tensor_device(call->in[i]);
@@ -208,12 +208,12 @@ static lk_status call_into_check_devices(const lk_call *call)
     return LK_OK;
 }
 
-static lk_status call_into(lk_call *call)
+static lk_status support_call_into(lk_call *call)
 {
     lk_tensor *out = call->out[0];
-    LK_TRY(call_into_check_devices(call));
+    LK_TRY(support_call_into_check_devices(call));
     for (int i = 0; i < call->n_in; i++) {
-        if (tensors_overlap(out, call->in[i])) {
+        if (support_tensors_overlap(out, call->in[i])) {
             call->in[i] = lk_copy_at(call->place, call->in[i], call->device);
             LK_TRY(lk__made(call->in[i]));
         }
@@ -238,7 +238,7 @@ lk_status lk__call_into(lk_call_site at, const lk_op *op, lk_tensor *out, lk_ten
 
     lk_recorder recorder = lk__recorder_set((lk_recorder){0});
     lk_scope_begin();
-    lk_status status = call_into(&call);
+    lk_status status = support_call_into(&call);
     lk_scope_end();
     lk__recorder_set(recorder);
     return status;

@@ -7,7 +7,7 @@
 /* --- reshape ------------------------------------------------------------------------------------------------------ */
 
 /* Replaces the one size of -1 in `shape` so that it has x's count, and checks that it does. */
-static lk_status reshape_resolve(const lk_tensor *x, lk_shape *shape)
+static lk_status view_reshape_resolve(const lk_tensor *x, lk_shape *shape)
 {
     lk_shape asked = *shape;
     int unknown = -1;
@@ -39,7 +39,7 @@ static lk_status reshape_resolve(const lk_tensor *x, lk_shape *shape)
 }
 
 /* Lists the axes of x with sizes other than 1, outermost first. */
-static int reshape_strip_ones(const lk_tensor *x, int64_t *dim, int64_t *stride)
+static int view_reshape_strip_ones(const lk_tensor *x, int64_t *dim, int64_t *stride)
 {
     int n = 0;
     for (int i = 0; i < x->shape.ndim; i++) {
@@ -54,14 +54,14 @@ static int reshape_strip_ones(const lk_tensor *x, int64_t *dim, int64_t *stride)
 /* Sets the strides of x's elements seen as `shape`, of the same count; false if no strides do it. NumPy's rule: cut
  * both shapes into the shortest runs of axes with equal products; within a run, x's axes must be contiguous to each
  * other. */
-static bool reshape_strides(const lk_tensor *x, lk_shape shape, int64_t *strides)
+static bool view_reshape_strides(const lk_tensor *x, lk_shape shape, int64_t *strides)
 {
     if (lk_tensor_count(x) == 0) {
         lk__shape_strides(shape, strides);
         return true;
     }
     int64_t dim[LK_MAX_DIMS] = {0}, stride[LK_MAX_DIMS] = {0};
-    int n = reshape_strip_ones(x, dim, stride);
+    int n = view_reshape_strip_ones(x, dim, stride);
     int from = 0, to = 0;
     while (from < n && to < shape.ndim) {
         int from_end = from + 1, to_end = to + 1;
@@ -113,10 +113,10 @@ lk_tensor *lk_reshape_at(lk_call_site at, lk_tensor *x, lk_shape shape)
 {
     if (!x)
         return lk__missing_tensor("reshape", "x");
-    if (reshape_resolve(x, &shape) != LK_OK)
+    if (view_reshape_resolve(x, &shape) != LK_OK)
         return NULL;
     int64_t strides[LK_MAX_DIMS] = {0};
-    if (reshape_strides(x, shape, strides))
+    if (view_reshape_strides(x, shape, strides))
         return reshape_view(at, x, shape, strides);
 
     lk_scope_begin();
@@ -161,7 +161,7 @@ const lk_op lk__op_transpose = {
     .gradient = transpose_gradient,
 };
 
-static void swap_int64(int64_t *a, int64_t *b)
+static void view_swap_int64(int64_t *a, int64_t *b)
 {
     int64_t old = *a;
     *a = *b;
@@ -180,8 +180,8 @@ lk_tensor *lk_transpose_at(lk_call_site at, lk_tensor *x, int axis0, int axis1)
     int64_t strides[LK_MAX_DIMS];
     for (int i = 0; i < LK_MAX_DIMS; i++)
         strides[i] = x->strides[i];
-    swap_int64(&shape.dim[attrs.axis], &shape.dim[attrs.axis1]);
-    swap_int64(&strides[attrs.axis], &strides[attrs.axis1]);
+    view_swap_int64(&shape.dim[attrs.axis], &shape.dim[attrs.axis1]);
+    view_swap_int64(&strides[attrs.axis], &strides[attrs.axis1]);
     return lk__view(at, &lk__op_transpose, x, shape, strides, x->offset, &attrs, sizeof attrs);
 }
 
@@ -244,7 +244,7 @@ const lk_op lk__op_expand = {
     .gradient = expand_gradient,
 };
 
-static lk_status expand_strides(const lk_tensor *x, lk_shape shape, int64_t *strides)
+static lk_status view_expand_strides(const lk_tensor *x, lk_shape shape, int64_t *strides)
 {
     LK_TRY(lk__check_shape("expand", shape));
     int leading = shape.ndim - x->shape.ndim;
@@ -268,7 +268,7 @@ lk_tensor *lk_expand_at(lk_call_site at, lk_tensor *x, lk_shape shape)
     if (!x)
         return lk__missing_tensor("expand", "x");
     int64_t strides[LK_MAX_DIMS] = {0};
-    if (expand_strides(x, shape, strides) != LK_OK)
+    if (view_expand_strides(x, shape, strides) != LK_OK)
         return NULL;
     lk_view_attrs attrs = {0};
     return lk__view(at, &lk__op_expand, x, shape, strides, x->offset, &attrs, sizeof attrs);

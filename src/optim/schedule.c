@@ -9,7 +9,7 @@
 
 /* cos(pi t) for t in [0, 1] by its Taylor series about 0 or, mirrored, about 1. C libraries differ in the last bits of
  * cos(), which would change the rate. */
-static double cos_pi(double t)
+static double schedule_cos_pi(double t)
 {
     const double pi = 3.141592653589793;
     double x = pi * (t > 0.5 ? 1 - t : t), square = x * x, sum = 1;
@@ -22,7 +22,7 @@ static double schedule_cosine(const lk_schedule *schedule, double epoch)
 {
     double t = schedule->epochs > 0 ? epoch / schedule->epochs : 1;
     t = t < 0 ? 0 : t > 1 ? 1 : t;
-    return schedule->minimum + (schedule->base - schedule->minimum) * ((1 + cos_pi(t)) / 2);
+    return schedule->minimum + (schedule->base - schedule->minimum) * ((1 + schedule_cos_pi(t)) / 2);
 }
 
 static double schedule_stepped(const lk_schedule *schedule, double epoch)

@@ -22,7 +22,7 @@ typedef struct counting {
 
 /* --- counting ----------------------------------------------------------------------------------------------------- */
 
-static void keep_mistake(counting *c, const lk_mistake *mistake, double loss)
+static void evaluation_keep_mistake(counting *c, const lk_mistake *mistake, double loss)
 {
     lk_evaluation *e = c->evaluation;
     int64_t rank = e->n_mistakes;
@@ -39,7 +39,7 @@ static void keep_mistake(counting *c, const lk_mistake *mistake, double loss)
     c->losses[rank] = loss;
 }
 
-static lk_status count_batch(void *user, int64_t first, int64_t count, const float *logits)
+static lk_status evaluation_count_batch(void *user, int64_t first, int64_t count, const float *logits)
 {
     counting *c = user;
     lk_evaluation *e = c->evaluation;
@@ -58,23 +58,23 @@ static lk_status count_batch(void *user, int64_t first, int64_t count, const flo
         if (likeliest == label)
             continue;
         e->wrong++;
-        keep_mistake(c,
-                     &(lk_mistake){.sample = first + i,
-                                   .label = label,
-                                   .predicted = likeliest,
-                                   .label_probability = (float)c->row[label],
-                                   .predicted_probability = (float)c->row[likeliest]},
-                     loss);
+        evaluation_keep_mistake(c,
+                                &(lk_mistake){.sample = first + i,
+                                              .label = label,
+                                              .predicted = likeliest,
+                                              .label_probability = (float)c->row[label],
+                                              .predicted_probability = (float)c->row[likeliest]},
+                                loss);
     }
     return LK_OK;
 }
 
-static double count_ratio(int64_t part, int64_t whole)
+static double evaluation_count_ratio(int64_t part, int64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : NAN;
 }
 
-static void rate_classes(lk_evaluation *e)
+static void evaluation_rate_classes(lk_evaluation *e)
 {
     for (int64_t c = 0; c < e->classes; c++) {
         int64_t right = e->confusion[c * e->classes + c], labeled = 0, predicted = 0;
@@ -82,15 +82,15 @@ static void rate_classes(lk_evaluation *e)
             labeled += e->confusion[c * e->classes + k];
             predicted += e->confusion[k * e->classes + c];
         }
-        e->precision[c] = count_ratio(right, predicted);
-        e->recall[c] = count_ratio(right, labeled);
-        e->f1[c] = count_ratio(2 * right, labeled + predicted);
+        e->precision[c] = evaluation_count_ratio(right, predicted);
+        e->recall[c] = evaluation_count_ratio(right, labeled);
+        e->f1[c] = evaluation_count_ratio(2 * right, labeled + predicted);
     }
 }
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-static lk_status check_image_sizes(const lk_predictor *predictor, const lk_dataset *dataset)
+static lk_status evaluation_check_image_sizes(const lk_predictor *predictor, const lk_dataset *dataset)
 {
     lk_model_input input = lk_predictor_input(predictor);
     int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
@@ -104,7 +104,8 @@ static lk_status check_image_sizes(const lk_predictor *predictor, const lk_datas
 
 /* Finds the network's class for a class of the data: by name if both have names, else by number. A checkpoint holds
  * names in clean UTF-8, in which two names may have become equal; then the number decides if its name fits. */
-static lk_status find_class(const lk_predictor *predictor, const lk_dataset *dataset, int64_t label, int64_t *class_of)
+static lk_status evaluation_find_class(const lk_predictor *predictor, const lk_dataset *dataset, int64_t label,
+                                       int64_t *class_of)
 {
     int64_t classes = lk_predictor_input(predictor).classes;
     const char *given = lk_dataset_class_name(dataset, label), *own = lk_predictor_class_name(predictor, label);
@@ -124,7 +125,7 @@ static lk_status find_class(const lk_predictor *predictor, const lk_dataset *dat
     return status;
 }
 
-static lk_status match_classes(const lk_predictor *predictor, const lk_dataset *dataset, counting *c)
+static lk_status evaluation_match_classes(const lk_predictor *predictor, const lk_dataset *dataset, counting *c)
 {
     int64_t n = lk_dataset_classes(dataset), classes = lk_predictor_input(predictor).classes;
     c->labels = lk_dataset_labels(dataset);
@@ -132,7 +133,7 @@ static lk_status match_classes(const lk_predictor *predictor, const lk_dataset *
     if (!c->class_of)
         return LK_ERR_MEMORY;
     for (int64_t label = 0; label < n; label++)
-        LK_TRY(find_class(predictor, dataset, label, &c->class_of[label]));
+        LK_TRY(evaluation_find_class(predictor, dataset, label, &c->class_of[label]));
     for (int64_t i = 0; i < lk_dataset_count(dataset); i++) {
         if (c->class_of[c->labels[i]] >= 0)
             continue;
@@ -166,15 +167,15 @@ lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_
 {
     int64_t count = lk_dataset_count(dataset);
     *evaluation = (lk_evaluation){.count = count, .classes = lk_predictor_input(predictor).classes};
-    LK_TRY(check_image_sizes(predictor, dataset));
+    LK_TRY(evaluation_check_image_sizes(predictor, dataset));
     counting c = {.evaluation = evaluation, .most = lk__max(0, lk__min(mistakes, count))};
-    lk_status status = match_classes(predictor, dataset, &c);
+    lk_status status = evaluation_match_classes(predictor, dataset, &c);
     if (status == LK_OK)
         status = counting_allocate(&c);
     if (status == LK_OK)
-        status = lk__predict_logits(predictor, lk_dataset_images(dataset), count, count_batch, &c);
+        status = lk__predict_logits(predictor, lk_dataset_images(dataset), count, evaluation_count_batch, &c);
     if (status == LK_OK)
-        rate_classes(evaluation);
+        evaluation_rate_classes(evaluation);
     else
         lk_evaluation_free(evaluation);
     lk__free(c.class_of);
@@ -194,7 +195,7 @@ void lk_evaluation_free(lk_evaluation *evaluation)
 /* --- pictures ----------------------------------------------------------------------------------------------------- */
 
 /* Draws a network with more classes than a chart has squares: neighboring classes share a square. */
-static lk_status draw_joined(const lk_evaluation *e, int64_t side, const char *title, const char *path)
+static lk_status evaluation_draw_joined(const lk_evaluation *e, int64_t side, const char *title, const char *path)
 {
     int64_t size = (e->classes + side - 1) / side, *counts = lk__calloc((size_t)(size * size), sizeof *counts);
     if (!counts)
@@ -215,7 +216,7 @@ static lk_status draw_joined(const lk_evaluation *e, int64_t side, const char *t
 lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, const char *title, const char *path)
 {
     if (e->classes > LK_MATRIX_CHART_MOST)
-        return draw_joined(e, (e->classes + LK_MATRIX_CHART_MOST - 1) / LK_MATRIX_CHART_MOST, title, path);
+        return evaluation_draw_joined(e, (e->classes + LK_MATRIX_CHART_MOST - 1) / LK_MATRIX_CHART_MOST, title, path);
     lk_matrix_chart chart = {.title = title,
                              .row_label = "label",
                              .column_label = "predicted",
@@ -229,14 +230,14 @@ enum { CAPTION = 96, CLASS_NAME = 32 };          /* bytes of a caption, and the 
 enum { WIDTH = 150, BETWEEN = 32, MOST = 8192 }; /* pixels; most captions fit WIDTH; MOST: the sheet's largest side */
 
 /* The images that fit on a sheet, which has about as many rows as columns. */
-static int64_t fitting_images(int64_t count, int64_t side)
+static int64_t evaluation_fitting_images(int64_t count, int64_t side)
 {
     int64_t in_row = (MOST - 2 * BETWEEN) / (side + BETWEEN);
     return in_row > 0 ? lk__min(count, in_row * in_row) : count;
 }
 
 /* The bytes of the characters of `name` that fit into a caption. */
-static int fitting_bytes(const char *name)
+static int evaluation_fitting_bytes(const char *name)
 {
     const char *next = name, *end = name;
     while (lk__utf8_next(&next) && next - name <= CLASS_NAME)
@@ -244,7 +245,7 @@ static int fitting_bytes(const char *name)
     return (int)(end - name);
 }
 
-static void put_caption(const lk_mistake *m, const char *const *names, char *caption)
+static void evaluation_put_caption(const lk_mistake *m, const char *const *names, char *caption)
 {
     char numbers[2][24];
     const int64_t classes[2] = {m->label, m->predicted};
@@ -253,21 +254,21 @@ static void put_caption(const lk_mistake *m, const char *const *names, char *cap
         snprintf(numbers[i], sizeof numbers[i], "%" PRId64, classes[i]);
         shown[i] = names && names[classes[i]] ? names[classes[i]] : numbers[i];
     }
-    snprintf(caption, CAPTION, "%.*s: %.*s %.0f%%", fitting_bytes(shown[0]), shown[0], fitting_bytes(shown[1]),
-             shown[1], 100 * (double)m->predicted_probability);
+    snprintf(caption, CAPTION, "%.*s: %.*s %.0f%%", evaluation_fitting_bytes(shown[0]), shown[0],
+             evaluation_fitting_bytes(shown[1]), shown[1], 100 * (double)m->predicted_probability);
 }
 
-static lk_status write_sheet(const lk_evaluation *e, const lk_dataset *dataset, uint8_t *images, char *texts,
-                             const char **captions, const char *const *names, const char *path)
+static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset *dataset, uint8_t *images, char *texts,
+                                        const char **captions, const char *const *names, const char *path)
 {
     int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
     int64_t side = lk__max(h, w), scale = (WIDTH + side - 1) / side;
-    int64_t count = fitting_images(e->n_mistakes, scale * side);
+    int64_t count = evaluation_fitting_images(e->n_mistakes, scale * side);
     for (int64_t i = 0; i < count; i++) {
         memcpy(images + i * c * h * w, lk_dataset_images(dataset) + e->mistakes[i].sample * c * h * w,
                (size_t)(c * h * w));
         captions[i] = texts + i * CAPTION;
-        put_caption(&e->mistakes[i], names, texts + i * CAPTION);
+        evaluation_put_caption(&e->mistakes[i], names, texts + i * CAPTION);
     }
     char title[128];
     snprintf(title, sizeof title, "the worst of %" PRId64 " mistakes, label: prediction", e->wrong);
@@ -295,7 +296,7 @@ lk_status lk_evaluation_sheet(const lk_evaluation *e, const lk_dataset *dataset,
     const char **captions = lk__calloc(count, sizeof *captions);
     lk_status status = LK_ERR_MEMORY;
     if (images && texts && captions)
-        status = write_sheet(e, dataset, images, texts, captions, names, path);
+        status = evaluation_write_sheet(e, dataset, images, texts, captions, names, path);
     lk__free(images);
     lk__free(texts);
     lk__free(captions);

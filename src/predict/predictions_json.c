@@ -27,7 +27,7 @@ char *lk_prediction_json(const lk_predictor *predictor, const char *name, const 
     return lk__json_text(&out);
 }
 
-static void put_classes(const lk_evaluation *e, const char *const *names, lk_bytes *out)
+static void predictions_json_put_classes(const lk_evaluation *e, const char *const *names, lk_bytes *out)
 {
     lk__json_open(out, "classes", '[');
     for (int64_t c = 0; c < e->classes; c++) {
@@ -53,7 +53,7 @@ char *lk_evaluation_json(const lk_evaluation *e, const lk_dataset *dataset, cons
     lk__json_field(&out, LK_INT("count", e->count));
     lk__json_field(&out, LK_REAL("loss", e->loss.sum / (double)e->loss.count));
     lk__json_field(&out, LK_REAL("accuracy", e->accuracy.sum / (double)e->accuracy.count));
-    put_classes(e, names, &out);
+    predictions_json_put_classes(e, names, &out);
     lk__json_open(&out, "confusion", '[');
     for (int64_t c = 0; c < e->classes; c++) {
         lk__json_open(&out, NULL, '[');

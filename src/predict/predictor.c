@@ -38,7 +38,7 @@ struct lk_predictor {
 
 /* --- construction ------------------------------------------------------------------------------------------------- */
 
-static lk_status copy_class_names(const lk_checkpoint_info *info, lk_predictor *p)
+static lk_status predictor_copy_class_names(const lk_checkpoint_info *info, lk_predictor *p)
 {
     if (!info->class_names)
         return LK_OK;
@@ -51,7 +51,7 @@ static lk_status copy_class_names(const lk_checkpoint_info *info, lk_predictor *
     return LK_OK;
 }
 
-static lk_status set_preparation(const lk_checkpoint_info *info, lk_predictor *p)
+static lk_status predictor_set_preparation(const lk_checkpoint_info *info, lk_predictor *p)
 {
     lk_augmentation *a = &p->prepare;
     *a = (lk_augmentation){.opts = {.center = info->center, .standardize = info->standardize},
@@ -97,8 +97,8 @@ static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predi
         LK_FAIL(LK_ERR_UNSUPPORTED, "%s: the network gives no logits of classes", info->folder);
     if (p->batch_size < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "prediction: a batch size of %" PRId64 "; at least 1", p->batch_size);
-    LK_TRY(copy_class_names(info, p));
-    LK_TRY(set_preparation(info, p));
+    LK_TRY(predictor_copy_class_names(info, p));
+    LK_TRY(predictor_set_preparation(info, p));
     LK_TRY(lk_devices_open(opts->devices ? opts->devices : "cpu", p->devices, LK_MAX_DEVICES, &p->n_devices));
     LK_TRY(predictor_allocate(p));
     for (int d = 0; d < p->n_devices; d++)
@@ -225,7 +225,7 @@ typedef struct target {
     float *probabilities;
 } target;
 
-static lk_status put_probabilities(void *user, int64_t first, int64_t count, const float *logits)
+static lk_status predictor_put_probabilities(void *user, int64_t first, int64_t count, const float *logits)
 {
     const target *t = user;
     for (int64_t i = 0; i < count; i++) {
@@ -242,12 +242,12 @@ lk_status lk_predict(lk_predictor *p, const uint8_t *images, int64_t count, floa
     target t = {p->input.classes, lk__calloc((size_t)p->input.classes, sizeof *t.row), probabilities};
     if (!t.row)
         return LK_ERR_MEMORY;
-    lk_status status = lk__predict_logits(p, images, count, put_probabilities, &t);
+    lk_status status = lk__predict_logits(p, images, count, predictor_put_probabilities, &t);
     lk__free(t.row);
     return status;
 }
 
-static lk_status image_opts(const lk_predictor *p, const char *name, lk_image_opts *opts)
+static lk_status predictor_image_opts(const lk_predictor *p, const char *name, lk_image_opts *opts)
 {
     *opts = (lk_image_opts){.channels = p->input.channels, .height = p->input.height, .width = p->input.width};
     if (opts->channels != 1 && opts->channels != 3)
@@ -267,7 +267,7 @@ lk_status lk_predict_file(lk_predictor *p, const char *path, float *probabilitie
 {
     lk_image image;
     lk_image_opts opts;
-    LK_TRY(image_opts(p, path, &opts));
+    LK_TRY(predictor_image_opts(p, path, &opts));
     LK_TRY(lk_image_read(path, &opts, &image));
     return predict_image(p, &image, probabilities);
 }
@@ -276,7 +276,7 @@ lk_status lk_predict_bytes(lk_predictor *p, const void *bytes, size_t size, cons
 {
     lk_image image;
     lk_image_opts opts;
-    LK_TRY(image_opts(p, name, &opts));
+    LK_TRY(predictor_image_opts(p, name, &opts));
     LK_TRY(lk_image_decode(bytes, size, name, &opts, &image));
     return predict_image(p, &image, probabilities);
 }

@@ -25,7 +25,7 @@ typedef struct branch_order {
     bool *finishes; /* [n_calls]: see lk__program_find_finishing */
 } branch_order;
 
-/* Finds the last run of calls in branches. */
+/* Finds the last stretch of calls in branches. */
 static void branch_order_find_stretch(branch_order *it)
 {
     const lk_call *calls = it->program->calls;
@@ -60,7 +60,7 @@ static void branch_order_note_level(branch_order *it, int call, lk_tensor *const
     }
 }
 
-/* The highest level of a call so far that uses one of the tensors; at least `level`. */
+/* Returns the highest level of a call so far that uses one of the tensors, but at least `level`. */
 static int branch_order_latest_among(const branch_order *it, lk_tensor *const *tensors, int n, int level)
 {
     for (int i = 0; i < n; i++) {

@@ -11,12 +11,12 @@ typedef struct pattern {
     int relu_grad, norm_grad; /* -1: no gradient is asked for */
 } pattern;
 
-static bool norm_is_inference(const lk_rewrite *r, const pattern *p)
+static bool fuse_norm_is_inference(const lk_rewrite *r, const pattern *p)
 {
     return lk__rewrite_is(r, p->norm, LK_OP_BATCH_NORM_INFERENCE);
 }
 
-static lk_tensor *norm_residual(const lk_rewrite *r, const pattern *p)
+static lk_tensor *fuse_norm_residual(const lk_rewrite *r, const pattern *p)
 {
     if (p->add < 0)
         return NULL;
@@ -24,7 +24,7 @@ static lk_tensor *norm_residual(const lk_rewrite *r, const pattern *p)
     return add->in[add->in[0] == lk__rewrite_result(r, p->norm) ? 1 : 0];
 }
 
-static bool norm_find_forward(const lk_rewrite *r, int i, pattern *p)
+static bool fuse_norm_find_forward(const lk_rewrite *r, int i, pattern *p)
 {
     *p = (pattern){i, -1, -1, -1, -1};
     if (!lk__rewrite_is(r, i, LK_OP_BATCH_NORM) && !lk__rewrite_is(r, i, LK_OP_BATCH_NORM_INFERENCE))
@@ -33,16 +33,16 @@ static bool norm_find_forward(const lk_rewrite *r, int i, pattern *p)
     if (lk__rewrite_is(r, p->relu, LK_OP_ADD)) {
         p->add = p->relu;
         p->relu = lk__rewrite_only_reader(r, p->add);
-        const lk_tensor *residual = norm_residual(r, p), *y = lk__rewrite_result(r, i);
+        const lk_tensor *residual = fuse_norm_residual(r, p), *y = lk__rewrite_result(r, i);
         if (residual == y || residual->dtype != y->dtype || !lk__shape_equal(residual->shape, y->shape))
             return false;
     }
     return lk__rewrite_is(r, p->relu, LK_OP_RELU);
 }
 
-/* True without a gradient to fuse, too. relu's gradient goes to batch_norm's gradient and, with a residual, also to the
- * residual's. */
-static bool norm_find_backward(const lk_rewrite *r, pattern *p)
+/* Returns true also if there is no gradient to fuse. relu's gradient goes to batch_norm's gradient and, with a
+ * residual, also to the residual's. */
+static bool fuse_norm_find_backward(const lk_rewrite *r, pattern *p)
 {
     enum { MOST = 8 };
     int after[MOST], n = lk__rewrite_readers(r, lk__rewrite_result(r, p->relu), after, MOST);
@@ -56,7 +56,7 @@ static bool norm_find_backward(const lk_rewrite *r, pattern *p)
     }
     if (n > MOST)
         return false;
-    if (p->relu_grad < 0 || norm_is_inference(r, p))
+    if (p->relu_grad < 0 || fuse_norm_is_inference(r, p))
         return p->relu_grad < 0; /* batch_norm_inference_act has no gradient */
     const lk_tensor *d = lk__rewrite_result(r, p->relu_grad);
     n = lk__rewrite_readers(r, d, after, MOST);
@@ -71,10 +71,10 @@ static bool norm_find_backward(const lk_rewrite *r, pattern *p)
     return p->add >= 0 || lk__rewrite_is_between(r, d, &p->norm_grad, 1);
 }
 
-static lk_call norm_forward_call(const lk_rewrite *r, const pattern *p)
+static lk_call fuse_norm_forward_call(const lk_rewrite *r, const pattern *p)
 {
     const lk_call *norm = lk__rewrite_call(r, p->norm), *relu = lk__rewrite_call(r, p->relu);
-    bool inference = norm_is_inference(r, p);
+    bool inference = fuse_norm_is_inference(r, p);
     lk_call call = {.op = inference ? &lk__op_batch_norm_inference_act : &lk__op_batch_norm_act,
                     .place = norm->place,
                     .free_layout = relu->free_layout,
@@ -83,11 +83,11 @@ static lk_call norm_forward_call(const lk_rewrite *r, const pattern *p)
                     .out = {relu->out[0], inference ? NULL : norm->out[1]},
                     .attrs = norm->attrs};
     memcpy(call.in, norm->in, (size_t)norm->n_in * sizeof *call.in);
-    call.in[call.n_in - 1] = norm_residual(r, p);
+    call.in[call.n_in - 1] = fuse_norm_residual(r, p);
     return call;
 }
 
-static lk_call norm_backward_call(const lk_rewrite *r, const pattern *p)
+static lk_call fuse_norm_backward_call(const lk_rewrite *r, const pattern *p)
 {
     const lk_call *relu_grad = lk__rewrite_call(r, p->relu_grad), *norm_grad = lk__rewrite_call(r, p->norm_grad);
     lk_call call = {
@@ -105,16 +105,16 @@ static lk_call norm_backward_call(const lk_rewrite *r, const pattern *p)
 lk_status lk__fuse_batch_norm_act(lk_rewrite *r, int i)
 {
     pattern p;
-    if (!norm_find_forward(r, i, &p) || !norm_find_backward(r, &p))
+    if (!fuse_norm_find_forward(r, i, &p) || !fuse_norm_find_backward(r, &p))
         return LK_OK;
-    lk_call forward = norm_forward_call(r, &p), backward;
+    lk_call forward = fuse_norm_forward_call(r, &p), backward;
     if (!lk__rewrite_fits(r, &forward))
         return LK_OK;
     /* The fused call takes relu's position, so batch_norm's sums must not be read earlier. */
     if (forward.out[1] && lk__rewrite_is_read_before(r, forward.out[1], p.relu))
         return LK_OK;
     if (p.relu_grad >= 0) {
-        backward = norm_backward_call(r, &p);
+        backward = fuse_norm_backward_call(r, &p);
         if (!lk__rewrite_fits(r, &backward))
             return LK_OK;
         lk__rewrite_replace(r, p.relu_grad, &backward, &p.norm_grad, 1);

@@ -10,20 +10,20 @@ typedef struct pattern {
     int pool_grad, relu_grad, weight_grad, input_grad; /* relu_grad -1: no gradient is asked for */
 } pattern;
 
-static int block_pool_kind(const lk_rewrite *r, int i)
+static int fuse_conv_pool_kind(const lk_rewrite *r, int i)
 {
     return lk__rewrite_is(r, i, LK_OP_AVG_POOL2D)   ? LK_BLOCK_AVG_POOL
            : lk__rewrite_is(r, i, LK_OP_MAX_POOL2D) ? LK_BLOCK_MAX_POOL
                                                     : LK_BLOCK_NO_POOL;
 }
 
-static bool block_pool_overlaps(const lk_call *pool)
+static bool fuse_conv_pool_overlaps(const lk_call *pool)
 {
     const lk_pool2d_opts *opts = LK_ATTRS(pool, lk_pool2d_opts);
     return opts->kernel[0] > opts->stride[0] || opts->kernel[1] > opts->stride[1];
 }
 
-static bool block_find_forward(const lk_rewrite *r, int i, pattern *p)
+static bool fuse_conv_find_forward(const lk_rewrite *r, int i, pattern *p)
 {
     if (!lk__rewrite_is(r, i, LK_OP_CONV2D))
         return false;
@@ -38,8 +38,8 @@ static bool block_find_forward(const lk_rewrite *r, int i, pattern *p)
     for (int k = 0; k < n && k < MOST; k++) {
         if (lk__rewrite_is(r, after[k], LK_OP_RELU_GRAD) && p->relu_grad < 0)
             p->relu_grad = after[k];
-        else if (block_pool_kind(r, after[k]) != LK_BLOCK_NO_POOL && p->pool < 0 &&
-                 !block_pool_overlaps(lk__rewrite_call(r, after[k])))
+        else if (fuse_conv_pool_kind(r, after[k]) != LK_BLOCK_NO_POOL && p->pool < 0 &&
+                 !fuse_conv_pool_overlaps(lk__rewrite_call(r, after[k])))
             p->pool = after[k];
     }
     if (p->pool >= 0 && !lk__rewrite_is_between(r, lk__rewrite_result(r, p->relu), (int[]){p->pool, p->relu_grad}, 2))
@@ -48,7 +48,7 @@ static bool block_find_forward(const lk_rewrite *r, int i, pattern *p)
 }
 
 /* relu's gradient must be read by the convolution's two gradients alone. */
-static bool block_find_conv_gradients(const lk_rewrite *r, pattern *p)
+static bool fuse_conv_find_gradients(const lk_rewrite *r, pattern *p)
 {
     const lk_call *conv = lk__rewrite_call(r, p->conv);
     int readers[2], n = lk__rewrite_readers(r, lk__rewrite_result(r, p->relu_grad), readers, 2);
@@ -64,16 +64,16 @@ static bool block_find_conv_gradients(const lk_rewrite *r, pattern *p)
            lk__rewrite_is_between(r, lk__rewrite_result(r, p->relu_grad), (int[]){p->weight_grad, p->input_grad}, 2);
 }
 
-/* True without a gradient to fuse, too. Nothing but the fused calls may read max pooling's indices, which they do not
- * make. */
-static bool block_find_backward(const lk_rewrite *r, pattern *p)
+/* Returns true also if there is no gradient to fuse. Only calls that are fused may read max pooling's indices, since
+ * the fused call does not make them. */
+static bool fuse_conv_find_backward(const lk_rewrite *r, pattern *p)
 {
     p->pool_grad = p->weight_grad = p->input_grad = -1;
     if (p->relu_grad < 0)
         return p->pool < 0 || !lk__rewrite_is(r, p->pool, LK_OP_MAX_POOL2D) ||
                lk__rewrite_is_between(r, lk__rewrite_call(r, p->pool)->out[1], NULL, 0);
     const lk_call *relu_grad = lk__rewrite_call(r, p->relu_grad);
-    if (relu_grad->in[1] != lk__rewrite_result(r, p->relu) || !block_find_conv_gradients(r, p))
+    if (relu_grad->in[1] != lk__rewrite_result(r, p->relu) || !fuse_conv_find_gradients(r, p))
         return false;
     if (p->pool < 0)
         return true;
@@ -85,14 +85,14 @@ static bool block_find_backward(const lk_rewrite *r, pattern *p)
     return !max || lk__rewrite_is_between(r, lk__rewrite_call(r, p->pool)->out[1], &p->pool_grad, 1);
 }
 
-static lk_conv_block_attrs block_attributes(const lk_rewrite *r, const pattern *p)
+static lk_conv_block_attrs fuse_conv_attributes(const lk_rewrite *r, const pattern *p)
 {
     lk_conv_block_attrs attrs = {.conv = *LK_ATTRS(lk__rewrite_call(r, p->conv), lk_conv2d_opts),
                                  .pooling = LK_BLOCK_NO_POOL,
                                  .relu = true,
                                  .input_grad = p->input_grad >= 0};
     if (p->pool >= 0) {
-        attrs.pooling = (lk_block_pool)block_pool_kind(r, p->pool);
+        attrs.pooling = (lk_block_pool)fuse_conv_pool_kind(r, p->pool);
         attrs.pool = *LK_ATTRS(lk__rewrite_call(r, p->pool), lk_pool2d_opts);
     }
     if (p->weight_grad < 0)
@@ -103,7 +103,7 @@ static lk_conv_block_attrs block_attributes(const lk_rewrite *r, const pattern *
     return attrs;
 }
 
-static lk_call block_forward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs)
+static lk_call fuse_conv_forward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs)
 {
     const lk_call *conv = lk__rewrite_call(r, p->conv), *last = lk__rewrite_call(r, p->pool >= 0 ? p->pool : p->relu);
     lk_call call = {.op = &lk__op_conv_block,
@@ -117,8 +117,8 @@ static lk_call block_forward_call(const lk_rewrite *r, const pattern *p, const l
     return call;
 }
 
-static lk_call block_backward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs,
-                                   lk_tensor *saved)
+static lk_call fuse_conv_backward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs,
+                                       lk_tensor *saved)
 {
     const lk_call *conv = lk__rewrite_call(r, p->conv), *weight_grad = lk__rewrite_call(r, p->weight_grad);
     const lk_call *first = lk__rewrite_call(r, p->pool_grad >= 0 ? p->pool_grad : p->relu_grad);
@@ -136,13 +136,13 @@ static lk_call block_backward_call(const lk_rewrite *r, const pattern *p, const 
     return call;
 }
 
-static lk_status block_try_pattern(lk_rewrite *r, pattern p, bool *fused)
+static lk_status fuse_conv_try_pattern(lk_rewrite *r, pattern p, bool *fused)
 {
     *fused = false;
-    if (!block_find_backward(r, &p))
+    if (!fuse_conv_find_backward(r, &p))
         return LK_OK;
-    lk_conv_block_attrs attrs = block_attributes(r, &p);
-    lk_call forward = block_forward_call(r, &p, &attrs), backward = {0};
+    lk_conv_block_attrs attrs = fuse_conv_attributes(r, &p);
+    lk_call forward = fuse_conv_forward_call(r, &p, &attrs), backward = {0};
     lk_tensor *saved;
     if (!lk__rewrite_fits(r, &forward))
         return LK_OK;
@@ -150,7 +150,7 @@ static lk_status block_try_pattern(lk_rewrite *r, pattern p, bool *fused)
     forward.out[1] = saved;
     bool fits = true;
     if (p.relu_grad >= 0) {
-        backward = block_backward_call(r, &p, &attrs, saved);
+        backward = fuse_conv_backward_call(r, &p, &attrs, saved);
         fits = lk__rewrite_fits(r, &backward);
     }
     int first = p.pool_grad >= 0 ? p.pool_grad : p.relu_grad;
@@ -168,11 +168,11 @@ lk_status lk__fuse_conv_block(lk_rewrite *r, int i)
 {
     pattern p;
     bool fused;
-    if (!block_find_forward(r, i, &p))
+    if (!fuse_conv_find_forward(r, i, &p))
         return LK_OK;
-    LK_TRY(block_try_pattern(r, p, &fused));
+    LK_TRY(fuse_conv_try_pattern(r, p, &fused));
     if (fused || p.pool < 0)
         return LK_OK;
     p.pool = -1;
-    return block_try_pattern(r, p, &fused);
+    return fuse_conv_try_pattern(r, p, &fused);
 }

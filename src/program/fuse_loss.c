@@ -12,7 +12,7 @@ typedef struct pattern {
 } pattern;
 
 /* Returns whether dloss, the gradient that backward starts with, is complete before the loss. */
-static bool loss_seed_is_ready(const lk_rewrite *r, const lk_tensor *dloss, int loss)
+static bool fuse_loss_seed_is_ready(const lk_rewrite *r, const lk_tensor *dloss, int loss)
 {
     lk_span span = lk__rewrite_span(r, dloss);
     for (int i = loss; i <= span.last_write; i++)
@@ -22,22 +22,22 @@ static bool loss_seed_is_ready(const lk_rewrite *r, const lk_tensor *dloss, int 
     return true;
 }
 
-static bool loss_is_gradient(const lk_rewrite *r, int i, const lk_call *loss)
+static bool fuse_loss_is_gradient(const lk_rewrite *r, int i, const lk_call *loss)
 {
     const lk_call *call = lk__rewrite_call(r, i);
     return lk__rewrite_is(r, i, LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD) && call->in[1] == loss->in[0] &&
            call->in[2] == loss->in[1];
 }
 
-/* The sum over all samples, if it is all that reads the result of `top_k`; else -1. */
-static int loss_hits_sum(const lk_rewrite *r, int top_k)
+/* Returns the sum over all samples, if nothing else reads the result of `top_k`; else -1. */
+static int fuse_loss_hits_sum(const lk_rewrite *r, int top_k)
 {
     int reader = lk__rewrite_only_reader(r, top_k);
     bool is_total = lk__rewrite_is(r, reader, LK_OP_SUM) && lk__rewrite_result(r, reader)->shape.ndim == 0;
     return is_total ? reader : -1;
 }
 
-static bool loss_find(const lk_rewrite *r, int i, pattern *p)
+static bool fuse_loss_find(const lk_rewrite *r, int i, pattern *p)
 {
     enum { MOST = 8 };
     int readers[MOST];
@@ -50,10 +50,10 @@ static bool loss_find(const lk_rewrite *r, int i, pattern *p)
     int n = lk__rewrite_readers(r, loss->in[0], readers, MOST);
     for (int k = 0; k < n && k < MOST; k++) {
         const lk_call *call = lk__rewrite_call(r, readers[k]);
-        if (loss_is_gradient(r, readers[k], loss) && loss_seed_is_ready(r, call->in[0], i))
+        if (fuse_loss_is_gradient(r, readers[k], loss) && fuse_loss_seed_is_ready(r, call->in[0], i))
             p->gradient = readers[k];
         else if (lk__rewrite_is(r, readers[k], LK_OP_IN_TOP_K) && call->in[1] == loss->in[1] && p->sum < 0) {
-            p->sum = loss_hits_sum(r, readers[k]);
+            p->sum = fuse_loss_hits_sum(r, readers[k]);
             p->top_k = p->sum >= 0 ? readers[k] : -1;
         }
     }
@@ -63,7 +63,7 @@ static bool loss_find(const lk_rewrite *r, int i, pattern *p)
 lk_status lk__fuse_loss(lk_rewrite *r, int i)
 {
     pattern p;
-    if (!loss_find(r, i, &p))
+    if (!fuse_loss_find(r, i, &p))
         return LK_OK;
     const lk_call *loss = lk__rewrite_call(r, i), *gradient = lk__rewrite_call(r, p.gradient);
     lk_cross_entropy_step_attrs attrs = {.smoothing = LK_ATTRS(loss, lk_cross_entropy_attrs)->smoothing};

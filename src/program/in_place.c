@@ -3,7 +3,7 @@
 #include "core/tensor.h"
 #include "program/program.h"
 
-/* The index of the tensor that lies in the storage; -1 if none does, or more than one. */
+/* Returns the index of the tensor that lies in the storage; -1 if none does, or more than one. */
 static int in_place_find_only(lk_tensor *const *tensors, int n, const lk_storage *storage)
 {
     int found = -1;

@@ -5,7 +5,7 @@
 #include "program/program.h"
 #include "program/values.h"
 
-static unsigned keep_variables_of(const lk_program *program, const lk_call *call)
+static unsigned program_keep_variables_of(const lk_program *program, const lk_call *call)
 {
     unsigned inputs = 0;
     for (int i = 0; i < call->n_in; i++) {
@@ -26,7 +26,7 @@ lk_status lk__program_keep(lk_program *program, size_t bytes)
     program->may_keep = bytes;
     for (int i = 0; i < program->n_calls; i++) {
         lk_call *call = &program->calls[i];
-        program->kept[i] = (lk_kept){.inputs = keep_variables_of(program, call), .left = &program->may_keep};
+        program->kept[i] = (lk_kept){.inputs = program_keep_variables_of(program, call), .left = &program->may_keep};
         if (program->kept[i].inputs)
             call->kept = &program->kept[i];
     }

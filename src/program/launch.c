@@ -32,7 +32,7 @@ void lk__value_give_back(const lk_program *program, lk_value *value)
     storage->planned = 0;
 }
 
-static lk_status launch_call(lk_program *program, int i, uint64_t step)
+static lk_status program_launch_call(lk_program *program, int i, uint64_t step)
 {
     lk_call *call = &program->calls[i];
     if (call->op->set_step)
@@ -45,7 +45,7 @@ static lk_status launch_call(lk_program *program, int i, uint64_t step)
 
 /* --- branches ----------------------------------------------------------------------------------------------------- */
 
-static lk_status launch_in_branches(lk_program *program, const lk_segment *segment, uint64_t step)
+static lk_status program_launch_in_branches(lk_program *program, const lk_segment *segment, uint64_t step)
 {
     lk_status status = program->hold ? LK_OK : lk__hold_new(&program->hold);
     int branch = 0;
@@ -57,7 +57,7 @@ static lk_status launch_in_branches(lk_program *program, const lk_segment *segme
             status = program->device->backend->graphs->branch(program->device, branch);
         }
         if (status == LK_OK)
-            status = launch_call(program, i, step);
+            status = program_launch_call(program, i, step);
     }
     lk_status joined = program->device->backend->graphs->branch(program->device, 0);
     lk__hold_use(program->device, NULL, 0);
@@ -66,21 +66,21 @@ static lk_status launch_in_branches(lk_program *program, const lk_segment *segme
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
 
-static bool launch_is_variable(const lk_value *value)
+static bool program_launch_is_variable(const lk_value *value)
 {
     return value->kind == LK_VALUE_OUTSIDE;
 }
 
-static bool launch_has_moved(const lk_program *program, const char *base)
+static bool program_launch_has_moved(const lk_program *program, const char *base)
 {
     bool moved = program->base != base;
     for (int i = 0; i < program->n_values && !moved; i++)
-        moved =
-            launch_is_variable(&program->values[i]) && program->values[i].address != program->values[i].storage->data;
+        moved = program_launch_is_variable(&program->values[i]) &&
+                program->values[i].address != program->values[i].storage->data;
     return moved;
 }
 
-static void launch_free_graphs(lk_program *program)
+static void program_launch_free_graphs(lk_program *program)
 {
     for (int s = 0; s < program->n_segments; s++) {
         if (program->segments[s].graph)
@@ -89,20 +89,20 @@ static void launch_free_graphs(lk_program *program)
     }
 }
 
-static void launch_note_addresses(lk_program *program, const char *base)
+static void program_launch_note_addresses(lk_program *program, const char *base)
 {
     program->base = base;
     for (int i = 0; i < program->n_values; i++)
-        if (launch_is_variable(&program->values[i]))
+        if (program_launch_is_variable(&program->values[i]))
             program->values[i].address = program->values[i].storage->data;
 }
 
-static lk_status launch_make_graph(lk_program *program, lk_segment *segment, uint64_t step)
+static lk_status program_launch_make_graph(lk_program *program, lk_segment *segment, uint64_t step)
 {
     const lk_graphs *graphs = program->device->backend->graphs;
     lk_status status = graphs->begin(program->device);
     if (status == LK_OK)
-        status = launch_in_branches(program, segment, step);
+        status = program_launch_in_branches(program, segment, step);
     lk_error_state kept;
     lk__error_save(&kept);
     lk_status ended = graphs->end(program->device, &segment->graph);
@@ -116,7 +116,7 @@ static lk_status launch_make_graph(lk_program *program, lk_segment *segment, uin
 
 /* Some kernels of libraries run, but not inside a graph. The failed attempt has taken the memory of the values inside
  * the segment, the only one: they get their slots back. */
-static lk_status launch_without_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+static lk_status program_launch_without_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
     lk__log(LK_LOG_WARNING, "%s: a program is not launched as a graph: %s", program->device->name, lk_error_message());
     lk_error_clear();
@@ -124,18 +124,18 @@ static lk_status launch_without_graph(lk_program *program, lk_segment *segment, 
     for (int i = 0; i < program->n_values; i++)
         if (program->values[i].kind == LK_VALUE_INSIDE)
             lk__value_use_slot(&program->values[i], base);
-    return launch_in_branches(program, segment, step);
+    return program_launch_in_branches(program, segment, step);
 }
 
-static lk_status launch_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+static lk_status program_launch_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
-    if (launch_has_moved(program, base)) {
-        launch_free_graphs(program);
-        launch_note_addresses(program, base);
+    if (program_launch_has_moved(program, base)) {
+        program_launch_free_graphs(program);
+        program_launch_note_addresses(program, base);
     }
-    lk_status status = segment->graph ? LK_OK : launch_make_graph(program, segment, step);
+    lk_status status = segment->graph ? LK_OK : program_launch_make_graph(program, segment, step);
     if (status != LK_OK && status != LK_ERR_DEVICE && program->n_segments == 1)
-        return launch_without_graph(program, segment, step, base);
+        return program_launch_without_graph(program, segment, step, base);
     LK_TRY(status);
     return program->device->backend->graphs->launch(program->device, segment->graph, step);
 }
@@ -145,12 +145,12 @@ lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t 
 {
     if (!base || lk__trace_is_on() || lk__engine_is_sync()) {
         for (int i = segment->begin; i < segment->end; i++)
-            LK_TRY(launch_call(program, i, step));
+            LK_TRY(program_launch_call(program, i, step));
         return LK_OK;
     }
     if (segment->is_warm && program->graphs)
-        return launch_graph(program, segment, step, base);
-    LK_TRY(launch_in_branches(program, segment, step));
+        return program_launch_graph(program, segment, step, base);
+    LK_TRY(program_launch_in_branches(program, segment, step));
     segment->is_warm = true;
     return LK_OK;
 }
@@ -159,7 +159,7 @@ void lk__program_drop_graphs(lk_program *program)
 {
     if (!program->segments)
         return;
-    launch_free_graphs(program);
+    program_launch_free_graphs(program);
     lk__hold_free(program->device, program->hold);
     program->hold = NULL;
 }

@@ -33,24 +33,19 @@ typedef struct planning {
 
 /* --- which value is in which slot --------------------------------------------------------------------------------- */
 
-static size_t plan_round_up(size_t bytes)
-{
-    return (bytes + LK_ALIGNMENT - 1) / LK_ALIGNMENT * LK_ALIGNMENT;
-}
-
-static bool plan_needs_slot(const lk_value *value)
+static bool memory_plan_needs_slot(const lk_value *value)
 {
     return value->kind != LK_VALUE_OUTSIDE && value->bytes > 0;
 }
 
-/* The slot that `value` may take over: that of an operand of the same size which is last needed by the call that makes
- * `value`. NULL: none. */
-static slot *plan_slot_to_reuse(const lk_program *program, slot *slots, const lk_value *value)
+/* Returns the slot that `value` may take over: that of an operand of the same size which is last needed by the call
+ * that makes `value`. NULL: none. */
+static slot *memory_plan_slot_to_reuse(const lk_program *program, slot *slots, const lk_value *value)
 {
     int call = value->first;
     for (int d = program->first_dying[call]; d < program->first_dying[call + 1]; d++) {
         const lk_value *dying = &program->values[program->dying[d]];
-        if (!plan_needs_slot(dying) || dying->first >= call || dying->bytes != value->bytes ||
+        if (!memory_plan_needs_slot(dying) || dying->first >= call || dying->bytes != value->bytes ||
             dying->branch != value->branch)
             continue;
         slot *its = &slots[dying->slot];
@@ -61,15 +56,15 @@ static slot *plan_slot_to_reuse(const lk_program *program, slot *slots, const lk
 }
 
 /* Values are visited in the order in which calls use them, so operands come before results. */
-static void plan_find_slots(planning *p)
+static void memory_plan_find_slots(planning *p)
 {
     lk_program *program = p->program;
     slot *slots = p->slots;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        if (!plan_needs_slot(value))
+        if (!memory_plan_needs_slot(value))
             continue;
-        slot *its = value->kind == LK_VALUE_INSIDE ? plan_slot_to_reuse(program, slots, value) : NULL;
+        slot *its = value->kind == LK_VALUE_INSIDE ? memory_plan_slot_to_reuse(program, slots, value) : NULL;
         if (!its) {
             its = &slots[p->n++];
             *its = (slot){.bytes = value->bytes, .first = value->first, .branch = value->branch};
@@ -87,8 +82,8 @@ static void plan_find_slots(planning *p)
 
 /* --- where the slots are ------------------------------------------------------------------------------------------ */
 
-/* Larger first; of equal ones the earlier. */
-static int plan_compare_sizes(const void *a, const void *b)
+/* Larger slots come first; of equal ones the earlier. */
+static int memory_plan_compare_sizes(const void *a, const void *b)
 {
     const slot *left = *(slot *const *)a, *right = *(slot *const *)b;
     if (left->bytes != right->bytes)
@@ -97,19 +92,19 @@ static int plan_compare_sizes(const void *a, const void *b)
 }
 
 /* Calls of one branch, and calls outside branches, run in order among themselves. */
-static bool plan_slots_conflict(const slot *a, const slot *b)
+static bool memory_plan_slots_conflict(const slot *a, const slot *b)
 {
     if (a->branch == b->branch && a->branch != LK_SEVERAL_BRANCHES)
         return a->first <= b->last && b->first <= a->last;
     return a->wide_first <= b->wide_last && b->wide_first <= a->wide_last;
 }
 
-/* The lowest offset at which `it` overlaps none of placed[0 … n), which are sorted by offset. */
-static size_t plan_lowest_gap(const slot *it, slot *const *placed, int n)
+/* Returns the lowest offset at which `it` overlaps none of placed[0 … n), which are sorted by offset. */
+static size_t memory_plan_lowest_gap(const slot *it, slot *const *placed, int n)
 {
     size_t offset = 0;
     for (int i = 0; i < n; i++) {
-        if (!plan_slots_conflict(it, placed[i]))
+        if (!memory_plan_slots_conflict(it, placed[i]))
             continue;
         if (placed[i]->offset >= offset + it->bytes)
             break;
@@ -120,7 +115,7 @@ static size_t plan_lowest_gap(const slot *it, slot *const *placed, int n)
 }
 
 /* Inserts `it` into placed[0 … n), which are sorted by offset, after those of the same offset. */
-static void plan_insert(slot *it, slot **placed, int n)
+static void memory_plan_insert(slot *it, slot **placed, int n)
 {
     int low = 0, high = n;
     while (low < high) {
@@ -134,22 +129,22 @@ static void plan_insert(slot *it, slot **placed, int n)
     placed[low] = it;
 }
 
-static size_t plan_lay_out(slot **slots, int n)
+static size_t memory_plan_lay_out(slot **slots, int n)
 {
     size_t end = 0;
-    qsort(slots, (size_t)n, sizeof *slots, plan_compare_sizes);
+    qsort(slots, (size_t)n, sizeof *slots, memory_plan_compare_sizes);
     for (int i = 0; i < n; i++) {
         slot *it = slots[i];
-        it->offset = plan_lowest_gap(it, slots, i);
+        it->offset = memory_plan_lowest_gap(it, slots, i);
         if (it->offset + it->bytes > end)
             end = it->offset + it->bytes;
-        plan_insert(it, slots, i);
+        memory_plan_insert(it, slots, i);
     }
     return end;
 }
 
-/* Bytes needed at the worst moment, wherever they lie: no plan can be smaller. */
-static size_t plan_peak(const planning *p)
+/* Returns the bytes needed at the worst moment, wherever they lie: no plan can be smaller. */
+static size_t memory_plan_peak(const planning *p)
 {
     size_t now = 0, peak = 0;
     for (int i = 0; i < p->n; i++) {
@@ -166,7 +161,7 @@ static size_t plan_peak(const planning *p)
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 /* Inputs and outputs have slots only if the device can make graphs: see run.c. */
-static size_t plan_value_bytes(const lk_program *program, const lk_value *value, bool by_shapes)
+static size_t memory_plan_value_bytes(const lk_program *program, const lk_value *value, bool by_shapes)
 {
     bool is_given = value->kind == LK_VALUE_INPUT || value->kind == LK_VALUE_OUTPUT;
     if (value->kind == LK_VALUE_INSIDE)
@@ -174,28 +169,28 @@ static size_t plan_value_bytes(const lk_program *program, const lk_value *value,
     return is_given && program->device->backend->graphs ? value->storage->bytes : 0;
 }
 
-static size_t plan_measure(lk_program *program, bool by_shapes)
+static size_t memory_plan_measure(lk_program *program, bool by_shapes)
 {
     size_t sum = 0;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        value->bytes = plan_round_up(plan_value_bytes(program, value, by_shapes));
+        value->bytes = lk__aligned_bytes(memory_plan_value_bytes(program, value, by_shapes));
         sum += value->bytes;
     }
     return sum;
 }
 
-static void plan_make(planning *p, bool by_shapes)
+static void memory_plan_make(planning *p, bool by_shapes)
 {
     lk_program *program = p->program;
-    program->sum_bytes = plan_measure(program, by_shapes);
-    plan_find_slots(p);
+    program->sum_bytes = memory_plan_measure(program, by_shapes);
+    memory_plan_find_slots(p);
     for (int i = 0; i < p->n; i++)
         p->order[i] = &p->slots[i];
-    program->peak_bytes = plan_peak(p);
-    program->plan_bytes = plan_lay_out(p->order, p->n);
+    program->peak_bytes = memory_plan_peak(p);
+    program->plan_bytes = memory_plan_lay_out(p->order, p->n);
     for (int i = 0; i < program->n_values; i++)
-        if (plan_needs_slot(&program->values[i]))
+        if (memory_plan_needs_slot(&program->values[i]))
             program->values[i].offset = p->slots[program->values[i].slot].offset;
 }
 
@@ -211,7 +206,7 @@ lk_status lk__program_plan_memory(lk_program *program, bool by_shapes)
     lk_status status =
         p.slots && p.order && p.first_concurrent && p.last_concurrent && p.change ? LK_OK : LK_ERR_MEMORY;
     if (status == LK_OK)
-        plan_make(&p, by_shapes);
+        memory_plan_make(&p, by_shapes);
     program->planned |= status == LK_OK;
     lk__free(p.slots);
     lk__free(p.order);

@@ -1,4 +1,4 @@
-/* Numbers for storages: 0, 1, … in the order in which they are first seen. What is known about a storage can then be
+/* Numbers for storages: 0, 1, … in the order in which they are first seen. Facts about storages can then be
  * kept in a plain array and found without searching calls. */
 #pragma once
 
@@ -16,10 +16,10 @@ typedef struct lk_numbers {
     int n;
 } lk_numbers;
 
-/* The storage's number; -1: it has none. */
+/* Returns the storage's number; -1: it has none. */
 int lk__number_of(const lk_numbers *numbers, const lk_storage *storage);
 
-/* The storage's number; a new storage gets the next one. */
+/* Sets *number to the storage's number; a new storage gets the next one. */
 lk_status lk__number_give(lk_numbers *numbers, const lk_storage *storage, int *number);
 
 void lk__numbers_free(lk_numbers *numbers);

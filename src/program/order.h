@@ -1,6 +1,6 @@
-/* Outputs early. The calls that finish an output are recorded during backward or at the very end (a conversion to the
- * plain layout, a copy of a view, a sum over several passes), and nothing inside the program waits for them. The sooner
- * they run, the sooner the output can leave, and the sooner the memory of its operands is free. */
+/* Finishes outputs early. The calls that finish an output are recorded during backward or at the very end (a conversion
+ * to the plain layout, a copy of a view, a sum over several passes), and nothing inside the program waits for them. The
+ * sooner they run, the sooner the output can leave, and the sooner the memory of its operands is free. */
 #pragma once
 
 #include "program/program.h"

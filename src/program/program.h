@@ -42,7 +42,7 @@ typedef struct lk_value {
 typedef struct lk_segment {
     int begin, end;
     int first_ready, n_ready;
-    bool is_warm; /* its calls have run in their branches */
+    bool is_warm; /* true: its calls have run in their branches */
     void *graph;  /* the backend's (lk_graphs); NULL: none */
 } lk_segment;
 

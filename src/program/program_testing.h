@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* f32 in [-1, 1], different for each seed. */
+/* Makes f32 numbers in [-1, 1], different for each seed. */
 static inline lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
 {
     int64_t n = lk_shape_count(shape);
@@ -23,7 +23,7 @@ static inline lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
     return tensor;
 }
 
-/* Bit by bit. */
+/* Compares bit by bit. */
 static inline void expect_equal(lk_tensor *have, lk_tensor *want)
 {
     size_t bytes = (size_t)lk_tensor_count(want) * lk_dtype_size(lk_tensor_dtype(want));

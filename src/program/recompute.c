@@ -48,7 +48,7 @@ static void recompute_number_operands(lk_recomputation *r)
     }
 }
 
-/* The first call at which the most bytes, made earlier, are still needed. `change` is scratch: [calls + 1]. */
+/* Returns the first call at which the most bytes, made earlier, are still needed. `change` is scratch: [calls + 1]. */
 static int recompute_find_turn(const lk_recomputation *r, int64_t *change)
 {
     const lk_program *program = r->program;
@@ -111,7 +111,7 @@ static void recompute_find_crossings(lk_recomputation *r)
 
 /* Returns whether the value is made in the stretch and forward uses it nowhere else: then it can be freed when the
  * stretch ends. */
-static bool stretch_is_local(const lk_recomputation *r, int value, const lk_stretch *s)
+static bool recompute_is_local(const lk_recomputation *r, int value, const lk_stretch *s)
 {
     const lk_value_uses *uses = &r->uses[value];
     return recompute_is_inside(r, value) && uses->first_write >= s->begin && uses->last_write < s->end &&
@@ -127,15 +127,15 @@ static void recompute_mark_value(lk_recomputation *r, int value, int end)
             r->needed[c] |= r->out[c * LK_MAX_OUTPUTS + i] == value;
 }
 
-/* Marks the operands of a call that runs again. False if it cannot: what it reads is overwritten later, or it writes to
- * a variable or an input. */
+/* Marks the operands of a call that runs again. Returns false if the call cannot: an operand is overwritten later, or
+ * the call writes to a variable or an input. */
 static bool recompute_mark_operands(lk_recomputation *r, int call, const lk_stretch *s)
 {
     for (int i = 0; i < LK_MAX_INPUTS; i++) {
         int value = r->in[call * LK_MAX_INPUTS + i];
         if (value < 0 || r->remade[value])
             continue;
-        if (stretch_is_local(r, value, s))
+        if (recompute_is_local(r, value, s))
             recompute_mark_value(r, value, call);
         else if (r->uses[value].last_write >= call)
             return false;
@@ -149,31 +149,31 @@ static bool recompute_mark_operands(lk_recomputation *r, int call, const lk_stre
     return true;
 }
 
-static void stretch_unmark(lk_recomputation *r, const lk_stretch *s)
+static void recompute_unmark(lk_recomputation *r, const lk_stretch *s)
 {
     for (int c = s->begin; c < s->end; c++)
         r->needed[c] = false;
     for (int v = r->first_value; v < r->end_value; v++)
-        if (stretch_is_local(r, v, s))
+        if (recompute_is_local(r, v, s))
             r->remade[v] = false;
 }
 
-/* Marks what the stretch recomputes, and finds the call before which it must run again. False, with nothing marked: it
- * cannot run again. False also if no later call needs its results. */
-static bool stretch_mark(lk_recomputation *r, lk_stretch *s)
+/* Marks the calls and values that the stretch recomputes, and finds the call before which it must run again. Returns
+ * false, with nothing marked, if the stretch cannot run again, and false also if no later call needs its results. */
+static bool recompute_mark(lk_recomputation *r, lk_stretch *s)
 {
     int none = r->n_calls;
     s->before = none;
     for (int v = r->first_value; v < r->end_value; v++) {
         int late = r->uses[v].first_late;
-        if (!stretch_is_local(r, v, s) || late < 0)
+        if (!recompute_is_local(r, v, s) || late < 0)
             continue;
         recompute_mark_value(r, v, s->end);
         s->before = late < s->before ? late : s->before;
     }
     for (int c = s->end - 1; c >= s->begin; c--)
         if (r->needed[c] && !recompute_mark_operands(r, c, s)) {
-            stretch_unmark(r, s);
+            recompute_unmark(r, s);
             return false;
         }
     return s->before < none;
@@ -197,7 +197,7 @@ static void recompute_make_steps(lk_recomputation *r)
     memset(r->remade, 0, (size_t)r->program->n_values * sizeof *r->remade);
     r->n_steps = 0;
     for (int s = 0; s < r->n_stretches; s++)
-        r->stretches[s].again = r->stretches[s].again && stretch_mark(r, &r->stretches[s]);
+        r->stretches[s].again = r->stretches[s].again && recompute_mark(r, &r->stretches[s]);
     for (int call = 0; call < r->n_calls; call++) {
         for (int s = 0; s < r->n_stretches; s++) {
             const lk_stretch *stretch = &r->stretches[s];
@@ -228,7 +228,7 @@ typedef struct life {
     int first, last; /* -1: none */
 } life;
 
-static void life_extend(life *lives, int step)
+static void recompute_extend_life(life *lives, int step)
 {
     if (lives->first < 0)
         lives->first = step;
@@ -246,17 +246,17 @@ static void recompute_find_lives(const lk_recomputation *r, life *lives)
         for (int i = 0; i < LK_MAX_INPUTS; i++) {
             int value = r->in[step.call * LK_MAX_INPUTS + i];
             if (value >= 0)
-                life_extend(&lives[lk__reads_second_life(r, step, value) ? n + value : value], s);
+                recompute_extend_life(&lives[lk__reads_second_life(r, step, value) ? n + value : value], s);
         }
         for (int i = 0; i < LK_MAX_OUTPUTS; i++) {
             int value = r->out[step.call * LK_MAX_OUTPUTS + i];
             if (value >= 0)
-                life_extend(&lives[step.again ? n + value : value], s);
+                recompute_extend_life(&lives[step.again ? n + value : value], s);
         }
     }
 }
 
-/* The cost of the present stretches. Scratch: lives [2 * values], change [2 * calls + 1]. */
+/* Returns the cost of the present stretches. Scratch: lives [2 * values], change [2 * calls + 1]. */
 static cost recompute_cost(lk_recomputation *r, life *lives, int64_t *change)
 {
     cost found = {0};
@@ -306,8 +306,8 @@ static int recompute_best_cut(const lk_recomputation *r, int begin, int end)
     return best;
 }
 
-/* Cuts forward into stretches that make about `budget` bytes for backward each. What comes after the last cut, up to
- * the turn, is no stretch: running it again would gain nothing. */
+/* Cuts forward into stretches that make about `budget` bytes for backward each. The calls between the last cut and the
+ * turn are no stretch: running them again would gain nothing. */
 static void recompute_cut(lk_recomputation *r, const size_t *kept, size_t budget)
 {
     int begin = 0;

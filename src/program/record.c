@@ -31,7 +31,7 @@ lk_status lk__program_append(lk_program *program, const lk_call *call)
     return LK_OK;
 }
 
-/* Whether the calling thread records, and the branch and pass that it is in. */
+/* `on`: the calling thread records. branch, pass: of the calls that it makes now. */
 static _Thread_local struct {
     bool on;
     int branch, pass;
@@ -45,7 +45,7 @@ void lk_program_branch(int branch)
     recording.pass++;
 }
 
-static lk_status record_keep_call(void *self, const lk_call *call)
+static lk_status program_record_keep_call(void *self, const lk_call *call)
 {
     lk_program *program = self;
     if (call->device != program->device)
@@ -58,7 +58,7 @@ static lk_status record_keep_call(void *self, const lk_call *call)
 }
 
 /* Returns whether output i can leave the program as it is: a whole tensor that a call makes, and no earlier output. */
-static bool record_is_separate(const lk_program *program, int i)
+static bool program_record_is_separate(const lk_program *program, int i)
 {
     const lk_tensor *out = program->out[i];
     if (!lk__tensor_is_whole(out))
@@ -72,12 +72,12 @@ static bool record_is_separate(const lk_program *program, int i)
 }
 
 /* Copies outputs that are inputs, views, other outputs or variables, and makes all outputs plain. */
-static lk_status record_finish_outputs(lk_program *program)
+static lk_status program_record_finish_outputs(lk_program *program)
 {
     for (int i = 0; i < program->n_out; i++) {
         if (!program->out[i])
             continue;
-        if (!record_is_separate(program, i))
+        if (!program_record_is_separate(program, i))
             program->out[i] = lk_copy(program->out[i], program->device);
         if (!program->out[i])
             return lk_error_status();
@@ -86,16 +86,16 @@ static lk_status record_finish_outputs(lk_program *program)
     return LK_OK;
 }
 
-static lk_status record_calls(lk_program *program, lk_program_fn fn, void *user)
+static lk_status program_record_calls(lk_program *program, lk_program_fn fn, void *user)
 {
-    lk_capture before = lk__capture_set((lk_capture){record_keep_call, program});
+    lk_capture before = lk__capture_set((lk_capture){program_record_keep_call, program});
     lk_scope_begin();
     recording.on = true;
     lk_status status = fn(user, program->in, program->out);
     recording.on = false;
     recording.branch = recording.pass = 0;
     if (status == LK_OK)
-        status = record_finish_outputs(program);
+        status = program_record_finish_outputs(program);
     for (int i = 0; i < program->n_out; i++)
         program->out[i] = status == LK_OK ? lk_tensor_retain(program->out[i]) : NULL;
     lk_scope_end();
@@ -104,7 +104,7 @@ static lk_status record_calls(lk_program *program, lk_program_fn fn, void *user)
 }
 
 /* An input on another device is copied when its call runs; a graph cannot contain such a copy. */
-static bool record_uses_one_device(const lk_program *program)
+static bool program_uses_one_device(const lk_program *program)
 {
     for (int i = 0; i < program->n_calls; i++)
         for (int k = 0; k < program->calls[i].n_in; k++)
@@ -123,8 +123,8 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
         return LK_ERR_MEMORY;
     for (int i = 0; i < program->n_in; i++)
         LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
-    LK_TRY(record_calls(program, fn, user));
-    program->graphs = program->graphs && record_uses_one_device(program);
+    LK_TRY(program_record_calls(program, fn, user));
+    program->graphs = program->graphs && program_uses_one_device(program);
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
             program->flops += program->calls[i].op->flops(&program->calls[i]);

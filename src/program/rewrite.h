@@ -22,7 +22,7 @@ lk_call *lk__rewrite_call(const lk_rewrite *r, int i);
 /* Returns whether call i still exists and is of operator `op`. False for a negative i. */
 bool lk__rewrite_is(const lk_rewrite *r, int i, int op);
 
-/* The range of calls in which t may be used. */
+/* Returns the range of calls in which t may be used. */
 lk_span lk__rewrite_span(const lk_rewrite *r, const lk_tensor *t);
 
 /* Counts the calls that read t, and lists the first `capacity` of them in order. */
@@ -31,24 +31,24 @@ int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, i
 /* Returns whether a call before `call` reads t. */
 bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int call);
 
-/* The call that writes t, if there is exactly one; else -1. */
+/* Returns the call that writes t, if there is exactly one; else -1. */
 int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t);
 
 /* Returns whether t is written by one call and read by readers[0 … n) alone: no other call, and no caller of the
  * program, sees it. */
 bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *readers, int n);
 
-/* The first result of call i. */
+/* Returns the first result of call i. */
 lk_tensor *lk__rewrite_result(const lk_rewrite *r, int i);
 
-/* The one call that reads the first result of call i, if nothing else sees that; else -1. */
+/* Returns the one call that reads the first result of call i, if nothing else sees that result; else -1. */
 int lk__rewrite_only_reader(const lk_rewrite *r, int i);
 
-/* Completes `call`, whose op, place, n_in, in[], n_out and attributes are set, with device, dtype and kernel. False if
- * the device has no fast kernel for it. */
+/* Completes `call`, whose op, place, n_in, in[], n_out and attributes are set, with device, dtype and kernel. Returns
+ * false if the device has no fast kernel for it. */
 bool lk__rewrite_fits(const lk_rewrite *r, lk_call *call);
 
-/* A new tensor for output i of a call that fits; the reference belongs to the caller. */
+/* Makes a tensor for output i of a call that fits; the reference belongs to the caller. */
 lk_status lk__rewrite_output(const lk_call *call, int i, lk_tensor **output);
 
 /* Replaces call `at` by `call`, and removes gone[0 … n), where entries may be -1 and one may be `at`. */

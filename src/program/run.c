@@ -19,7 +19,7 @@ typedef struct part {
     lk_task task;
     lk_replay *replay;
     lk_segment *segment; /* NULL: ends a replay some of whose segments were never pushed */
-    bool last;           /* the replay is unbound after it */
+    bool last;           /* true: the replay is unbound after it */
 } part;
 
 struct lk_replay {
@@ -27,7 +27,7 @@ struct lk_replay {
     lk_program *program;
     uint64_t step;
     lk_tensor **in, **out; /* one reference each; out[i] may be NULL, and is once it was handed over */
-    int pushed;            /* segments pushed */
+    int pushed;            /* number of segments pushed */
     bool bound;            /* set on the device's thread */
     char *base;            /* of the slots; NULL: another replay has the plan's memory, or there is no plan yet */
     lk_storage **storages; /* [segments][n_shared] */
@@ -37,7 +37,7 @@ struct lk_replay {
 
 /* --- on the device's thread --------------------------------------------------------------------------------------- */
 
-static void replay_lend_inputs(const lk_replay *r)
+static void program_replay_lend_inputs(const lk_replay *r)
 {
     const lk_program *program = r->program;
     for (int i = 0; i < program->n_values; i++) {
@@ -52,12 +52,12 @@ static void replay_lend_inputs(const lk_replay *r)
 }
 
 /* Returns whether inputs and outputs are copied, because a graph expects them in slots of the plan. */
-static bool replay_copies(const lk_replay *r)
+static bool program_replay_copies(const lk_replay *r)
 {
     return r->base && r->program->device->backend->graphs;
 }
 
-static lk_status replay_copy_inputs(const lk_replay *r)
+static lk_status program_replay_copy_inputs(const lk_replay *r)
 {
     lk_program *program = r->program;
     lk_device *device = program->device;
@@ -75,7 +75,7 @@ static lk_status replay_copy_inputs(const lk_replay *r)
     return LK_OK;
 }
 
-static lk_status replay_bind(lk_replay *r)
+static lk_status program_replay_bind(lk_replay *r)
 {
     lk_program *program = r->program;
     void *base = NULL;
@@ -85,13 +85,13 @@ static lk_status replay_bind(lk_replay *r)
     r->base = base;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        if (value->kind == LK_VALUE_INSIDE || (replay_copies(r) && value->kind != LK_VALUE_OUTSIDE))
+        if (value->kind == LK_VALUE_INSIDE || (program_replay_copies(r) && value->kind != LK_VALUE_OUTSIDE))
             lk__value_use_slot(value, base);
     }
-    return replay_copies(r) ? replay_copy_inputs(r) : LK_OK;
+    return program_replay_copies(r) ? program_replay_copy_inputs(r) : LK_OK;
 }
 
-static void replay_unbind(lk_replay *r)
+static void program_replay_unbind(lk_replay *r)
 {
     lk_program *program = r->program;
     if (!r->bound)
@@ -108,7 +108,7 @@ static void replay_unbind(lk_replay *r)
     r->bound = false;
 }
 
-static lk_status replay_copy_outputs(const lk_replay *r, const lk_segment *segment)
+static lk_status program_replay_copy_outputs(const lk_replay *r, const lk_segment *segment)
 {
     const int *ready = r->program->ready + segment->first_ready;
     lk_device *device = r->program->device;
@@ -124,7 +124,7 @@ static lk_status replay_copy_outputs(const lk_replay *r, const lk_segment *segme
 }
 
 /* No later segment uses these outputs: from here on they belong to the caller alone. */
-static void replay_hand_over_outputs(lk_replay *r, const lk_segment *segment)
+static void program_replay_hand_over_outputs(lk_replay *r, const lk_segment *segment)
 {
     const int *ready = r->program->ready + segment->first_ready;
     for (int i = 0; i < segment->n_ready; i++) {
@@ -132,7 +132,7 @@ static void replay_hand_over_outputs(lk_replay *r, const lk_segment *segment)
         if (!*out)
             continue;
         lk_storage *from = r->program->out[ready[i]]->storage;
-        if (!replay_copies(r)) {
+        if (!program_replay_copies(r)) {
             lk__storage_replace((*out)->storage, from->block, NULL);
             from->block = NULL;
         }
@@ -143,19 +143,19 @@ static void replay_hand_over_outputs(lk_replay *r, const lk_segment *segment)
 
 /* Returns whether the engine must know that this segment, or a later one, uses the value. Values inside are not shared.
  */
-static bool value_is_shared_from(const lk_value *value, const lk_segment *segment)
+static bool program_replay_shares_value(const lk_value *value, const lk_segment *segment)
 {
     return value->kind != LK_VALUE_INSIDE && value->last >= segment->begin;
 }
 
 /* Kernels may reuse what they derived from variables as long as no variable was written. */
-static void replay_compare_versions(lk_program *program, const part *p)
+static void program_replay_compare_versions(lk_program *program, const part *p)
 {
     bool changed = false;
     const uint64_t *version = p->task.versions;
     for (int i = 0; version && i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        if (value->written || !value_is_shared_from(value, p->segment))
+        if (value->written || !program_replay_shares_value(value, p->segment))
             continue;
         changed |= value->kind == LK_VALUE_OUTSIDE && value->version != *version;
         value->version = *version++;
@@ -165,7 +165,7 @@ static void replay_compare_versions(lk_program *program, const part *p)
 }
 
 /* Inputs are lent anew for each segment: work pushed in between may have moved them. */
-static lk_status part_run(lk_task *task)
+static lk_status program_replay_run_part(lk_task *task)
 {
     const part *p = (const part *)task;
     lk_replay *r = p->replay;
@@ -173,24 +173,24 @@ static lk_status part_run(lk_task *task)
     if (!p->segment)
         return LK_OK;
     if (p->segment == program->segments)
-        LK_TRY(replay_bind(r));
-    if (!replay_copies(r))
-        replay_lend_inputs(r);
-    replay_compare_versions(program, p);
-    LK_TRY(lk__program_launch(program, p->segment, r->step, replay_copies(r) ? r->base : NULL));
-    if (replay_copies(r))
-        LK_TRY(replay_copy_outputs(r, p->segment));
+        LK_TRY(program_replay_bind(r));
+    if (!program_replay_copies(r))
+        program_replay_lend_inputs(r);
+    program_replay_compare_versions(program, p);
+    LK_TRY(lk__program_launch(program, p->segment, r->step, program_replay_copies(r) ? r->base : NULL));
+    if (program_replay_copies(r))
+        LK_TRY(program_replay_copy_outputs(r, p->segment));
     if (p->last && !program->planned) {
         LK_TRY(lk__program_plan_memory(program, false));
         lk__allocator_trim(program->device->allocator);
     }
-    replay_hand_over_outputs(r, p->segment); /* comes last: nothing after it may fail */
+    program_replay_hand_over_outputs(r, p->segment); /* comes last: nothing after it may fail */
     return LK_OK;
 }
 
 /* --- pushing ------------------------------------------------------------------------------------------------------ */
 
-static void replay_release(lk_replay *r)
+static void program_replay_release(lk_replay *r)
 {
     if (!lk__refcount_release(&r->references))
         return;
@@ -202,15 +202,15 @@ static void replay_release(lk_replay *r)
 }
 
 /* Also called if poison kept the part from running. */
-static void part_release(lk_task *task)
+static void program_replay_release_part(lk_task *task)
 {
     const part *p = (const part *)task;
     if (p->last)
-        replay_unbind(p->replay);
-    replay_release(p->replay);
+        program_replay_unbind(p->replay);
+    program_replay_release(p->replay);
 }
 
-static lk_status replay_check_input(const lk_program *program, int i, const lk_tensor *tensor)
+static lk_status program_replay_check_input(const lk_program *program, int i, const lk_tensor *tensor)
 {
     const lk_tensor *want = program->in[i];
     if (!tensor)
@@ -231,7 +231,7 @@ static lk_status replay_check_input(const lk_program *program, int i, const lk_t
 
 /* A segment's task also lists the storages that later segments use: if the segment fails, their outputs are poisoned,
  * and the later segments are left out. */
-static void replay_list_storages(lk_replay *r, int s)
+static void program_replay_list_storages(lk_replay *r, int s)
 {
     const lk_program *program = r->program;
     lk_task *task = &r->parts[s].task;
@@ -242,7 +242,7 @@ static void replay_list_storages(lk_replay *r, int s)
         task->versions = r->versions + (size_t)s * (size_t)program->n_shared;
     for (int i = 0; i < program->n_values; i++) {
         const lk_value *value = &program->values[i];
-        if (!value_is_shared_from(value, &program->segments[s]))
+        if (!program_replay_shares_value(value, &program->segments[s]))
             continue;
         lk_storage *storage = value->kind == LK_VALUE_INPUT    ? r->in[value->index]->storage
                               : value->kind == LK_VALUE_OUTPUT ? r->out[value->index]->storage
@@ -256,36 +256,37 @@ static void replay_list_storages(lk_replay *r, int s)
     }
 }
 
-static void replay_make_parts(lk_replay *r)
+static void program_replay_make_parts(lk_replay *r)
 {
     lk_program *program = r->program;
     for (int s = 0; s <= program->n_segments; s++) {
         bool early = s == program->n_segments;
-        r->parts[s] = (part){.task = {.device = program->device, .run = part_run, .release = part_release},
-                             .replay = r,
-                             .segment = early ? NULL : &program->segments[s],
-                             .last = early || s + 1 == program->n_segments};
+        r->parts[s] = (part){
+            .task = {.device = program->device, .run = program_replay_run_part, .release = program_replay_release_part},
+            .replay = r,
+            .segment = early ? NULL : &program->segments[s],
+            .last = early || s + 1 == program->n_segments};
         if (!early)
-            replay_list_storages(r, s);
+            program_replay_list_storages(r, s);
     }
     r->parts[0].task.flops = program->flops;
 }
 
-static lk_status replay_prepare(lk_replay *r, lk_tensor *const *in)
+static lk_status program_replay_prepare(lk_replay *r, lk_tensor *const *in)
 {
     lk_program *program = r->program;
     for (int i = 0; i < program->n_in; i++) {
-        LK_TRY(replay_check_input(program, i, in[i]));
+        LK_TRY(program_replay_check_input(program, i, in[i]));
         r->in[i] = lk_tensor_retain(in[i]);
     }
     for (int i = 0; i < program->n_out; i++)
         if (program->out[i])
             LK_TRY(lk__tensor_new(program->device, program->out[i]->dtype, program->out[i]->shape, &r->out[i]));
-    replay_make_parts(r);
+    program_replay_make_parts(r);
     return LK_OK;
 }
 
-static lk_replay *replay_allocate(lk_program *program)
+static lk_replay *program_replay_allocate(lk_program *program)
 {
     size_t parts = (size_t)program->n_segments + 1, tensors = (size_t)program->n_in + (size_t)program->n_out,
            storages = (size_t)program->n_segments * (size_t)program->n_shared;
@@ -308,15 +309,15 @@ static lk_replay *replay_allocate(lk_program *program)
 
 /* Sets out[] to references to the replay's outputs, before the device's thread can hand the outputs over. On failure
  * *replay may be set, and must be ended. The program's storages are in use until all segments were pushed. */
-static lk_status replay_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
-                              lk_replay **replay)
+static lk_status program_replay_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
+                                      lk_replay **replay)
 {
     memset(out, 0, (size_t)program->n_out * sizeof *out);
     *replay = NULL;
     if (program->n_segments > 1 && atomic_exchange(&program->being_pushed, true))
         LK_FAIL(LK_ERR_STATE, "program: a replay of it has segments left to push; end it with lk_replay_end first");
-    lk_replay *r = replay_allocate(program);
-    lk_status status = r ? replay_prepare(r, in) : LK_ERR_MEMORY;
+    lk_replay *r = program_replay_allocate(program);
+    lk_status status = r ? program_replay_prepare(r, in) : LK_ERR_MEMORY;
     *replay = r;
     if (r)
         r->step = step;
@@ -332,12 +333,12 @@ int lk_replay_segments_left(const lk_replay *r)
     return r->program->n_segments - r->pushed;
 }
 
-static lk_status replay_push_part(lk_replay *r, int p)
+static lk_status program_replay_push_part(lk_replay *r, int p)
 {
     lk__refcount_retain(&r->references);
     lk_status status = lk__engine_push_task(&r->parts[p].task);
     if (status != LK_OK)
-        replay_release(r);
+        program_replay_release(r);
     return status;
 }
 
@@ -348,7 +349,7 @@ lk_status lk_replay_push(lk_replay *r, const int **ready, int *n_ready)
     if (r->pushed == program->n_segments)
         LK_FAIL(LK_ERR_STATE, "program: all %d segments of the replay were pushed", program->n_segments);
     const lk_segment *segment = &program->segments[r->pushed];
-    LK_TRY(replay_push_part(r, r->pushed));
+    LK_TRY(program_replay_push_part(r, r->pushed));
     r->pushed++;
     if (r->pushed == program->n_segments)
         atomic_store(&program->being_pushed, false);
@@ -358,12 +359,12 @@ lk_status lk_replay_push(lk_replay *r, const int **ready, int *n_ready)
 }
 
 /* A device that was released has run everything it was given, so this thread may unbind. */
-static void replay_end_early(lk_replay *r)
+static void program_replay_end_early(lk_replay *r)
 {
     lk_error_state kept;
     lk__error_save(&kept);
-    if (r->pushed > 0 && replay_push_part(r, r->program->n_segments) != LK_OK)
-        replay_unbind(r);
+    if (r->pushed > 0 && program_replay_push_part(r, r->program->n_segments) != LK_OK)
+        program_replay_unbind(r);
     lk__error_restore(&kept);
     atomic_store(&r->program->being_pushed, false);
 }
@@ -373,8 +374,8 @@ void lk_replay_end(lk_replay *r)
     if (!r)
         return;
     if (lk_replay_segments_left(r) > 0)
-        replay_end_early(r);
-    replay_release(r);
+        program_replay_end_early(r);
+    program_replay_release(r);
 }
 
 lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
@@ -382,7 +383,7 @@ lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t s
 {
     lk_replay *r;
     *replay = NULL;
-    lk_status status = replay_begin(program, in, step, out, &r);
+    lk_status status = program_replay_begin(program, in, step, out, &r);
     status = lk__scope_adopt_all(out, program->n_out, status);
     if (status == LK_OK)
         *replay = r;
@@ -396,7 +397,7 @@ lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t ste
     lk_replay *r;
     const int *ready;
     int n_ready;
-    lk_status status = replay_begin(program, in, step, out, &r);
+    lk_status status = program_replay_begin(program, in, step, out, &r);
     while (status == LK_OK && lk_replay_segments_left(r) > 0)
         status = lk_replay_push(r, &ready, &n_ready);
     lk_replay_end(r);

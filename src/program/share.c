@@ -102,7 +102,8 @@ static bool share_same_result(const lk_call *a, const lk_call *b)
 
 /* --- sharing ------------------------------------------------------------------------------------------------------ */
 
-/* An earlier call with the same result; -1: none has, and call i is listed as a maker for later ones. */
+/* Returns an earlier call with the same result. If there is none, lists call i as a maker for later calls and returns
+ * -1. */
 static int share_find_twin(sharing *s, int i)
 {
     const lk_call *calls = s->program->calls;

@@ -13,8 +13,8 @@ lk_status lk__number_tensors(lk_numbers *numbers, lk_tensor *const *tensors, int
 /* Gives every storage that calls use a number. */
 lk_status lk__program_number(const lk_program *program, lk_numbers *numbers);
 
-/* Finds the values of the program's present calls; finds them anew if they were found before. */
+/* Finds the values of the program's present calls, replacing those found before. */
 lk_status lk__program_find_values(lk_program *program);
 
-/* The value of a tensor's storage; NULL: none, or `tensor` is NULL. */
+/* Returns the value of a tensor's storage; NULL: none, or `tensor` is NULL. */
 lk_value *lk__program_value(const lk_program *program, const lk_tensor *tensor);

@@ -8,9 +8,9 @@
 #include "program/program.h"
 #include "program/values.h"
 
-/* Returns whether the call is to have a cast of its weights, a variable. not_variables: the storages of inputs and of
- * the results of earlier calls. */
-static bool weights_are_laid_out(const lk_call *call, const lk_numbers *not_variables)
+/* Returns whether a cast is to lay out the call's weights, which must be a variable. not_variables: the storages of
+ * inputs and of the results of earlier calls. */
+static bool program_weights_are_laid_out(const lk_call *call, const lk_numbers *not_variables)
 {
     if (call->branch == 0 || !call->kernel || !(call->kernel->flags & LK_KERNEL_LAYS_OUT_WEIGHTS))
         return false;
@@ -20,13 +20,13 @@ static bool weights_are_laid_out(const lk_call *call, const lk_numbers *not_vari
 
 /* Sets laid[i] to a new tensor for the reordered weights of call i; NULL: the call takes them as they are. Sets *n to
  * their number. */
-static lk_status weights_find(const lk_program *program, lk_numbers *not_variables, lk_tensor **laid, int *n)
+static lk_status program_weights_find(const lk_program *program, lk_numbers *not_variables, lk_tensor **laid, int *n)
 {
     *n = 0;
     LK_TRY(lk__number_tensors(not_variables, program->in, program->n_in));
     for (int i = 0; i < program->n_calls; i++) {
         const lk_call *call = &program->calls[i];
-        if (weights_are_laid_out(call, not_variables)) {
+        if (program_weights_are_laid_out(call, not_variables)) {
             LK_TRY(lk__tensor_new(call->device, call->in[1]->dtype, call->in[1]->shape, &laid[i]));
             (*n)++;
         }
@@ -35,8 +35,8 @@ static lk_status weights_find(const lk_program *program, lk_numbers *not_variabl
     return LK_OK;
 }
 
-/* The cast of the weights of `user`, which takes over user's reference to them. */
-static lk_call weights_cast(const lk_call *user, lk_tensor *laid)
+/* Makes the cast of the weights of `user`, which takes over user's reference to them. */
+static lk_call program_weights_cast(const lk_call *user, lk_tensor *laid)
 {
     lk_call cast = {.op = &lk__op_cast,
                     .place = user->place,
@@ -56,7 +56,7 @@ static lk_call weights_cast(const lk_call *user, lk_tensor *laid)
     return cast;
 }
 
-static lk_status weights_insert_casts(lk_program *program, lk_tensor **laid, int n_laid)
+static lk_status program_weights_insert_casts(lk_program *program, lk_tensor **laid, int n_laid)
 {
     int capacity = program->n_calls + n_laid, n = 0;
     lk_call *calls = lk__calloc((size_t)capacity, sizeof *calls);
@@ -65,7 +65,7 @@ static lk_status weights_insert_casts(lk_program *program, lk_tensor **laid, int
     for (int i = 0; i < program->n_calls; i++) {
         lk_call call = program->calls[i];
         if (laid[i]) {
-            calls[n++] = weights_cast(&call, laid[i]);
+            calls[n++] = program_weights_cast(&call, laid[i]);
             call.in[1] = lk_tensor_retain(laid[i]);
             laid[i] = NULL;
         }
@@ -84,9 +84,9 @@ lk_status lk__program_lay_out_weights(lk_program *program)
     if (!lk__program_has_branches(program))
         return LK_OK;
     lk_tensor **laid = lk__calloc((size_t)n_calls + 1, sizeof(lk_tensor *));
-    lk_status status = laid ? weights_find(program, &not_variables, laid, &n) : LK_ERR_MEMORY;
+    lk_status status = laid ? program_weights_find(program, &not_variables, laid, &n) : LK_ERR_MEMORY;
     if (status == LK_OK && n > 0)
-        status = weights_insert_casts(program, laid, n);
+        status = program_weights_insert_casts(program, laid, n);
     lk__tensors_release(laid, n_calls);
     lk__free(laid);
     lk__numbers_free(&not_variables);

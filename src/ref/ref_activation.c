@@ -7,27 +7,27 @@
 #define SQRT_HALF 0.70710678118654752440
 #define SQRT_HALF_PER_PI 0.39894228040143267794 /* 1 / sqrt(2 pi) */
 
-static double sigmoid_of(double x)
+static double ref_activation_sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
 }
 
-/* The cumulative distribution and the density of the standard normal distribution. */
-static double normal_cumulative(double x)
+/* The standard normal distribution: its cumulative distribution function and its density. */
+static double ref_activation_normal_cdf(double x)
 {
     return 0.5 * erfc(-x * SQRT_HALF);
 }
 
-static double normal_density(double x)
+static double ref_activation_normal_density(double x)
 {
     return SQRT_HALF_PER_PI * exp(-0.5 * x * x);
 }
 
-static double activation_value(lk_activation_attrs attrs, double x)
+static double ref_activation_value(lk_activation_attrs attrs, double x)
 {
     switch (attrs.kind) {
     case LK_ACT_SIGMOID:
-        return sigmoid_of(x);
+        return ref_activation_sigmoid(x);
     case LK_ACT_TANH:
         return tanh(x);
     case LK_ACT_LEAKY_RELU:
@@ -35,15 +35,15 @@ static double activation_value(lk_activation_attrs attrs, double x)
     case LK_ACT_ELU:
         return x > 0 ? x : attrs.alpha * expm1(x);
     case LK_ACT_SILU:
-        return x * sigmoid_of(x);
+        return x * ref_activation_sigmoid(x);
     case LK_ACT_GELU:
-        return x * normal_cumulative(x);
+        return x * ref_activation_normal_cdf(x);
     default:
         return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
     }
 }
 
-static double activation_slope(lk_activation_attrs attrs, double x, double y)
+static double ref_activation_slope(lk_activation_attrs attrs, double x, double y)
 {
     switch (attrs.kind) {
     case LK_ACT_SIGMOID:
@@ -55,11 +55,11 @@ static double activation_slope(lk_activation_attrs attrs, double x, double y)
     case LK_ACT_ELU:
         return x > 0 ? 1 : attrs.alpha * exp(x);
     case LK_ACT_SILU:
-        return sigmoid_of(x) * (1 + x * (1 - sigmoid_of(x)));
+        return ref_activation_sigmoid(x) * (1 + x * (1 - ref_activation_sigmoid(x)));
     case LK_ACT_GELU:
-        return normal_cumulative(x) + x * normal_density(x);
+        return ref_activation_normal_cdf(x) + x * ref_activation_normal_density(x);
     default:
-        return sigmoid_of(x);
+        return ref_activation_sigmoid(x);
     }
 }
 
@@ -73,7 +73,7 @@ lk_status lk__ref_activation(lk_call *call)
     double *y = lk__ref_new(&scratch, count);
     if (y) {
         for (int64_t i = 0; i < count; i++)
-            y[i] = activation_value(attrs, x[i]);
+            y[i] = ref_activation_value(attrs, x[i]);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
@@ -91,7 +91,7 @@ lk_status lk__ref_activation_grad(lk_call *call)
     double *dx = lk__ref_new(&scratch, count);
     if (dx) {
         for (int64_t i = 0; i < count; i++)
-            dx[i] = dy[i] * activation_slope(attrs, x[i], y[i]);
+            dx[i] = dy[i] * ref_activation_slope(attrs, x[i], y[i]);
         lk__ref_store(dx, out);
     }
     return lk__ref_end(&scratch);

@@ -5,7 +5,7 @@
 
 typedef enum arithmetic { ADD, SUB, MUL, DIV } arithmetic;
 
-static void combine_double(arithmetic op, const double *a, const double *b, double *y, int64_t n)
+static void ref_arithmetic_combine_doubles(arithmetic op, const double *a, const double *b, double *y, int64_t n)
 {
     switch (op) {
     case ADD:
@@ -29,7 +29,7 @@ static void combine_double(arithmetic op, const double *a, const double *b, doub
 
 /* Wraps as two's complement, by way of unsigned arithmetic, where overflow is defined. The low bits are right for
  * narrower dtypes too. */
-static int64_t combine_int(arithmetic op, int64_t a, int64_t b)
+static int64_t ref_arithmetic_combine_int(arithmetic op, int64_t a, int64_t b)
 {
     switch (op) {
     case ADD:
@@ -45,7 +45,7 @@ static int64_t combine_int(arithmetic op, int64_t a, int64_t b)
     }
 }
 
-static void combine_f32(arithmetic op, const lk_ref_rows *rows)
+static void ref_arithmetic_combine_f32(arithmetic op, const lk_ref_rows *rows)
 {
     float *y = (float *)rows->row[0];
     const float *a = (const float *)rows->row[1], *b = (const float *)rows->row[2];
@@ -72,15 +72,15 @@ static void combine_f32(arithmetic op, const lk_ref_rows *rows)
 
 /* f32 is computed as float: a double result rounded to float is the same number for + - * /, because a double has
  * 53 >= 2 * 24 + 2 bits (Figueroa: "When is double rounding innocuous?", SIGNUM Newsletter 30(3), 1995). */
-static lk_status arithmetic_f32(arithmetic op, lk_ref_view y, lk_ref_view a, lk_ref_view b)
+static lk_status ref_arithmetic_f32(arithmetic op, lk_ref_view y, lk_ref_view a, lk_ref_view b)
 {
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, (lk_ref_view[]){y, a, b}, 3); rows.left > 0; lk__ref_rows_next(&rows))
-        combine_f32(op, &rows);
+        ref_arithmetic_combine_f32(op, &rows);
     return LK_OK;
 }
 
-static lk_status arithmetic_float(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
+static lk_status ref_arithmetic_float(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
 {
     lk_ref_scratch scratch = {0};
     int64_t count = lk__ref_count(out.shape);
@@ -88,13 +88,13 @@ static lk_status arithmetic_float(arithmetic op, lk_ref_view out, lk_ref_view in
     const double *b = lk__ref_load(&scratch, in1);
     double *y = lk__ref_new(&scratch, count);
     if (y) {
-        combine_double(op, a, b, y, count);
+        ref_arithmetic_combine_doubles(op, a, b, y, count);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
 }
 
-static lk_status arithmetic_int(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
+static lk_status ref_arithmetic_int(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
 {
     lk_ref_scratch scratch = {0};
     int64_t count = lk__ref_count(out.shape);
@@ -103,52 +103,54 @@ static lk_status arithmetic_int(arithmetic op, lk_ref_view out, lk_ref_view in0,
     int64_t *y = lk__ref_new_int(&scratch, count);
     if (y) {
         for (int64_t i = 0; i < count; i++)
-            y[i] = combine_int(op, a[i], b[i]);
+            y[i] = ref_arithmetic_combine_int(op, a[i], b[i]);
         lk__ref_store_int(y, out);
     }
     return lk__ref_end(&scratch);
 }
 
-static lk_status broadcast_arithmetic(lk_call *call, arithmetic op)
+static lk_status ref_arithmetic_broadcast(lk_call *call, arithmetic op)
 {
     lk_ref_view y = lk__ref_view(call->out[0]);
     lk_ref_view a = lk__ref_broadcast(lk__ref_view(call->in[0]), y.shape);
     lk_ref_view b = lk__ref_broadcast(lk__ref_view(call->in[1]), y.shape);
     if (LK_DTYPE_BIT(y.dtype) & LK_INTS)
-        return arithmetic_int(op, y, a, b);
+        return ref_arithmetic_int(op, y, a, b);
     if (y.dtype == LK_F32)
-        return arithmetic_f32(op, y, a, b);
-    return arithmetic_float(op, y, a, b);
+        return ref_arithmetic_f32(op, y, a, b);
+    return ref_arithmetic_float(op, y, a, b);
 }
 
 lk_status lk__ref_add(lk_call *call)
 {
-    return broadcast_arithmetic(call, ADD);
+    return ref_arithmetic_broadcast(call, ADD);
 }
 
 lk_status lk__ref_sub(lk_call *call)
 {
-    return broadcast_arithmetic(call, SUB);
+    return ref_arithmetic_broadcast(call, SUB);
 }
 
 lk_status lk__ref_mul(lk_call *call)
 {
-    return broadcast_arithmetic(call, MUL);
+    return ref_arithmetic_broadcast(call, MUL);
 }
 
 lk_status lk__ref_div(lk_call *call)
 {
-    return broadcast_arithmetic(call, DIV);
+    return ref_arithmetic_broadcast(call, DIV);
 }
 
 /* --- pairwise_sum ------------------------------------------------------------------------------------------------- */
 
-/* Sums floats in double and rounds each sum once, which gives the bits of a sum in f32: see arithmetic_f32. */
-static double sum_pairs(const double *const *x, int64_t element, int n, bool single)
+/* Returns the sum of element `element` of x[0 … n). Sums floats in double and rounds each sum once, which gives the
+ * bits of a sum in f32: see ref_arithmetic_f32. */
+static double ref_pairwise_sum_element(const double *const *x, int64_t element, int n, bool single)
 {
     if (n == 1)
         return x[0][element]; /* NOLINT(clang-analyzer-core.NullDereference): x[n], none of them NULL */
-    double sum = sum_pairs(x, element, n / 2, single) + sum_pairs(x + n / 2, element, n / 2, single);
+    double sum = ref_pairwise_sum_element(x, element, n / 2, single) +
+                 ref_pairwise_sum_element(x + n / 2, element, n / 2, single);
     return single ? (double)(float)sum : sum;
 }
 
@@ -163,7 +165,7 @@ lk_status lk__ref_pairwise_sum(lk_call *call)
     double *y = lk__ref_new(&scratch, count);
     if (y) {
         for (int64_t e = 0; e < count; e++)
-            y[e] = sum_pairs(x, e, call->n_in, call->dtype == LK_F32);
+            y[e] = ref_pairwise_sum_element(x, e, call->n_in, call->dtype == LK_F32);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
@@ -171,7 +173,7 @@ lk_status lk__ref_pairwise_sum(lk_call *call)
 
 /* --- sgd_update -------------------------------------------------------------------------------------------------- */
 
-static void sgd_f32(const lk_ref_rows *rows, float rate)
+static void ref_sgd_row_f32(const lk_ref_rows *rows, float rate)
 {
     float *w = (float *)rows->row[0];
     const float *g = (const float *)rows->row[1];
@@ -181,7 +183,7 @@ static void sgd_f32(const lk_ref_rows *rows, float rate)
     }
 }
 
-static void sgd_f64(const lk_ref_rows *rows, double rate)
+static void ref_sgd_row_f64(const lk_ref_rows *rows, double rate)
 {
     double *w = (double *)rows->row[0];
     const double *g = (const double *)rows->row[1];
@@ -193,19 +195,19 @@ static void sgd_f64(const lk_ref_rows *rows, double rate)
 
 /* Rounds the multiplication and the subtraction separately, in the parameter's dtype, so that an update has the same
  * bits on every device. */
-static void sgd_rows(lk_ref_view parameter, lk_ref_view gradient, double rate)
+static void ref_sgd_rows(lk_ref_view parameter, lk_ref_view gradient, double rate)
 {
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, (lk_ref_view[]){parameter, gradient}, 2); rows.left > 0; lk__ref_rows_next(&rows)) {
         if (parameter.dtype == LK_F32)
-            sgd_f32(&rows, (float)rate);
+            ref_sgd_row_f32(&rows, (float)rate);
         else
-            sgd_f64(&rows, rate);
+            ref_sgd_row_f64(&rows, rate);
     }
 }
 
 lk_status lk__ref_sgd_update(lk_call *call)
 {
-    sgd_rows(lk__ref_view(call->out[0]), lk__ref_view(call->in[1]), LK_ATTRS(call, lk_sgd_attrs)->rate);
+    ref_sgd_rows(lk__ref_view(call->out[0]), lk__ref_view(call->in[1]), LK_ATTRS(call, lk_sgd_attrs)->rate);
     return LK_OK;
 }

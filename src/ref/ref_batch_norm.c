@@ -10,13 +10,13 @@ typedef struct extent {
     int64_t n, channels, inner;
 } extent;
 
-static extent extent_of(lk_shape x)
+static extent ref_bn_extent(lk_shape x)
 {
     return (extent){x.dim[0], x.dim[1], lk__ref_extent(x, 2, x.ndim)};
 }
 
 /* Returns the offset of the plane of sample n's channel c, which has `inner` elements. */
-static int64_t plane_start(extent e, int64_t n, int64_t c)
+static int64_t ref_bn_plane_start(extent e, int64_t n, int64_t c)
 {
     return (n * e.channels + c) * e.inner;
 }
@@ -26,27 +26,27 @@ typedef struct moments {
     double mean, variance, rstd;
 } moments;
 
-static moments make_moments(double mean, double variance, double epsilon)
+static moments ref_bn_moments(double mean, double variance, double epsilon)
 {
     return (moments){mean, variance, 1 / sqrt(variance + epsilon)};
 }
 
 /* sums: [2, channels]. Rounding may make the variance negative, which becomes 0; NaN stays NaN. */
-static moments moments_of_sums(const double *sums, int64_t channels, int64_t c, const lk_batch_norm_attrs *attrs)
+static moments ref_bn_moments_of_sums(const double *sums, int64_t channels, int64_t c, const lk_batch_norm_attrs *attrs)
 {
     double count = (double)attrs->count, mean = sums[c] / count;
     double variance = sums[channels + c] / count - mean * mean;
-    return make_moments(mean, variance < 0 ? 0 : variance, attrs->epsilon);
+    return ref_bn_moments(mean, variance < 0 ? 0 : variance, attrs->epsilon);
 }
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
 
-static void channel_sums(const double *x, double *sums, extent e)
+static void ref_bn_channel_sums(const double *x, double *sums, extent e)
 {
     for (int64_t c = 0; c < e.channels; c++) {
         double sum = 0, squares = 0;
         for (int64_t n = 0; n < e.n; n++) {
-            const double *xs = x + plane_start(e, n, c);
+            const double *xs = x + ref_bn_plane_start(e, n, c);
             for (int64_t i = 0; i < e.inner; i++) {
                 sum += xs[i];
                 squares += xs[i] * xs[i];
@@ -61,11 +61,11 @@ lk_status lk__ref_channel_sums(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]);
-    extent e = extent_of(in.shape);
+    extent e = ref_bn_extent(in.shape);
     const double *x = lk__ref_load(&scratch, in);
     double *sums = lk__ref_new(&scratch, 2 * e.channels);
     if (sums) {
-        channel_sums(x, sums, e);
+        ref_bn_channel_sums(x, sums, e);
         lk__ref_store(sums, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
@@ -75,7 +75,7 @@ lk_status lk__ref_channel_sums_grad(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]);
-    extent e = extent_of(in.shape);
+    extent e = ref_bn_extent(in.shape);
     const double *x = lk__ref_load(&scratch, in);
     const double *dsums = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
     double *dx = lk__ref_new(&scratch, lk__ref_count(in.shape));
@@ -93,10 +93,11 @@ lk_status lk__ref_channel_sums_grad(lk_call *call)
 /* --- normalization ------------------------------------------------------------------------------------------------ */
 
 /* Computes y = gamma xhat + beta for one channel. */
-static void normalize_channel(const double *x, double *y, extent e, int64_t c, moments m, double gamma, double beta)
+static void ref_bn_normalize_channel(const double *x, double *y, extent e, int64_t c, moments m, double gamma,
+                                     double beta)
 {
     for (int64_t n = 0; n < e.n; n++) {
-        int64_t begin = plane_start(e, n, c);
+        int64_t begin = ref_bn_plane_start(e, n, c);
         for (int64_t i = begin; i < begin + e.inner; i++)
             y[i] = gamma * ((x[i] - m.mean) * m.rstd) + beta;
     }
@@ -106,7 +107,7 @@ static void normalize_channel(const double *x, double *y, extent e, int64_t c, m
 typedef enum tail { NOTHING, ADD_AND_RELU } tail;
 
 /* Stores y, after the residual and relu if these follow. The residual is the call's last input, or NULL. */
-static void store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double *y, tail then)
+static void ref_bn_store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double *y, tail then)
 {
     lk_ref_view out = lk__ref_view(call->out[0]);
     const lk_tensor *residual = then == ADD_AND_RELU ? call->in[call->n_in - 1] : NULL;
@@ -120,11 +121,11 @@ static void store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double
 }
 
 /* Normalizes with the sums `given`; if NULL, with x's own sums, which out[1] receives. */
-static lk_status normalize_with_sums(lk_call *call, const lk_tensor *given, tail then)
+static lk_status ref_bn_normalize_with_sums(lk_call *call, const lk_tensor *given, tail then)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]);
-    extent e = extent_of(in.shape);
+    extent e = ref_bn_extent(in.shape);
     const double *x = lk__ref_load(&scratch, in);
     const double *gamma = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
     const double *beta = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
@@ -133,12 +134,12 @@ static lk_status normalize_with_sums(lk_call *call, const lk_tensor *given, tail
     double *y = lk__ref_new(&scratch, lk__ref_count(in.shape));
     if (y) {
         if (!given)
-            channel_sums(x, own, e);
+            ref_bn_channel_sums(x, own, e);
         for (int64_t c = 0; c < e.channels; c++) {
-            moments m = moments_of_sums(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
-            normalize_channel(x, y, e, c, m, gamma[c], beta[c]);
+            moments m = ref_bn_moments_of_sums(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
+            ref_bn_normalize_channel(x, y, e, c, m, gamma[c], beta[c]);
         }
-        store_with_tail(&scratch, call, y, then);
+        ref_bn_store_with_tail(&scratch, call, y, then);
         if (!given)
             lk__ref_store(own, lk__ref_view(call->out[1]));
     }
@@ -147,25 +148,25 @@ static lk_status normalize_with_sums(lk_call *call, const lk_tensor *given, tail
 
 lk_status lk__ref_batch_norm(lk_call *call)
 {
-    return normalize_with_sums(call, NULL, NOTHING);
+    return ref_bn_normalize_with_sums(call, NULL, NOTHING);
 }
 
 lk_status lk__ref_batch_norm_act(lk_call *call)
 {
-    return normalize_with_sums(call, NULL, ADD_AND_RELU);
+    return ref_bn_normalize_with_sums(call, NULL, ADD_AND_RELU);
 }
 
 lk_status lk__ref_batch_norm_with(lk_call *call)
 {
-    return normalize_with_sums(call, call->in[3], NOTHING);
+    return ref_bn_normalize_with_sums(call, call->in[3], NOTHING);
 }
 
-static lk_status normalize_with_statistics(lk_call *call, tail then)
+static lk_status ref_bn_normalize_with_statistics(lk_call *call, tail then)
 {
     lk_ref_scratch scratch = {0};
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
     lk_ref_view in = lk__ref_view(call->in[0]);
-    extent e = extent_of(in.shape);
+    extent e = ref_bn_extent(in.shape);
     const double *x = lk__ref_load(&scratch, in);
     const double *gamma = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
     const double *beta = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
@@ -174,20 +175,20 @@ static lk_status normalize_with_statistics(lk_call *call, tail then)
     double *y = lk__ref_new(&scratch, lk__ref_count(in.shape));
     if (y) {
         for (int64_t c = 0; c < e.channels; c++)
-            normalize_channel(x, y, e, c, make_moments(mean[c], variance[c], epsilon), gamma[c], beta[c]);
-        store_with_tail(&scratch, call, y, then);
+            ref_bn_normalize_channel(x, y, e, c, ref_bn_moments(mean[c], variance[c], epsilon), gamma[c], beta[c]);
+        ref_bn_store_with_tail(&scratch, call, y, then);
     }
     return lk__ref_end(&scratch);
 }
 
 lk_status lk__ref_batch_norm_inference(lk_call *call)
 {
-    return normalize_with_statistics(call, NOTHING);
+    return ref_bn_normalize_with_statistics(call, NOTHING);
 }
 
 lk_status lk__ref_batch_norm_inference_act(lk_call *call)
 {
-    return normalize_with_statistics(call, ADD_AND_RELU);
+    return ref_bn_normalize_with_statistics(call, ADD_AND_RELU);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -200,10 +201,10 @@ typedef struct gradients {
     double *dx, *dgamma, *dbeta;
 } gradients;
 
-static void begin_gradients(gradients *g, const lk_tensor *dy, const lk_tensor *in, const lk_tensor *gamma)
+static void ref_bn_grad_begin(gradients *g, const lk_tensor *dy, const lk_tensor *in, const lk_tensor *gamma)
 {
     lk_ref_view x = lk__ref_view(in);
-    *g = (gradients){.e = extent_of(x.shape)};
+    *g = (gradients){.e = ref_bn_extent(x.shape)};
     g->dy = lk__ref_load(&g->scratch, lk__ref_view(dy));
     g->x = lk__ref_load(&g->scratch, x);
     g->gamma = lk__ref_load(&g->scratch, lk__ref_view(gamma));
@@ -212,7 +213,7 @@ static void begin_gradients(gradients *g, const lk_tensor *dy, const lk_tensor *
     g->dbeta = lk__ref_new(&g->scratch, g->e.channels);
 }
 
-static lk_status end_gradients(gradients *g, lk_call *call)
+static lk_status ref_bn_grad_end(gradients *g, lk_call *call)
 {
     if (g->scratch.status == LK_OK) {
         lk__ref_store(g->dx, lk__ref_view(call->out[0]));
@@ -223,10 +224,10 @@ static lk_status end_gradients(gradients *g, lk_call *call)
 }
 
 /* Computes dbeta = Σ dy and dgamma = Σ dy xhat over channel c. */
-static void sum_channel(gradients *g, int64_t c, moments m)
+static void ref_bn_grad_sum_channel(gradients *g, int64_t c, moments m)
 {
     for (int64_t n = 0; n < g->e.n; n++) {
-        int64_t begin = plane_start(g->e, n, c);
+        int64_t begin = ref_bn_plane_start(g->e, n, c);
         for (int64_t i = begin; i < begin + g->e.inner; i++) {
             g->dbeta[c] += g->dy[i];
             g->dgamma[c] += g->dy[i] * ((g->x[i] - m.mean) * m.rstd);
@@ -235,37 +236,38 @@ static void sum_channel(gradients *g, int64_t c, moments m)
 }
 
 /* Computes dx = gamma rstd (dy - a - b xhat) in channel c. */
-static void spread_channel(gradients *g, int64_t c, moments m, double a, double b)
+static void ref_bn_grad_channel_dx(gradients *g, int64_t c, moments m, double a, double b)
 {
     for (int64_t n = 0; n < g->e.n; n++) {
-        int64_t begin = plane_start(g->e, n, c);
+        int64_t begin = ref_bn_plane_start(g->e, n, c);
         for (int64_t i = begin; i < begin + g->e.inner; i++)
             g->dx[i] = g->gamma[c] * m.rstd * (g->dy[i] - a - b * ((g->x[i] - m.mean) * m.rstd));
     }
 }
 
-static void through_own_sums(gradients *g, const lk_call *call, const lk_tensor *given)
+/* Computes the gradients of a batch that was normalized with its own sums, `given`. */
+static void ref_bn_grad_through_own_sums(gradients *g, const lk_call *call, const lk_tensor *given)
 {
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
     const double *sums = lk__ref_load(&g->scratch, lk__ref_view(given));
     double count = (double)attrs->count;
     for (int64_t c = 0; sums && c < g->e.channels; c++) {
-        moments m = moments_of_sums(sums, g->e.channels, c, attrs);
-        sum_channel(g, c, m);
-        spread_channel(g, c, m, g->dbeta[c] / count, g->dgamma[c] / count);
+        moments m = ref_bn_moments_of_sums(sums, g->e.channels, c, attrs);
+        ref_bn_grad_sum_channel(g, c, m);
+        ref_bn_grad_channel_dx(g, c, m, g->dbeta[c] / count, g->dgamma[c] / count);
     }
 }
 
 lk_status lk__ref_batch_norm_grad(lk_call *call)
 {
     gradients g;
-    begin_gradients(&g, call->in[0], call->in[1], call->in[2]);
-    through_own_sums(&g, call, call->in[3]);
-    return end_gradients(&g, call);
+    ref_bn_grad_begin(&g, call->in[0], call->in[1], call->in[2]);
+    ref_bn_grad_through_own_sums(&g, call, call->in[3]);
+    return ref_bn_grad_end(&g, call);
 }
 
 /* Returns y > 0 ? dy : 0, to be used instead of dy. */
-static const double *masked_dy(gradients *g, const lk_tensor *y)
+static const double *ref_bn_grad_mask_dy(gradients *g, const lk_tensor *y)
 {
     lk_ref_view view = lk__ref_view(y);
     int64_t n = lk__ref_count(view.shape);
@@ -279,13 +281,13 @@ static const double *masked_dy(gradients *g, const lk_tensor *y)
 lk_status lk__ref_batch_norm_act_grad(lk_call *call)
 {
     gradients g;
-    begin_gradients(&g, call->in[0], call->in[2], call->in[3]);
-    g.dy = masked_dy(&g, call->in[1]);
+    ref_bn_grad_begin(&g, call->in[0], call->in[2], call->in[3]);
+    g.dy = ref_bn_grad_mask_dy(&g, call->in[1]);
     if (g.dy)
-        through_own_sums(&g, call, call->in[4]);
+        ref_bn_grad_through_own_sums(&g, call, call->in[4]);
     if (g.scratch.status == LK_OK && call->n_out == 4)
         lk__ref_store(g.dy, lk__ref_view(call->out[3]));
-    return end_gradients(&g, call);
+    return ref_bn_grad_end(&g, call);
 }
 
 /* With n = count, mean = s1 / n and variance = s2 / n - mean^2:
@@ -295,14 +297,14 @@ lk_status lk__ref_batch_norm_with_grad(lk_call *call)
 {
     gradients g;
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
-    begin_gradients(&g, call->in[0], call->in[1], call->in[2]);
+    ref_bn_grad_begin(&g, call->in[0], call->in[1], call->in[2]);
     const double *sums = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
     double *dsums = lk__ref_new(&g.scratch, 2 * g.e.channels);
     double count = (double)attrs->count;
     for (int64_t c = 0; dsums && c < g.e.channels; c++) {
-        moments m = moments_of_sums(sums, g.e.channels, c, attrs);
-        sum_channel(&g, c, m);
-        spread_channel(&g, c, m, 0, 0);
+        moments m = ref_bn_moments_of_sums(sums, g.e.channels, c, attrs);
+        ref_bn_grad_sum_channel(&g, c, m);
+        ref_bn_grad_channel_dx(&g, c, m, 0, 0);
         double dmean = -g.gamma[c] * m.rstd * g.dbeta[c];
         double dvariance = -0.5 * g.gamma[c] * m.rstd * m.rstd * g.dgamma[c];
         dsums[c] = (dmean - 2 * m.mean * dvariance) / count;
@@ -310,27 +312,27 @@ lk_status lk__ref_batch_norm_with_grad(lk_call *call)
     }
     if (dsums)
         lk__ref_store(dsums, lk__ref_view(call->out[3]));
-    return end_gradients(&g, call);
+    return ref_bn_grad_end(&g, call);
 }
 
 lk_status lk__ref_batch_norm_inference_grad(lk_call *call)
 {
     gradients g;
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
-    begin_gradients(&g, call->in[0], call->in[1], call->in[2]);
+    ref_bn_grad_begin(&g, call->in[0], call->in[1], call->in[2]);
     const double *mean = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
     const double *variance = lk__ref_load(&g.scratch, lk__ref_view(call->in[4]));
     for (int64_t c = 0; variance && c < g.e.channels; c++) {
-        moments m = make_moments(mean[c], variance[c], epsilon);
-        sum_channel(&g, c, m);
-        spread_channel(&g, c, m, 0, 0);
+        moments m = ref_bn_moments(mean[c], variance[c], epsilon);
+        ref_bn_grad_sum_channel(&g, c, m);
+        ref_bn_grad_channel_dx(&g, c, m, 0, 0);
     }
-    return end_gradients(&g, call);
+    return ref_bn_grad_end(&g, call);
 }
 
 /* --- running statistics ------------------------------------------------------------------------------------------- */
 
-static bool is_flag_set(const lk_tensor *skip)
+static bool ref_bn_skip_is_set(const lk_tensor *skip)
 {
     return *(const float *)lk__ref_view(skip).data != 0;
 }
@@ -339,7 +341,7 @@ lk_status lk__ref_batch_norm_update(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
-    if (call->n_in == 4 && is_flag_set(call->in[3]))
+    if (call->n_in == 4 && ref_bn_skip_is_set(call->in[3]))
         return LK_OK;
     int64_t channels = call->out[0]->shape.dim[0];
     const double *mean = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
@@ -350,7 +352,7 @@ lk_status lk__ref_batch_norm_update(lk_call *call)
         double momentum = attrs->momentum, keep = 1 - momentum;
         double unbiased = attrs->count > 1 ? (double)attrs->count / (double)(attrs->count - 1) : 1;
         for (int64_t c = 0; c < channels; c++) {
-            moments m = moments_of_sums(sums, channels, c, attrs);
+            moments m = ref_bn_moments_of_sums(sums, channels, c, attrs);
             new_mean[c] = keep * mean[c] + momentum * m.mean;
             new_variance[c] = keep * variance[c] + momentum * (m.variance * unbiased);
         }

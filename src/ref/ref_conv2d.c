@@ -39,7 +39,7 @@ typedef struct range {
     int64_t begin, end, first;
 } range;
 
-static range outputs_inside(const conv *c, int axis, int64_t k)
+static range ref_conv_outputs_inside(const conv *c, int axis, int64_t k)
 {
     int64_t shift = k * c->dilation[axis] - c->padding[axis], stride = c->stride[axis];
     int64_t last = c->in_size[axis] - 1 - shift;
@@ -52,18 +52,18 @@ static range outputs_inside(const conv *c, int axis, int64_t k)
     return r;
 }
 
-/* Offsets of the planes of image n and group g. */
-static int64_t in_start(const conv *c, int64_t n, int64_t g)
+/* The offsets at which the planes of image n and group g begin. */
+static int64_t ref_conv_input_start(const conv *c, int64_t n, int64_t g)
 {
     return (n * c->groups + g) * c->in_channels * c->in_size[0] * c->in_size[1];
 }
 
-static int64_t out_start(const conv *c, int64_t n, int64_t g)
+static int64_t ref_conv_output_start(const conv *c, int64_t n, int64_t g)
 {
     return (n * c->groups + g) * c->out_channels * c->outputs;
 }
 
-static int64_t weight_start(const conv *c, int64_t g)
+static int64_t ref_conv_weight_start(const conv *c, int64_t g)
 {
     return g * c->out_channels * c->taps;
 }
@@ -76,16 +76,16 @@ typedef struct tap {
     int64_t plane;
 } tap;
 
-static tap tap_of(const conv *c, int64_t k)
+static tap ref_conv_tap(const conv *c, int64_t k)
 {
     int64_t area = c->kernel[0] * c->kernel[1];
-    return (tap){.rows = outputs_inside(c, 0, k % area / c->kernel[1]),
-                 .columns = outputs_inside(c, 1, k % c->kernel[1]),
+    return (tap){.rows = ref_conv_outputs_inside(c, 0, k % area / c->kernel[1]),
+                 .columns = ref_conv_outputs_inside(c, 1, k % c->kernel[1]),
                  .plane = k / area * c->in_size[0] * c->in_size[1]};
 }
 
 /* Copies the inputs of tap t to out[output * step]. Elements in the padding keep their value, 0. */
-static void unroll_tap(const conv *c, tap t, const double *x, double *out, int64_t step)
+static void ref_conv_unroll_tap(const conv *c, tap t, const double *x, double *out, int64_t step)
 {
     int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
     for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->stride[0]) {
@@ -96,8 +96,8 @@ static void unroll_tap(const conv *c, tap t, const double *x, double *out, int64
     }
 }
 
-/* The reverse: adds in[output] to the input of tap t there. */
-static void fold_tap(const conv *c, tap t, const double *in, double *x)
+/* The reverse of ref_conv_unroll_tap: adds in[output] to the input that tap t multiplies there. */
+static void ref_conv_fold_tap(const conv *c, tap t, const double *in, double *x)
 {
     int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
     for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->stride[0]) {
@@ -108,27 +108,27 @@ static void fold_tap(const conv *c, tap t, const double *in, double *x)
     }
 }
 
-static void unroll_columns(const conv *c, const double *x, double *columns)
+static void ref_conv_unroll_columns(const conv *c, const double *x, double *columns)
 {
     for (int64_t k = 0; k < c->taps; k++)
-        unroll_tap(c, tap_of(c, k), x, columns + k * c->outputs, 1);
+        ref_conv_unroll_tap(c, ref_conv_tap(c, k), x, columns + k * c->outputs, 1);
 }
 
-static void unroll_transposed(const conv *c, const double *x, double *columns)
+static void ref_conv_unroll_transposed(const conv *c, const double *x, double *columns)
 {
     for (int64_t k = 0; k < c->taps; k++)
-        unroll_tap(c, tap_of(c, k), x, columns + k, c->taps);
+        ref_conv_unroll_tap(c, ref_conv_tap(c, k), x, columns + k, c->taps);
 }
 
-static void fold_columns(const conv *c, const double *columns, double *x)
+static void ref_conv_fold_columns(const conv *c, const double *columns, double *x)
 {
     for (int64_t k = 0; k < c->taps; k++)
-        fold_tap(c, tap_of(c, k), columns + k * c->outputs, x);
+        ref_conv_fold_tap(c, ref_conv_tap(c, k), columns + k * c->outputs, x);
 }
 
 /* --- operators --------------------------------------------------------------------------------------------------- */
 
-static void start_with_bias(const conv *c, double *y, const double *bias)
+static void ref_conv_start_with_bias(const conv *c, double *y, const double *bias)
 {
     int64_t channels = c->groups * c->out_channels;
     for (int64_t p = 0; p < c->batch * channels; p++)
@@ -136,7 +136,7 @@ static void start_with_bias(const conv *c, double *y, const double *bias)
             y[p * c->outputs + j] = bias[p % channels];
 }
 
-static void sum_bias_grad(const conv *c, double *dbias, const double *dy)
+static void ref_conv_bias_grad(const conv *c, double *dbias, const double *dy)
 {
     int64_t channels = c->groups * c->out_channels;
     for (int64_t p = 0; p < c->batch * channels; p++)
@@ -148,9 +148,9 @@ static void ref_conv_forward(const conv *c, double *y, const double *w, const do
 {
     for (int64_t n = 0; n < c->batch; n++) {
         for (int64_t g = 0; g < c->groups; g++) {
-            unroll_columns(c, x + in_start(c, n, g), columns);
-            lk__ref_multiply(w + weight_start(c, g), columns, y + out_start(c, n, g), c->out_channels, c->taps,
-                             c->outputs);
+            ref_conv_unroll_columns(c, x + ref_conv_input_start(c, n, g), columns);
+            lk__ref_multiply(w + ref_conv_weight_start(c, g), columns, y + ref_conv_output_start(c, n, g),
+                             c->out_channels, c->taps, c->outputs);
         }
     }
 }
@@ -159,20 +159,21 @@ static void ref_conv_weight_grad(const conv *c, double *dw, const double *dy, co
 {
     for (int64_t n = 0; n < c->batch; n++) {
         for (int64_t g = 0; g < c->groups; g++) {
-            unroll_transposed(c, x + in_start(c, n, g), columns);
-            lk__ref_multiply(dy + out_start(c, n, g), columns, dw + weight_start(c, g), c->out_channels, c->outputs,
-                             c->taps);
+            ref_conv_unroll_transposed(c, x + ref_conv_input_start(c, n, g), columns);
+            lk__ref_multiply(dy + ref_conv_output_start(c, n, g), columns, dw + ref_conv_weight_start(c, g),
+                             c->out_channels, c->outputs, c->taps);
         }
     }
 }
 
 /* Transposes the weights, group by group. */
-static void transpose_weights(const conv *c, const double *w, double *transposed)
+static void ref_conv_transpose_weights(const conv *c, const double *w, double *transposed)
 {
     for (int64_t g = 0; g < c->groups; g++)
         for (int64_t o = 0; o < c->out_channels; o++)
             for (int64_t k = 0; k < c->taps; k++)
-                transposed[weight_start(c, g) + k * c->out_channels + o] = w[weight_start(c, g) + o * c->taps + k];
+                transposed[ref_conv_weight_start(c, g) + k * c->out_channels + o] =
+                    w[ref_conv_weight_start(c, g) + o * c->taps + k];
 }
 
 static void ref_conv_input_grad(const conv *c, double *dx, const double *transposed, const double *dy, double *columns)
@@ -180,9 +181,9 @@ static void ref_conv_input_grad(const conv *c, double *dx, const double *transpo
     for (int64_t n = 0; n < c->batch; n++) {
         for (int64_t g = 0; g < c->groups; g++) {
             memset(columns, 0, (size_t)(c->taps * c->outputs) * sizeof *columns);
-            lk__ref_multiply(transposed + weight_start(c, g), dy + out_start(c, n, g), columns, c->taps,
-                             c->out_channels, c->outputs);
-            fold_columns(c, columns, dx + in_start(c, n, g));
+            lk__ref_multiply(transposed + ref_conv_weight_start(c, g), dy + ref_conv_output_start(c, n, g), columns,
+                             c->taps, c->out_channels, c->outputs);
+            ref_conv_fold_columns(c, columns, dx + ref_conv_input_start(c, n, g));
         }
     }
 }
@@ -199,7 +200,7 @@ lk_status lk__ref_conv2d(lk_call *call)
     double *columns = lk__ref_new(&scratch, c.taps * c.outputs);
     if (columns) {
         if (bias)
-            start_with_bias(&c, y, bias);
+            ref_conv_start_with_bias(&c, y, bias);
         ref_conv_forward(&c, y, w, x, columns);
         lk__ref_store(y, out);
     }
@@ -217,7 +218,7 @@ lk_status lk__ref_conv2d_input_grad(lk_call *call)
     double *transposed = lk__ref_new(&scratch, lk__ref_count(weights.shape));
     double *columns = lk__ref_new(&scratch, c.taps * c.outputs);
     if (columns) {
-        transpose_weights(&c, w, transposed);
+        ref_conv_transpose_weights(&c, w, transposed);
         ref_conv_input_grad(&c, dx, transposed, dy, columns);
         lk__ref_store(dx, in);
     }
@@ -239,7 +240,7 @@ lk_status lk__ref_conv2d_weight_grad(lk_call *call)
         ref_conv_weight_grad(&c, dw, dy, x, columns);
         lk__ref_store(dw, weights);
         if (attrs->bias) {
-            sum_bias_grad(&c, dbias, dy);
+            ref_conv_bias_grad(&c, dbias, dy);
             lk__ref_store(dbias, lk__ref_view(call->out[1]));
         }
     }

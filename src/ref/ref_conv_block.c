@@ -13,13 +13,13 @@ typedef struct temporary {
     lk_tensor tensor;
 } temporary;
 
-static void make_temporary(temporary *t, double *data, lk_shape shape)
+static void ref_block_make_temporary(temporary *t, double *data, lk_shape shape)
 {
     *t = (temporary){.storage = {.data = data}, .tensor = {.dtype = LK_F64, .shape = shape, .storage = &t->storage}};
     lk__shape_strides(shape, t->tensor.strides);
 }
 
-static void set_attrs(lk_call *call, const void *attrs, size_t size)
+static void ref_block_set_attrs(lk_call *call, const void *attrs, size_t size)
 {
     memcpy(call->attrs.bytes, attrs, size);
 }
@@ -29,7 +29,7 @@ typedef struct window {
     int64_t begin, end;
 } window;
 
-static window block_window(const lk_pool2d_opts *opts, lk_shape conv, int axis, int64_t o)
+static window ref_block_window(const lk_pool2d_opts *opts, lk_shape conv, int axis, int64_t o)
 {
     int64_t begin = o * opts->stride[axis] - opts->padding[axis], end = begin + opts->kernel[axis];
     return (window){begin < 0 ? 0 : begin, end > conv.dim[2 + axis] ? conv.dim[2 + axis] : end};
@@ -37,15 +37,15 @@ static window block_window(const lk_pool2d_opts *opts, lk_shape conv, int axis, 
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static lk_status block_convolve(const lk_call *call, lk_tensor *conv)
+static lk_status ref_block_convolve(const lk_call *call, lk_tensor *conv)
 {
     lk_call inner = {.n_in = 3, .n_out = 1, .in = {call->in[0], call->in[1], call->in[2]}, .out = {conv}};
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
-    set_attrs(&inner, &attrs->conv, sizeof attrs->conv);
+    ref_block_set_attrs(&inner, &attrs->conv, sizeof attrs->conv);
     return lk__ref_conv2d(&inner);
 }
 
-static void rectify_and_save(double *conv, double *saved, int64_t count, bool relu)
+static void ref_block_relu_and_save(double *conv, double *saved, int64_t count, bool relu)
 {
     for (int64_t i = 0; i < count; i++) {
         saved[i] = !relu || conv[i] > 0;
@@ -54,7 +54,7 @@ static void rectify_and_save(double *conv, double *saved, int64_t count, bool re
 }
 
 /* Pools, and leaves only the first maximum of each window in `saved`. */
-static lk_status block_max_pool(const lk_call *call, lk_tensor *conv, double *saved, lk_ref_scratch *scratch)
+static lk_status ref_block_max_pool(const lk_call *call, lk_tensor *conv, double *saved, lk_ref_scratch *scratch)
 {
     lk_shape shape = conv->shape, out = call->out[0]->shape;
     int64_t count = lk__ref_count(out), plane = lk__ref_extent(shape, 2, 4), out_plane = lk__ref_extent(out, 2, 4);
@@ -67,7 +67,7 @@ static lk_status block_max_pool(const lk_call *call, lk_tensor *conv, double *sa
     lk_tensor positions = {.dtype = LK_I64, .shape = out, .storage = &storage};
     lk__shape_strides(out, positions.strides);
     lk_call inner = {.n_in = 1, .n_out = 2, .in = {conv}, .out = {call->out[0], &positions}};
-    set_attrs(&inner, &attrs->pool, sizeof attrs->pool);
+    ref_block_set_attrs(&inner, &attrs->pool, sizeof attrs->pool);
     LK_TRY(lk__ref_max_pool2d(&inner));
     for (int64_t i = 0; i < count; i++) {
         int64_t at = i / out_plane * plane + where[i];
@@ -77,13 +77,13 @@ static lk_status block_max_pool(const lk_call *call, lk_tensor *conv, double *sa
     return LK_OK;
 }
 
-static lk_status block_pool(const lk_call *call, lk_tensor *conv, double *saved, lk_ref_scratch *scratch)
+static lk_status ref_block_pool(const lk_call *call, lk_tensor *conv, double *saved, lk_ref_scratch *scratch)
 {
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_call inner = {.n_in = 1, .n_out = 1, .in = {conv}, .out = {call->out[0]}};
-    set_attrs(&inner, &attrs->pool, sizeof attrs->pool);
+    ref_block_set_attrs(&inner, &attrs->pool, sizeof attrs->pool);
     if (attrs->pooling == LK_BLOCK_MAX_POOL)
-        return block_max_pool(call, conv, saved, scratch);
+        return ref_block_max_pool(call, conv, saved, scratch);
     if (attrs->pooling == LK_BLOCK_AVG_POOL)
         return lk__ref_avg_pool2d(&inner);
     lk__ref_store(conv->storage->data, lk__ref_view(call->out[0]));
@@ -100,11 +100,11 @@ lk_status lk__ref_conv_block(lk_call *call)
     if (!saved)
         return lk__ref_end(&scratch);
     temporary conv;
-    make_temporary(&conv, values, shape);
-    lk_status status = block_convolve(call, &conv.tensor);
+    ref_block_make_temporary(&conv, values, shape);
+    lk_status status = ref_block_convolve(call, &conv.tensor);
     if (status == LK_OK) {
-        rectify_and_save(values, saved, count, LK_ATTRS(call, lk_conv_block_attrs)->relu);
-        status = block_pool(call, &conv.tensor, saved, &scratch);
+        ref_block_relu_and_save(values, saved, count, LK_ATTRS(call, lk_conv_block_attrs)->relu);
+        status = ref_block_pool(call, &conv.tensor, saved, &scratch);
     }
     if (status == LK_OK)
         lk__ref_store(saved, lk__ref_view(call->out[1]));
@@ -114,7 +114,7 @@ lk_status lk__ref_conv_block(lk_call *call)
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
 
-static double window_divisor(const lk_conv_block_attrs *attrs, window rows, window columns)
+static double ref_block_window_divisor(const lk_conv_block_attrs *attrs, window rows, window columns)
 {
     if (attrs->pooling == LK_BLOCK_MAX_POOL)
         return 1;
@@ -123,15 +123,15 @@ static double window_divisor(const lk_conv_block_attrs *attrs, window rows, wind
     return (double)((rows.end - rows.begin) * (columns.end - columns.begin));
 }
 
-/* Computes dconv of a plane: each window's share of dy where `saved` is set. */
-static void spread_plane(const lk_conv_block_attrs *attrs, lk_shape conv, lk_shape y, const double *dy,
-                         const double *saved, double *dconv)
+/* Computes dconv of a plane: each input whose `saved` is set gets its window's share of dy. */
+static void ref_block_pool_grad_plane(const lk_conv_block_attrs *attrs, lk_shape conv, lk_shape y, const double *dy,
+                                      const double *saved, double *dconv)
 {
     for (int64_t row = 0; row < y.dim[2]; row++) {
-        window rows = block_window(&attrs->pool, conv, 0, row);
+        window rows = ref_block_window(&attrs->pool, conv, 0, row);
         for (int64_t column = 0; column < y.dim[3]; column++) {
-            window columns = block_window(&attrs->pool, conv, 1, column);
-            double share = *dy++ / window_divisor(attrs, rows, columns);
+            window columns = ref_block_window(&attrs->pool, conv, 1, column);
+            double share = *dy++ / ref_block_window_divisor(attrs, rows, columns);
             for (int64_t h = rows.begin; h < rows.end; h++)
                 for (int64_t w = columns.begin; w < columns.end; w++)
                     dconv[h * conv.dim[3] + w] = saved[h * conv.dim[3] + w] > 0 ? share : 0;
@@ -139,26 +139,26 @@ static void spread_plane(const lk_conv_block_attrs *attrs, lk_shape conv, lk_sha
     }
 }
 
-static lk_conv2d_grad_attrs block_grad_attrs(const lk_conv_block_attrs *attrs, lk_shape size)
+static lk_conv2d_grad_attrs ref_block_grad_attrs(const lk_conv_block_attrs *attrs, lk_shape size)
 {
     lk_conv2d_grad_attrs grad = {.conv = attrs->conv, .bias = attrs->bias};
     memcpy(grad.size, size.dim, sizeof grad.size);
     return grad;
 }
 
-static lk_status convolve_back(const lk_call *call, lk_tensor *dconv)
+static lk_status ref_block_conv_grads(const lk_call *call, lk_tensor *dconv)
 {
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_tensor *x = call->in[2], *w = call->in[3];
     lk_call weights = {.n_in = 2, .n_out = 1 + attrs->bias, .in = {dconv, x}, .out = {call->out[0], call->out[1]}};
-    lk_conv2d_grad_attrs grad = block_grad_attrs(attrs, w->shape);
-    set_attrs(&weights, &grad, sizeof grad);
+    lk_conv2d_grad_attrs grad = ref_block_grad_attrs(attrs, w->shape);
+    ref_block_set_attrs(&weights, &grad, sizeof grad);
     LK_TRY(lk__ref_conv2d_weight_grad(&weights));
     if (!attrs->input_grad)
         return LK_OK;
     lk_call input = {.n_in = 2, .n_out = 1, .in = {dconv, w}, .out = {call->out[1 + attrs->bias]}};
-    grad = block_grad_attrs(attrs, x->shape);
-    set_attrs(&input, &grad, sizeof grad);
+    grad = ref_block_grad_attrs(attrs, x->shape);
+    ref_block_set_attrs(&input, &grad, sizeof grad);
     return lk__ref_conv2d_input_grad(&input);
 }
 
@@ -176,10 +176,10 @@ lk_status lk__ref_conv_block_grad(lk_call *call)
     if (!values)
         return lk__ref_end(&scratch);
     temporary dconv;
-    make_temporary(&dconv, values, conv);
+    ref_block_make_temporary(&dconv, values, conv);
     for (int64_t i = 0; i < conv.dim[0] * conv.dim[1]; i++)
-        spread_plane(&attrs, conv, y, dy + i * y_plane, saved + i * plane, values + i * plane);
-    lk_status status = convolve_back(call, &dconv.tensor);
+        ref_block_pool_grad_plane(&attrs, conv, y, dy + i * y_plane, saved + i * plane, values + i * plane);
+    lk_status status = ref_block_conv_grads(call, &dconv.tensor);
     lk_status end = lk__ref_end(&scratch);
     return status == LK_OK ? end : status;
 }

@@ -3,17 +3,17 @@
 
 #include <string.h>
 
-static float float_of_bits(uint32_t bits)
+static float ref_convert_bits_to_float(uint32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-/* Rounds to bf16, to nearest even, a number whose nearest float is `nearest`. side: the number is beyond that float (>
- * 0), closer to zero (< 0), or equal to it (0). Without it a number close to the middle between two bf16 numbers would
- * be rounded twice: first to the middle, then to even. */
-static uint16_t bf16_round(float nearest, int side)
+/* Rounds a number to bf16, to nearest even. `nearest` is the float closest to the number. `side` is positive if the
+ * number is beyond that float, negative if it is closer to zero, and 0 if the two are equal. Without `side` a number
+ * close to the middle between two bf16 numbers would be rounded twice: first to the middle, then to even. */
+static uint16_t ref_convert_round_to_bf16(float nearest, int side)
 {
     uint32_t bits;
     memcpy(&bits, &nearest, sizeof bits);
@@ -24,23 +24,24 @@ static uint16_t bf16_round(float nearest, int side)
     return (uint16_t)(high + up);
 }
 
-static uint16_t bf16_of_double(double value)
+static uint16_t ref_convert_double_to_bf16(double value)
 {
     float nearest = (float)value;
     double beyond = nearest < 0 ? (double)nearest - value : value - (double)nearest;
-    return bf16_round(nearest, (beyond > 0) - (beyond < 0));
+    return ref_convert_round_to_bf16(nearest, (beyond > 0) - (beyond < 0));
 }
 
-static uint16_t bf16_of_int(int64_t value)
+static uint16_t ref_convert_int_to_bf16(int64_t value)
 {
     float nearest = (float)value;
     if (nearest >= 0x1p63f)
-        return bf16_round(nearest, 0);
+        return ref_convert_round_to_bf16(nearest, 0);
     int64_t back = (int64_t)nearest;
-    return bf16_round(nearest, value < 0 ? (value < back) - (value > back) : (value > back) - (value < back));
+    return ref_convert_round_to_bf16(nearest,
+                                     value < 0 ? (value < back) - (value > back) : (value > back) - (value < back));
 }
 
-static int64_t saturate_int(double value, int64_t low, int64_t high)
+static int64_t ref_convert_saturate(double value, int64_t low, int64_t high)
 {
     if (value != value)
         return 0;
@@ -49,7 +50,7 @@ static int64_t saturate_int(double value, int64_t low, int64_t high)
     return value >= (double)high ? high : (int64_t)value;
 }
 
-static void load_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, double *out)
+static void ref_convert_load_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, double *out)
 {
     switch (dtype) {
     case LK_F32:
@@ -58,7 +59,7 @@ static void load_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, d
         break;
     case LK_BF16:
         for (int64_t i = 0; i < n; i++)
-            out[i] = float_of_bits((uint32_t)((const uint16_t *)row)[i * step] << 16);
+            out[i] = ref_convert_bits_to_float((uint32_t)((const uint16_t *)row)[i * step] << 16);
         break;
     case LK_F64:
         for (int64_t i = 0; i < n; i++)
@@ -78,7 +79,7 @@ static void load_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, d
     }
 }
 
-static void load_int_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, int64_t *out)
+static void ref_convert_load_int_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, int64_t *out)
 {
     switch (dtype) {
     case LK_I32:
@@ -95,7 +96,7 @@ static void load_int_row(lk_dtype dtype, const void *row, int64_t step, int64_t 
     }
 }
 
-static void store_row(const double *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
+static void ref_convert_store_row(const double *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
 {
     switch (dtype) {
     case LK_F32:
@@ -104,7 +105,7 @@ static void store_row(const double *values, int64_t n, lk_dtype dtype, void *row
         break;
     case LK_BF16:
         for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)row)[i * step] = bf16_of_double(values[i]);
+            ((uint16_t *)row)[i * step] = ref_convert_double_to_bf16(values[i]);
         break;
     case LK_F64:
         for (int64_t i = 0; i < n; i++)
@@ -112,19 +113,19 @@ static void store_row(const double *values, int64_t n, lk_dtype dtype, void *row
         break;
     case LK_I32:
         for (int64_t i = 0; i < n; i++)
-            ((int32_t *)row)[i * step] = (int32_t)saturate_int(values[i], INT32_MIN, INT32_MAX);
+            ((int32_t *)row)[i * step] = (int32_t)ref_convert_saturate(values[i], INT32_MIN, INT32_MAX);
         break;
     case LK_I64:
         for (int64_t i = 0; i < n; i++)
-            ((int64_t *)row)[i * step] = saturate_int(values[i], INT64_MIN, INT64_MAX);
+            ((int64_t *)row)[i * step] = ref_convert_saturate(values[i], INT64_MIN, INT64_MAX);
         break;
     default:
         for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)row)[i * step] = (uint8_t)saturate_int(values[i], 0, UINT8_MAX);
+            ((uint8_t *)row)[i * step] = (uint8_t)ref_convert_saturate(values[i], 0, UINT8_MAX);
     }
 }
 
-static void store_int_row(const int64_t *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
+static void ref_convert_store_int_row(const int64_t *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
 {
     switch (dtype) {
     case LK_F32:
@@ -133,7 +134,7 @@ static void store_int_row(const int64_t *values, int64_t n, lk_dtype dtype, void
         break;
     case LK_BF16:
         for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)row)[i * step] = bf16_of_int(values[i]);
+            ((uint16_t *)row)[i * step] = ref_convert_int_to_bf16(values[i]);
         break;
     case LK_F64:
         for (int64_t i = 0; i < n; i++)
@@ -163,7 +164,7 @@ const double *lk__ref_load(lk_ref_scratch *scratch, lk_ref_view view)
     double *out = values;
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
-        load_row(view.dtype, rows.row[0], rows.step[0], rows.length, out);
+        ref_convert_load_row(view.dtype, rows.row[0], rows.step[0], rows.length, out);
         out += rows.length;
     }
     return values;
@@ -177,7 +178,7 @@ const int64_t *lk__ref_load_int(lk_ref_scratch *scratch, lk_ref_view view)
     int64_t *out = values;
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
-        load_int_row(view.dtype, rows.row[0], rows.step[0], rows.length, out);
+        ref_convert_load_int_row(view.dtype, rows.row[0], rows.step[0], rows.length, out);
         out += rows.length;
     }
     return values;
@@ -187,7 +188,7 @@ void lk__ref_store(const double *values, lk_ref_view view)
 {
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
-        store_row(values, rows.length, view.dtype, rows.row[0], rows.step[0]);
+        ref_convert_store_row(values, rows.length, view.dtype, rows.row[0], rows.step[0]);
         values += rows.length;
     }
 }
@@ -196,7 +197,7 @@ void lk__ref_store_int(const int64_t *values, lk_ref_view view)
 {
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
-        store_int_row(values, rows.length, view.dtype, rows.row[0], rows.step[0]);
+        ref_convert_store_int_row(values, rows.length, view.dtype, rows.row[0], rows.step[0]);
         values += rows.length;
     }
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void copy_row(char *out, int64_t out_step, const char *in, int64_t in_step, int64_t n, size_t size)
+static void ref_copy_row(char *out, int64_t out_step, const char *in, int64_t in_step, int64_t n, size_t size)
 {
     if (out_step == 1 && in_step == 1) {
         memmove(out, in, (size_t)n * size); /* a tensor may be copied onto itself */
@@ -35,7 +35,7 @@ void lk__ref_copy_elements(lk_ref_view out, lk_ref_view in)
     size_t size = lk_dtype_size(out.dtype);
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, (lk_ref_view[]){out, in}, 2); rows.left > 0; lk__ref_rows_next(&rows))
-        copy_row(rows.row[0], rows.step[0], rows.row[1], rows.step[1], rows.length, size);
+        ref_copy_row(rows.row[0], rows.step[0], rows.row[1], rows.step[1], rows.length, size);
 }
 
 lk_status lk__ref_copy(lk_call *call)
@@ -82,7 +82,7 @@ lk_ref_view lk__ref_row(lk_ref_view x, int64_t index)
     return x;
 }
 
-static lk_status gather_rows(lk_ref_view x, const int64_t *indices, lk_ref_view out)
+static lk_status ref_gather_rows(lk_ref_view x, const int64_t *indices, lk_ref_view out)
 {
     for (int64_t i = 0; i < out.shape.dim[0]; i++) {
         if (indices[i] < 0 || indices[i] >= x.shape.dim[0])
@@ -98,6 +98,6 @@ lk_status lk__ref_gather(lk_call *call)
     lk_ref_scratch scratch = {0};
     const int64_t *indices = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     if (scratch.status == LK_OK)
-        scratch.status = gather_rows(lk__ref_view(call->in[0]), indices, lk__ref_view(call->out[0]));
+        scratch.status = ref_gather_rows(lk__ref_view(call->in[0]), indices, lk__ref_view(call->out[0]));
     return lk__ref_end(&scratch);
 }

@@ -20,32 +20,32 @@ lk_status lk__ref_full(lk_call *call)
     return LK_OK;
 }
 
-static void fill_arange(double *y, int64_t count, const lk_call *call)
+static void ref_create_arange(double *y, int64_t count, const lk_call *call)
 {
     const lk_arange_attrs *attrs = LK_ATTRS(call, lk_arange_attrs);
     for (int64_t i = 0; i < count; i++)
         y[i] = attrs->start + (double)i * attrs->step;
 }
 
-/* A number in the open interval (0, 1). */
-static double open_unit_value(uint32_t word)
+/* Returns a number in the open interval (0, 1). */
+static double ref_create_unit_number(uint32_t word)
 {
     return (word + 0.5) * 0x1p-32;
 }
 
-static void fill_uniform(double *y, int64_t count, const lk_call *call)
+static void ref_create_uniform(double *y, int64_t count, const lk_call *call)
 {
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     uint32_t words[4];
     for (int64_t i = 0; i < count; i++) {
         if (i % 4 == 0)
             lk_random_block(&attrs->key, (uint64_t)i / 4, words);
-        y[i] = attrs->a + (attrs->b - attrs->a) * open_unit_value(words[i % 4]);
+        y[i] = attrs->a + (attrs->b - attrs->a) * ref_create_unit_number(words[i % 4]);
     }
 }
 
 /* Box and Muller's method: two uniform numbers make two normal ones. */
-static void fill_normal(double *y, int64_t count, const lk_call *call)
+static void ref_create_normal(double *y, int64_t count, const lk_call *call)
 {
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     uint32_t words[4];
@@ -53,13 +53,13 @@ static void fill_normal(double *y, int64_t count, const lk_call *call)
         if (i % 4 == 0)
             lk_random_block(&attrs->key, (uint64_t)i / 4, words);
         int pair = (int)(i % 4) & 2;
-        double radius = sqrt(-2 * log(open_unit_value(words[pair])));
-        double angle = TWO_PI * open_unit_value(words[pair + 1]);
+        double radius = sqrt(-2 * log(ref_create_unit_number(words[pair])));
+        double angle = TWO_PI * ref_create_unit_number(words[pair + 1]);
         y[i] = attrs->a + attrs->b * (radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
     }
 }
 
-static lk_status fill_output(lk_call *call, void (*fill)(double *y, int64_t count, const lk_call *call))
+static lk_status ref_create_output(lk_call *call, void (*fill)(double *y, int64_t count, const lk_call *call))
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view out = lk__ref_view(call->out[0]);
@@ -74,15 +74,15 @@ static lk_status fill_output(lk_call *call, void (*fill)(double *y, int64_t coun
 
 lk_status lk__ref_arange(lk_call *call)
 {
-    return fill_output(call, fill_arange);
+    return ref_create_output(call, ref_create_arange);
 }
 
 lk_status lk__ref_uniform(lk_call *call)
 {
-    return fill_output(call, fill_uniform);
+    return ref_create_output(call, ref_create_uniform);
 }
 
 lk_status lk__ref_normal(lk_call *call)
 {
-    return fill_output(call, fill_normal);
+    return ref_create_output(call, ref_create_normal);
 }

@@ -4,7 +4,7 @@
 #include "ref/ref.h"
 
 /* Computes y = kept ? x s : 0 with s = 1 / (1 - rate) for the elements of one sample, whose random stream is `key`. */
-static void drop_sample(const double *x, double *y, int64_t count, double rate, const lk_random_key *key)
+static void ref_dropout_sample(const double *x, double *y, int64_t count, double rate, const lk_random_key *key)
 {
     const double scale = 1 / (1 - rate);
     uint32_t words[4];
@@ -15,8 +15,8 @@ static void drop_sample(const double *x, double *y, int64_t count, double rate, 
     }
 }
 
-static lk_status drop_samples(const double *x, const int64_t *indices, double *y, lk_shape shape,
-                              const lk_dropout_attrs *attrs)
+static lk_status ref_dropout_samples(const double *x, const int64_t *indices, double *y, lk_shape shape,
+                                     const lk_dropout_attrs *attrs)
 {
     int64_t count = lk__ref_extent(shape, 1, shape.ndim);
     lk_random_key key = attrs->key;
@@ -25,7 +25,7 @@ static lk_status drop_samples(const double *x, const int64_t *indices, double *y
             LK_FAIL(LK_ERR_ARGUMENT, "dropout: index %lld of sample %lld is not in [0, 2^32)", (long long)indices[n],
                     (long long)n);
         key.sample = (uint64_t)indices[n];
-        drop_sample(x + n * count, y + n * count, count, attrs->rate, &key);
+        ref_dropout_sample(x + n * count, y + n * count, count, attrs->rate, &key);
     }
     return LK_OK;
 }
@@ -38,7 +38,7 @@ lk_status lk__ref_dropout(lk_call *call)
     const int64_t *indices = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
     if (y)
-        scratch.status = drop_samples(x, indices, y, out.shape, LK_ATTRS(call, lk_dropout_attrs));
+        scratch.status = ref_dropout_samples(x, indices, y, out.shape, LK_ATTRS(call, lk_dropout_attrs));
     if (y && scratch.status == LK_OK)
         lk__ref_store(y, out);
     return lk__ref_end(&scratch);

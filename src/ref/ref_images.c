@@ -4,7 +4,7 @@
 #include "ref/ref.h"
 
 /* Returns the image itself if it is dense, otherwise a copy of it in `dense`. */
-static const uint8_t *dense_image(lk_ref_view image, void *dense)
+static const uint8_t *ref_images_as_dense(lk_ref_view image, void *dense)
 {
     if (lk__ref_is_dense(image))
         return image.data;
@@ -12,31 +12,31 @@ static const uint8_t *dense_image(lk_ref_view image, void *dense)
     return dense;
 }
 
-static lk_status prepare_all(const lk_augmentation *augmentation, lk_ref_view images, const int64_t *indices,
-                             int64_t epoch, lk_ref_view out, float *scratch, float *image, void *bytes)
+static lk_status ref_images_prepare(const lk_augmentation *augmentation, lk_ref_view images, const int64_t *indices,
+                                    int64_t epoch, lk_ref_view out, float *scratch, float *image, void *bytes)
 {
     for (int64_t i = 0; i < out.shape.dim[0]; i++) {
         if (indices[i] < 0 || indices[i] >= images.shape.dim[0])
             LK_FAIL(LK_ERR_ARGUMENT, "prepare_images: index %lld at %lld is not in [0, %lld)", (long long)indices[i],
                     (long long)i, (long long)images.shape.dim[0]);
         lk_ref_view to = lk__ref_row(out, i);
-        lk__augmentation_apply(augmentation, dense_image(lk__ref_row(images, indices[i]), bytes), epoch, indices[i],
-                               scratch, image);
+        lk__augmentation_apply(augmentation, ref_images_as_dense(lk__ref_row(images, indices[i]), bytes), epoch,
+                               indices[i], scratch, image);
         lk__ref_copy_elements(to, lk__ref_dense(image, LK_F32, to.shape));
     }
     return LK_OK;
 }
 
 /* Temporaries are counted in doubles, so this rounds up. */
-static void *bytes_new(lk_ref_scratch *scratch, int64_t bytes)
+static void *ref_images_new_bytes(lk_ref_scratch *scratch, int64_t bytes)
 {
     return lk__ref_new(scratch, (bytes + 7) / 8);
 }
 
-static float *load_moments(lk_ref_scratch *scratch, const lk_tensor *moments)
+static float *ref_images_load_moments(lk_ref_scratch *scratch, const lk_tensor *moments)
 {
     lk_ref_view view = lk__ref_view(moments);
-    float *dense = bytes_new(scratch, lk__ref_count(view.shape) * (int64_t)sizeof(float));
+    float *dense = ref_images_new_bytes(scratch, lk__ref_count(view.shape) * (int64_t)sizeof(float));
     if (dense)
         lk__ref_copy_elements(lk__ref_dense(dense, LK_F32, view.shape), view);
     return dense;
@@ -51,15 +51,15 @@ lk_status lk__ref_prepare_images(lk_call *call)
     const int64_t *dim = out.shape.dim, count = dim[1] * dim[2] * dim[3];
     lk_augmentation a = {.opts = attrs->opts, .seed = attrs->seed, .channels = dim[1], .size = {dim[2], dim[3]}};
     if (moments) {
-        a.mean = load_moments(&s, moments);
+        a.mean = ref_images_load_moments(&s, moments);
         a.divisor = a.mean ? a.mean + a.channels : NULL;
     }
     const int64_t *indices = lk__ref_load_int(&s, lk__ref_view(call->in[1]));
     const int64_t *epoch = lk__ref_load_int(&s, lk__ref_view(call->in[2]));
-    float *scratch = bytes_new(&s, lk__augmentation_scratch(&a) * (int64_t)sizeof(float));
-    float *image = bytes_new(&s, count * (int64_t)sizeof(float));
-    void *bytes = bytes_new(&s, count);
+    float *scratch = ref_images_new_bytes(&s, lk__augmentation_scratch(&a) * (int64_t)sizeof(float));
+    float *image = ref_images_new_bytes(&s, count * (int64_t)sizeof(float));
+    void *bytes = ref_images_new_bytes(&s, count);
     if (s.status == LK_OK)
-        s.status = prepare_all(&a, images, indices, *epoch, out, scratch, image, bytes);
+        s.status = ref_images_prepare(&a, images, indices, *epoch, out, scratch, image, bytes);
     return lk__ref_end(&s);
 }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static lk_status ref_check_labels(const lk_call *call, const int64_t *labels, int64_t n, int64_t classes)
+static lk_status ref_loss_check_labels(const lk_call *call, const int64_t *labels, int64_t n, int64_t classes)
 {
     for (int64_t i = 0; i < n; i++)
         if (labels[i] < 0 || labels[i] >= classes)
@@ -15,7 +15,7 @@ static lk_status ref_check_labels(const lk_call *call, const int64_t *labels, in
     return LK_OK;
 }
 
-static double max_of(const double *x, int64_t n)
+static double ref_loss_row_max(const double *x, int64_t n)
 {
     double best = -INFINITY;
     for (int64_t i = 0; i < n; i++)
@@ -25,7 +25,7 @@ static double max_of(const double *x, int64_t n)
 }
 
 /* Returns Σ exp(x - max). y, if not NULL, receives the exponentials. */
-static double row_exponentials(const double *x, int64_t n, double max, double *y)
+static double ref_loss_row_exponentials(const double *x, int64_t n, double max, double *y)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -37,7 +37,7 @@ static double row_exponentials(const double *x, int64_t n, double max, double *y
     return sum;
 }
 
-static double mean_below(const double *x, int64_t n, double max)
+static double ref_loss_mean_below_max(const double *x, int64_t n, double max)
 {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
@@ -47,18 +47,19 @@ static double mean_below(const double *x, int64_t n, double max)
 
 /* Returns the loss of a row with maximum `max` and sum of exponentials `sum`. Without smoothing the mean is not
  * computed, since a logit of -infinity next to the label's would contribute 0 times infinity, a NaN. */
-static double loss_given(const double *x, int64_t classes, int64_t label, double smoothing, double max, double sum)
+static double ref_loss_from_sum(const double *x, int64_t classes, int64_t label, double smoothing, double max,
+                                double sum)
 {
     double target = x[label] - max;
     if (smoothing > 0)
-        target = (1 - smoothing) * target + smoothing * mean_below(x, classes, max);
+        target = (1 - smoothing) * target + smoothing * ref_loss_mean_below_max(x, classes, max);
     return log(sum) - target;
 }
 
-static double row_loss(const double *x, int64_t classes, int64_t label, double smoothing)
+static double ref_loss_of_row(const double *x, int64_t classes, int64_t label, double smoothing)
 {
-    double max = max_of(x, classes);
-    return loss_given(x, classes, label, smoothing, max, row_exponentials(x, classes, max, NULL));
+    double max = ref_loss_row_max(x, classes);
+    return ref_loss_from_sum(x, classes, label, smoothing, max, ref_loss_row_exponentials(x, classes, max, NULL));
 }
 
 lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
@@ -71,11 +72,11 @@ lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     double *loss = lk__ref_new(&scratch, n);
     if (loss)
-        scratch.status = ref_check_labels(call, labels, n, classes);
+        scratch.status = ref_loss_check_labels(call, labels, n, classes);
     if (loss && scratch.status == LK_OK) {
         double total = 0;
         for (int64_t i = 0; i < n; i++)
-            total += loss[i] = row_loss(x + i * classes, classes, labels[i], attrs.smoothing);
+            total += loss[i] = ref_loss_of_row(x + i * classes, classes, labels[i], attrs.smoothing);
         if (attrs.reduction == LK_REDUCTION_MEAN)
             total /= (double)n;
         lk__ref_store(attrs.reduction == LK_REDUCTION_NONE ? loss : &total, lk__ref_view(call->out[0]));
@@ -85,7 +86,8 @@ lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
 
 /* Computes dx = (softmax(x) - ((1 - smoothing) onehot(label) + smoothing / classes)) dloss. On entry dx holds the
  * exponentials, whose sum is `sum`. */
-static void grad_given(int64_t classes, int64_t label, double smoothing, double sum, double dloss, double *dx)
+static void ref_loss_grad_from_sum(int64_t classes, int64_t label, double smoothing, double sum, double dloss,
+                                   double *dx)
 {
     double others = smoothing / (double)classes;
     for (int64_t c = 0; c < classes; c++)
@@ -103,14 +105,14 @@ lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[2]));
     double *dx = lk__ref_new(&scratch, n * classes);
     if (dx)
-        scratch.status = ref_check_labels(call, labels, n, classes);
+        scratch.status = ref_loss_check_labels(call, labels, n, classes);
     if (dx && scratch.status == LK_OK) {
         double share = attrs.reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
         for (int64_t i = 0; i < n; i++) {
             double d = dloss[attrs.reduction == LK_REDUCTION_NONE ? i : 0] * share;
             const double *row = x + i * classes;
-            double sum = row_exponentials(row, classes, max_of(row, classes), dx + i * classes);
-            grad_given(classes, labels[i], attrs.smoothing, sum, d, dx + i * classes);
+            double sum = ref_loss_row_exponentials(row, classes, ref_loss_row_max(row, classes), dx + i * classes);
+            ref_loss_grad_from_sum(classes, labels[i], attrs.smoothing, sum, d, dx + i * classes);
         }
         lk__ref_store(dx, lk__ref_view(call->out[0]));
     }
@@ -149,18 +151,18 @@ lk_status lk__ref_sigmoid_cross_entropy_grad(lk_call *call)
 }
 
 /* Returns whether a comes before b in the order by size, then by index; NaN is the greatest, as for argmax. */
-static bool row_ranks_before(const double *x, int64_t a, int64_t b)
+static bool ref_loss_ranks_before(const double *x, int64_t a, int64_t b)
 {
     if (isnan(x[a]) || isnan(x[b]))
         return isnan(x[a]) && (!isnan(x[b]) || a < b);
     return x[a] > x[b] || (x[a] == x[b] && a < b);
 }
 
-static double row_hit(const double *x, int64_t classes, int64_t label, int k)
+static double ref_loss_row_hit(const double *x, int64_t classes, int64_t label, int k)
 {
     int64_t before = 0;
     for (int64_t c = 0; c < classes; c++)
-        before += row_ranks_before(x, c, label);
+        before += ref_loss_ranks_before(x, c, label);
     return before < k;
 }
 
@@ -174,10 +176,10 @@ lk_status lk__ref_in_top_k(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     double *hits = lk__ref_new(&scratch, n);
     if (hits)
-        scratch.status = ref_check_labels(call, labels, n, classes);
+        scratch.status = ref_loss_check_labels(call, labels, n, classes);
     if (hits && scratch.status == LK_OK) {
         for (int64_t i = 0; i < n; i++)
-            hits[i] = row_hit(x + i * classes, classes, labels[i], k);
+            hits[i] = ref_loss_row_hit(x + i * classes, classes, labels[i], k);
         lk__ref_store(hits, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
@@ -185,11 +187,12 @@ lk_status lk__ref_in_top_k(lk_call *call)
 
 /* --- cross_entropy_step ------------------------------------------------------------------------------------------- */
 
-static double loss_and_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss, double *dx)
+static double ref_loss_and_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss,
+                                double *dx)
 {
-    double max = max_of(x, classes), sum = row_exponentials(x, classes, max, dx);
-    grad_given(classes, label, smoothing, sum, dloss, dx);
-    return loss_given(x, classes, label, smoothing, max, sum);
+    double max = ref_loss_row_max(x, classes), sum = ref_loss_row_exponentials(x, classes, max, dx);
+    ref_loss_grad_from_sum(classes, label, smoothing, sum, dloss, dx);
+    return ref_loss_from_sum(x, classes, label, smoothing, max, sum);
 }
 
 lk_status lk__ref_cross_entropy_step(lk_call *call)
@@ -203,12 +206,12 @@ lk_status lk__ref_cross_entropy_step(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[2]));
     double *dx = lk__ref_new(&scratch, n * classes), loss = 0, hits = 0;
     if (dx)
-        scratch.status = ref_check_labels(call, labels, n, classes);
+        scratch.status = ref_loss_check_labels(call, labels, n, classes);
     if (dx && scratch.status == LK_OK) {
         for (int64_t i = 0; i < n; i++) {
             const double *row = x + i * classes;
-            loss += loss_and_grad(row, classes, labels[i], attrs.smoothing, *dloss, dx + i * classes);
-            hits += call->n_out == 3 ? row_hit(row, classes, labels[i], attrs.k) : 0;
+            loss += ref_loss_and_grad(row, classes, labels[i], attrs.smoothing, *dloss, dx + i * classes);
+            hits += call->n_out == 3 ? ref_loss_row_hit(row, classes, labels[i], attrs.k) : 0;
         }
         lk__ref_store(&loss, lk__ref_view(call->out[0]));
         lk__ref_store(dx, lk__ref_view(call->out[1]));

@@ -3,7 +3,7 @@
 #include "ref/ref.h"
 
 /* Adds the products one by one in the order of k, four in a pass, so that y is read and written a quarter as often. */
-static void add_products(const double *factor, const double *b, double *y, int64_t k, int64_t n)
+static void ref_matmul_add_products(const double *factor, const double *b, double *y, int64_t k, int64_t n)
 {
     int64_t l = 0;
     for (; l + 4 <= k; l += 4) {
@@ -20,11 +20,11 @@ static void add_products(const double *factor, const double *b, double *y, int64
 void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n)
 {
     for (int64_t i = 0; i < m; i++)
-        add_products(a + i * k, b, y + i * n, k, n);
+        ref_matmul_add_products(a + i * k, b, y + i * n, k, n);
 }
 
 /* Computes y = x w of the call's first two inputs; NULL after a failure. */
-static double *multiply_inputs(lk_ref_scratch *scratch, const lk_call *call)
+static double *ref_matmul_multiply_inputs(lk_ref_scratch *scratch, const lk_call *call)
 {
     lk_ref_view x = lk__ref_view(call->in[0]), w = lk__ref_view(call->in[1]);
     const double *a = lk__ref_load(scratch, x);
@@ -38,7 +38,7 @@ static double *multiply_inputs(lk_ref_scratch *scratch, const lk_call *call)
 lk_status lk__ref_matmul(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
-    double *y = multiply_inputs(&scratch, call);
+    double *y = ref_matmul_multiply_inputs(&scratch, call);
     if (y)
         lk__ref_store(y, lk__ref_view(call->out[0]));
     return lk__ref_end(&scratch);
@@ -50,7 +50,7 @@ lk_status lk__ref_dense_act(lk_call *call)
     bool relu = LK_ATTRS(call, lk_dense_act_attrs)->relu;
     lk_ref_view out = lk__ref_view(call->out[0]);
     int64_t units = out.shape.dim[1], n = lk__ref_count(out.shape);
-    double *y = multiply_inputs(&scratch, call);
+    double *y = ref_matmul_multiply_inputs(&scratch, call);
     const double *bias = call->in[2] ? lk__ref_load(&scratch, lk__ref_view(call->in[2])) : NULL;
     if (scratch.status == LK_OK) {
         for (int64_t i = 0; i < n; i++) {

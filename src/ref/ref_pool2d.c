@@ -21,15 +21,15 @@ typedef struct window {
     int64_t begin, end;
 } window;
 
-static window pool_window(const pool *p, int axis, int64_t o)
+static window ref_pool_window(const pool *p, int axis, int64_t o)
 {
     int64_t begin = o * p->opts.stride[axis] - p->opts.padding[axis], end = begin + p->opts.kernel[axis];
     return (window){begin < 0 ? 0 : begin, end > p->in_size[axis] ? p->in_size[axis] : end};
 }
 
-/* Returns the index in the plane of the first maximum of a window; NaN counts as greater than any number. -1 for an
- * empty window. */
-static int64_t first_maximum(const pool *p, const double *x, window rows, window columns)
+/* Returns the index in the plane of a window's first maximum, or -1 if the window is empty. NaN counts as greater than
+ * any number. */
+static int64_t ref_pool_first_max(const pool *p, const double *x, window rows, window columns)
 {
     int64_t best = -1;
     for (int64_t ih = rows.begin; ih < rows.end; ih++) {
@@ -42,19 +42,19 @@ static int64_t first_maximum(const pool *p, const double *x, window rows, window
     return best;
 }
 
-static void plane_maxima(const pool *p, const double *x, double *y, int64_t *where)
+static void ref_pool_max_plane(const pool *p, const double *x, double *y, int64_t *where)
 {
     for (int64_t oh = 0; oh < p->out_size[0]; oh++) {
-        window rows = pool_window(p, 0, oh);
+        window rows = ref_pool_window(p, 0, oh);
         for (int64_t ow = 0; ow < p->out_size[1]; ow++) {
-            int64_t best = first_maximum(p, x, rows, pool_window(p, 1, ow));
+            int64_t best = ref_pool_first_max(p, x, rows, ref_pool_window(p, 1, ow));
             *y++ = best < 0 ? -INFINITY : x[best];
             *where++ = best;
         }
     }
 }
 
-static double mean_of(const pool *p, const double *x, window rows, window columns, int64_t divisor)
+static double ref_pool_window_mean(const pool *p, const double *x, window rows, window columns, int64_t divisor)
 {
     double sum = 0;
     for (int64_t ih = rows.begin; ih < rows.end; ih++)
@@ -63,31 +63,31 @@ static double mean_of(const pool *p, const double *x, window rows, window column
     return sum / (double)divisor;
 }
 
-static int64_t average_divisor(const pool *p, window rows, window columns)
+static int64_t ref_pool_avg_divisor(const pool *p, window rows, window columns)
 {
     if (p->opts.count_include_pad)
         return p->opts.kernel[0] * p->opts.kernel[1];
     return (rows.end - rows.begin) * (columns.end - columns.begin);
 }
 
-static void average_plane(const pool *p, const double *x, double *y)
+static void ref_pool_avg_plane(const pool *p, const double *x, double *y)
 {
     for (int64_t oh = 0; oh < p->out_size[0]; oh++) {
-        window rows = pool_window(p, 0, oh);
+        window rows = ref_pool_window(p, 0, oh);
         for (int64_t ow = 0; ow < p->out_size[1]; ow++) {
-            window columns = pool_window(p, 1, ow);
-            *y++ = mean_of(p, x, rows, columns, average_divisor(p, rows, columns));
+            window columns = ref_pool_window(p, 1, ow);
+            *y++ = ref_pool_window_mean(p, x, rows, columns, ref_pool_avg_divisor(p, rows, columns));
         }
     }
 }
 
-static void average_grad_plane(const pool *p, const double *dy, double *dx)
+static void ref_pool_avg_grad_plane(const pool *p, const double *dy, double *dx)
 {
     for (int64_t oh = 0; oh < p->out_size[0]; oh++) {
-        window rows = pool_window(p, 0, oh);
+        window rows = ref_pool_window(p, 0, oh);
         for (int64_t ow = 0; ow < p->out_size[1]; ow++) {
-            window columns = pool_window(p, 1, ow);
-            double share = *dy++ / (double)average_divisor(p, rows, columns);
+            window columns = ref_pool_window(p, 1, ow);
+            double share = *dy++ / (double)ref_pool_avg_divisor(p, rows, columns);
             for (int64_t ih = rows.begin; ih < rows.end; ih++)
                 for (int64_t iw = columns.begin; iw < columns.end; iw++)
                     dx[ih * p->in_size[1] + iw] += share;
@@ -106,7 +106,7 @@ lk_status lk__ref_max_pool2d(lk_call *call)
     int64_t *where = lk__ref_new_int(&scratch, p.planes * out_plane);
     if (where) {
         for (int64_t i = 0; i < p.planes; i++)
-            plane_maxima(&p, x + i * in_plane, y + i * out_plane, where + i * out_plane);
+            ref_pool_max_plane(&p, x + i * in_plane, y + i * out_plane, where + i * out_plane);
         lk__ref_store(y, out);
         lk__ref_store_int(where, lk__ref_view(call->out[1]));
     }
@@ -139,7 +139,7 @@ lk_status lk__ref_avg_pool2d(lk_call *call)
     double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
     if (y) {
         for (int64_t i = 0; i < p.planes; i++)
-            average_plane(&p, x + i * p.in_size[0] * p.in_size[1], y + i * p.out_size[0] * p.out_size[1]);
+            ref_pool_avg_plane(&p, x + i * p.in_size[0] * p.in_size[1], y + i * p.out_size[0] * p.out_size[1]);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
@@ -155,7 +155,7 @@ lk_status lk__ref_avg_pool2d_grad(lk_call *call)
     double *dx = lk__ref_new(&scratch, lk__ref_count(in.shape));
     if (dx) {
         for (int64_t i = 0; i < p.planes; i++)
-            average_grad_plane(&p, dy + i * p.out_size[0] * p.out_size[1], dx + i * p.in_size[0] * p.in_size[1]);
+            ref_pool_avg_grad_plane(&p, dy + i * p.out_size[0] * p.out_size[1], dx + i * p.in_size[0] * p.in_size[1]);
         lk__ref_store(dx, in);
     }
     return lk__ref_end(&scratch);

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-static int64_t result_count(lk_shape x, unsigned axes)
+static int64_t ref_reduce_result_count(lk_shape x, unsigned axes)
 {
     int64_t count = 1;
     for (int i = 0; i < x.ndim; i++)
@@ -14,7 +14,7 @@ static int64_t result_count(lk_shape x, unsigned axes)
 }
 
 /* Returns the dense results of a reduction of `x` over `axes` as an operand of x's shape. */
-static lk_ref_view result_along(void *results, lk_dtype dtype, lk_shape x, unsigned axes)
+static lk_ref_view ref_reduce_result_view(void *results, lk_dtype dtype, lk_shape x, unsigned axes)
 {
     lk_ref_view view = {.data = results, .dtype = dtype, .shape = x};
     int64_t stride = 1;
@@ -28,7 +28,7 @@ static lk_ref_view result_along(void *results, lk_dtype dtype, lk_shape x, unsig
 
 /* --- sum and mean ------------------------------------------------------------------------------------------------ */
 
-static void sum_row(const lk_ref_rows *rows)
+static void ref_reduce_sum_row(const lk_ref_rows *rows)
 {
     const double *x = (const double *)rows->row[0];
     double *y = (double *)rows->row[1];
@@ -36,17 +36,19 @@ static void sum_row(const lk_ref_rows *rows)
         y[i * rows->step[1]] += x[i];
 }
 
-static void sum_along(const double *x, double *y, lk_shape shape, unsigned axes)
+static void ref_reduce_sum_doubles(const double *x, double *y, lk_shape shape, unsigned axes)
 {
-    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_F64, shape), result_along(y, LK_F64, shape, axes)};
+    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_F64, shape),
+                           ref_reduce_result_view(y, LK_F64, shape, axes)};
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, views, 2); rows.left > 0; lk__ref_rows_next(&rows))
-        sum_row(&rows);
+        ref_reduce_sum_row(&rows);
 }
 
-static void sum_int(const int64_t *x, int64_t *y, lk_shape shape, unsigned axes)
+static void ref_reduce_sum_ints(const int64_t *x, int64_t *y, lk_shape shape, unsigned axes)
 {
-    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_I64, shape), result_along(y, LK_I64, shape, axes)};
+    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_I64, shape),
+                           ref_reduce_result_view(y, LK_I64, shape, axes)};
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, views, 2); rows.left > 0; lk__ref_rows_next(&rows)) {
         const uint64_t *in = (const uint64_t *)rows.row[0]; /* unsigned: a sum wraps */
@@ -56,16 +58,16 @@ static void sum_int(const int64_t *x, int64_t *y, lk_shape shape, unsigned axes)
     }
 }
 
-static lk_status sum_float(lk_call *call, bool mean)
+static lk_status ref_reduce_sum_or_mean(lk_call *call, bool mean)
 {
     lk_ref_scratch scratch = {0};
     unsigned axes = LK_ATTRS(call, lk_reduce_attrs)->axes;
     lk_ref_view in = lk__ref_view(call->in[0]);
-    int64_t count = result_count(in.shape, axes);
+    int64_t count = ref_reduce_result_count(in.shape, axes);
     const double *x = lk__ref_load(&scratch, in);
     double *y = lk__ref_new(&scratch, count);
     if (y) {
-        sum_along(x, y, in.shape, axes);
+        ref_reduce_sum_doubles(x, y, in.shape, axes);
         double divisor = mean ? (double)lk__ref_count(in.shape) / (double)count : 1;
         for (int64_t i = 0; i < count; i++)
             y[i] /= divisor;
@@ -80,11 +82,11 @@ lk_status lk__ref_sum(lk_call *call)
     unsigned axes = LK_ATTRS(call, lk_reduce_attrs)->axes;
     lk_ref_view in = lk__ref_view(call->in[0]);
     if (LK_DTYPE_BIT(in.dtype) & LK_FLOATS)
-        return sum_float(call, false);
+        return ref_reduce_sum_or_mean(call, false);
     const int64_t *x = lk__ref_load_int(&scratch, in);
-    int64_t *y = lk__ref_new_int(&scratch, result_count(in.shape, axes));
+    int64_t *y = lk__ref_new_int(&scratch, ref_reduce_result_count(in.shape, axes));
     if (y) {
-        sum_int(x, y, in.shape, axes);
+        ref_reduce_sum_ints(x, y, in.shape, axes);
         lk__ref_store_int(y, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
@@ -92,38 +94,40 @@ lk_status lk__ref_sum(lk_call *call)
 
 lk_status lk__ref_mean(lk_call *call)
 {
-    return sum_float(call, true);
+    return ref_reduce_sum_or_mean(call, true);
 }
 
 /* --- max --------------------------------------------------------------------------------------------------------- */
 
 /* NaN counts as greater than any number, so that it reaches the result. */
-static bool is_greater(double a, double b)
+static bool ref_reduce_is_greater(double a, double b)
 {
     return a > b || (isnan(a) && !isnan(b));
 }
 
-static bool is_same_number(double a, double b)
+static bool ref_reduce_is_same_number(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));
 }
 
-static void max_along(const double *x, double *y, lk_shape shape, unsigned axes)
+static void ref_reduce_max_doubles(const double *x, double *y, lk_shape shape, unsigned axes)
 {
-    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_F64, shape), result_along(y, LK_F64, shape, axes)};
+    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_F64, shape),
+                           ref_reduce_result_view(y, LK_F64, shape, axes)};
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, views, 2); rows.left > 0; lk__ref_rows_next(&rows)) {
         const double *in = (const double *)rows.row[0];
         double *out = (double *)rows.row[1];
         for (int64_t i = 0; i < rows.length; i++)
-            if (is_greater(in[i], out[i * rows.step[1]]))
+            if (ref_reduce_is_greater(in[i], out[i * rows.step[1]]))
                 out[i * rows.step[1]] = in[i];
     }
 }
 
-static void max_int(const int64_t *x, int64_t *y, lk_shape shape, unsigned axes)
+static void ref_reduce_max_ints(const int64_t *x, int64_t *y, lk_shape shape, unsigned axes)
 {
-    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_I64, shape), result_along(y, LK_I64, shape, axes)};
+    lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_I64, shape),
+                           ref_reduce_result_view(y, LK_I64, shape, axes)};
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, views, 2); rows.left > 0; lk__ref_rows_next(&rows)) {
         const int64_t *in = (const int64_t *)rows.row[0];
@@ -134,18 +138,18 @@ static void max_int(const int64_t *x, int64_t *y, lk_shape shape, unsigned axes)
     }
 }
 
-static lk_status max_of_ints(lk_call *call)
+static lk_status ref_reduce_max_int_tensor(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     unsigned axes = LK_ATTRS(call, lk_reduce_attrs)->axes;
     lk_ref_view in = lk__ref_view(call->in[0]);
-    int64_t count = result_count(in.shape, axes);
+    int64_t count = ref_reduce_result_count(in.shape, axes);
     const int64_t *x = lk__ref_load_int(&scratch, in);
     int64_t *y = lk__ref_new_int(&scratch, count);
     if (y) {
         for (int64_t i = 0; i < count; i++)
             y[i] = INT64_MIN;
-        max_int(x, y, in.shape, axes);
+        ref_reduce_max_ints(x, y, in.shape, axes);
         lk__ref_store_int(y, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
@@ -157,33 +161,33 @@ lk_status lk__ref_max(lk_call *call)
     unsigned axes = LK_ATTRS(call, lk_reduce_attrs)->axes;
     lk_ref_view in = lk__ref_view(call->in[0]);
     if (LK_DTYPE_BIT(in.dtype) & LK_INTS)
-        return max_of_ints(call);
-    int64_t count = result_count(in.shape, axes);
+        return ref_reduce_max_int_tensor(call);
+    int64_t count = ref_reduce_result_count(in.shape, axes);
     const double *x = lk__ref_load(&scratch, in);
     double *y = lk__ref_new(&scratch, count);
     if (y) {
         for (int64_t i = 0; i < count; i++)
             y[i] = -INFINITY;
-        max_along(x, y, in.shape, axes);
+        ref_reduce_max_doubles(x, y, in.shape, axes);
         lk__ref_store(y, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
 }
 
-/* Computes dx = dy at the first x equal to y, otherwise 0. It clears `dy` where it has been used, so that it is used
- * once. */
-static void max_grad_along(double *dy, const double *x, const double *y, double *dx, lk_shape shape, unsigned axes)
+/* Computes dx = dy at the first x equal to y, otherwise 0. An element of dy is cleared once it has been used, so that
+ * later equal elements get 0. */
+static void ref_reduce_max_grad(double *dy, const double *x, const double *y, double *dx, lk_shape shape, unsigned axes)
 {
     int64_t i = 0;
-    lk_ref_view views[] = {result_along((void *)(uintptr_t)y, LK_F64, shape, axes),
-                           result_along(dy, LK_F64, shape, axes)};
+    lk_ref_view views[] = {ref_reduce_result_view((void *)(uintptr_t)y, LK_F64, shape, axes),
+                           ref_reduce_result_view(dy, LK_F64, shape, axes)};
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, views, 2); rows.left > 0; lk__ref_rows_next(&rows)) {
         const double *maximum = (const double *)rows.row[0];
         double *rest = (double *)rows.row[1];
         for (int64_t j = 0; j < rows.length; j++, i++) {
             int64_t r = j * rows.step[0];
-            if (!is_same_number(x[i], maximum[r]))
+            if (!ref_reduce_is_same_number(x[i], maximum[r]))
                 continue;
             dx[i] = rest[r];
             rest[r] = 0;
@@ -196,7 +200,7 @@ lk_status lk__ref_max_grad(lk_call *call)
     lk_ref_scratch scratch = {0};
     unsigned axes = LK_ATTRS(call, lk_reduce_attrs)->axes;
     lk_ref_view in = lk__ref_view(call->in[1]);
-    int64_t count = result_count(in.shape, axes);
+    int64_t count = ref_reduce_result_count(in.shape, axes);
     const double *dy = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
     const double *x = lk__ref_load(&scratch, in);
     const double *y = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
@@ -205,7 +209,7 @@ lk_status lk__ref_max_grad(lk_call *call)
     if (dx) {
         for (int64_t i = 0; i < count; i++)
             rest[i] = dy[i];
-        max_grad_along(rest, x, y, dx, in.shape, axes);
+        ref_reduce_max_grad(rest, x, y, dx, in.shape, axes);
         lk__ref_store(dx, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
@@ -214,16 +218,16 @@ lk_status lk__ref_max_grad(lk_call *call)
 /* --- argmax ------------------------------------------------------------------------------------------------------ */
 
 /* Returns the index of the first maximum of n elements that lie `inner` apart. */
-static int64_t argmax_line(const double *x, int64_t n, int64_t inner)
+static int64_t ref_reduce_argmax_line(const double *x, int64_t n, int64_t inner)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
-        if (is_greater(x[i * inner], x[best * inner]))
+        if (ref_reduce_is_greater(x[i * inner], x[best * inner]))
             best = i;
     return best;
 }
 
-static int64_t argmax_line_int(const int64_t *x, int64_t n, int64_t inner)
+static int64_t ref_reduce_argmax_line_int(const int64_t *x, int64_t n, int64_t inner)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -245,7 +249,8 @@ lk_status lk__ref_argmax(lk_call *call)
     if (y) {
         for (int64_t i = 0, count = lk__ref_count(out.shape); i < count; i++) {
             int64_t first = i / inner * inner * n + i % inner;
-            y[i] = is_int ? argmax_line_int(x_int + first, n, inner) : argmax_line(x + first, n, inner);
+            y[i] = is_int ? ref_reduce_argmax_line_int(x_int + first, n, inner)
+                          : ref_reduce_argmax_line(x + first, n, inner);
         }
         lk__ref_store_int(y, out);
     }

@@ -20,22 +20,22 @@ typedef struct scratch_stack {
 
 static _Thread_local scratch_stack own;
 
-static void free_own_stack(void)
+static void ref_scratch_free_stack(void)
 {
     lk__free_aligned(own.memory);
     own = (scratch_stack){0};
 }
 
-static bool is_stacked(size_t bytes)
+static bool ref_scratch_is_stacked(size_t bytes)
 {
     if (bytes > MOST_KEPT || !lk__mem_may_keep())
         return false;
     if (!own.is_kept)
-        own.is_kept = lk__at_thread_end(free_own_stack);
+        own.is_kept = lk__at_thread_end(ref_scratch_free_stack);
     return own.is_kept;
 }
 
-static lk_status grow_stack(void)
+static lk_status ref_scratch_grow_stack(void)
 {
     lk__free_aligned(own.memory);
     own.size = 0;
@@ -47,11 +47,11 @@ static lk_status grow_stack(void)
 }
 
 /* Takes zeroed bytes from the stack. *memory stays NULL if they do not fit. */
-static lk_status stack_push(lk_ref_scratch *scratch, size_t bytes, void **memory)
+static lk_status ref_scratch_push(lk_ref_scratch *scratch, size_t bytes, void **memory)
 {
     size_t whole = lk__aligned_bytes(bytes);
     if (own.used == 0 && own.size < own.most)
-        LK_TRY(grow_stack());
+        LK_TRY(ref_scratch_grow_stack());
     scratch->stacked += whole;
     own.used += whole;
     if (own.used > own.most && own.used <= MOST_KEPT)
@@ -61,7 +61,7 @@ static lk_status stack_push(lk_ref_scratch *scratch, size_t bytes, void **memory
     return LK_OK;
 }
 
-static void *scratch_allocate(lk_ref_scratch *scratch, int64_t count, size_t size)
+static void *ref_scratch_allocate(lk_ref_scratch *scratch, int64_t count, size_t size)
 {
     void *block = NULL;
     if (scratch->blocks == LK_REF_MAX_SCRATCH)
@@ -75,23 +75,23 @@ static void *scratch_allocate(lk_ref_scratch *scratch, int64_t count, size_t siz
     return block;
 }
 
-static void *scratch_new(lk_ref_scratch *scratch, int64_t count, size_t size)
+static void *ref_scratch_new(lk_ref_scratch *scratch, int64_t count, size_t size)
 {
     size_t bytes;
     void *memory = NULL;
-    if (scratch->status == LK_OK && lk__mul_size((size_t)count, size, &bytes) && is_stacked(bytes))
-        scratch->status = stack_push(scratch, bytes, &memory);
-    return memory || scratch->status != LK_OK ? memory : scratch_allocate(scratch, count, size);
+    if (scratch->status == LK_OK && lk__mul_size((size_t)count, size, &bytes) && ref_scratch_is_stacked(bytes))
+        scratch->status = ref_scratch_push(scratch, bytes, &memory);
+    return memory || scratch->status != LK_OK ? memory : ref_scratch_allocate(scratch, count, size);
 }
 
 double *lk__ref_new(lk_ref_scratch *scratch, int64_t count)
 {
-    return scratch_new(scratch, count, sizeof(double));
+    return ref_scratch_new(scratch, count, sizeof(double));
 }
 
 int64_t *lk__ref_new_int(lk_ref_scratch *scratch, int64_t count)
 {
-    return scratch_new(scratch, count, sizeof(int64_t));
+    return ref_scratch_new(scratch, count, sizeof(int64_t));
 }
 
 lk_status lk__ref_end(lk_ref_scratch *scratch)

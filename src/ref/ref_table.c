@@ -1,5 +1,5 @@
-/* The table of the reference kernels: for each operator the kernel, its dtypes, and which operands a result may replace
- * in memory. */
+/* The table of the reference kernels. A row has an operator's kernel, its dtypes, and the operands whose memory a
+ * result may take over. */
 #include "ref/ref_table.h"
 
 #include "ops/ops.h"

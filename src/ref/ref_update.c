@@ -10,17 +10,17 @@
 
 #include <math.h>
 
-static inline double round_to_dtype(double value, bool single)
+static inline double ref_update_round(double value, bool single)
 {
     return single ? (double)(float)value : value;
 }
 
-static inline double get_element(const void *data, int64_t i, bool single)
+static inline double ref_update_get(const void *data, int64_t i, bool single)
 {
     return single ? (double)((const float *)data)[i] : ((const double *)data)[i];
 }
 
-static inline void put_element(void *data, int64_t i, double value, bool single)
+static inline void ref_update_put(void *data, int64_t i, double value, bool single)
 {
     if (single)
         ((float *)data)[i] = (float)value;
@@ -29,12 +29,12 @@ static inline void put_element(void *data, int64_t i, double value, bool single)
 }
 
 /* Returns a b + c d, with each operation rounded. */
-static inline double blend_rounded(double a, double b, double c, double d, bool single)
+static inline double ref_update_blend(double a, double b, double c, double d, bool single)
 {
-    return round_to_dtype(round_to_dtype(a * b, single) + round_to_dtype(c * d, single), single);
+    return ref_update_round(ref_update_round(a * b, single) + ref_update_round(c * d, single), single);
 }
 
-static void *data_or_null(const lk_tensor *tensor)
+static void *ref_update_data_or_null(const lk_tensor *tensor)
 {
     return tensor ? lk__data(tensor) : NULL;
 }
@@ -44,7 +44,7 @@ static bool ref_update_is_skipped(const lk_tensor *skip)
     return skip && *(const float *)lk__data(skip) != 0;
 }
 
-static double ref_gradient_scale(const lk_tensor *scale)
+static double ref_update_gradient_scale(const lk_tensor *scale)
 {
     return scale ? (double)*(const float *)lk__data(scale) : 1;
 }
@@ -61,15 +61,16 @@ typedef struct momentum {
 static inline void ref_momentum_loop(const momentum *u, int64_t count, bool single)
 {
     for (int64_t i = 0; i < count; i++) {
-        double w = get_element(u->w, i, single);
-        double g = blend_rounded(u->scale, get_element(u->g, i, single), u->weight_decay, w, single);
+        double w = ref_update_get(u->w, i, single);
+        double g = ref_update_blend(u->scale, ref_update_get(u->g, i, single), u->weight_decay, w, single);
         double direction = g;
         if (u->v) {
-            double v = round_to_dtype(round_to_dtype(u->momentum * get_element(u->v, i, single), single) + g, single);
-            put_element(u->v, i, v, single);
-            direction = u->nesterov ? round_to_dtype(g + round_to_dtype(u->momentum * v, single), single) : v;
+            double v =
+                ref_update_round(ref_update_round(u->momentum * ref_update_get(u->v, i, single), single) + g, single);
+            ref_update_put(u->v, i, v, single);
+            direction = u->nesterov ? ref_update_round(g + ref_update_round(u->momentum * v, single), single) : v;
         }
-        put_element(u->w, i, round_to_dtype(w - round_to_dtype(u->rate * direction, single), single), single);
+        ref_update_put(u->w, i, ref_update_round(w - ref_update_round(u->rate * direction, single), single), single);
     }
 }
 
@@ -80,11 +81,11 @@ lk_status lk__ref_momentum_update(lk_call *call)
     int64_t count = lk_tensor_count(call->in[0]);
     momentum u = {.w = lk__data(call->in[0]),
                   .g = lk__data(call->in[1]),
-                  .v = data_or_null(call->in[2]),
-                  .rate = round_to_dtype(lk__update_rate(call->in[5], 0, attrs->rate), single),
-                  .momentum = round_to_dtype(attrs->momentum, single),
-                  .weight_decay = round_to_dtype(attrs->weight_decay, single),
-                  .scale = ref_gradient_scale(call->in[4]),
+                  .v = ref_update_data_or_null(call->in[2]),
+                  .rate = ref_update_round(lk__update_rate(call->in[5], 0, attrs->rate), single),
+                  .momentum = ref_update_round(attrs->momentum, single),
+                  .weight_decay = ref_update_round(attrs->weight_decay, single),
+                  .scale = ref_update_gradient_scale(call->in[4]),
                   .nesterov = attrs->nesterov};
     if (ref_update_is_skipped(call->in[3]))
         return LK_OK;
@@ -108,31 +109,31 @@ static inline void ref_adam_loop(const adam *u, int64_t count, bool single)
 {
     const lk_adam_attrs *a = &u->attrs;
     for (int64_t i = 0; i < count; i++) {
-        double w = get_element(u->w, i, single);
-        double g = blend_rounded(u->scale, get_element(u->g, i, single), a->weight_decay, w, single);
-        double m = blend_rounded(a->beta1, get_element(u->m, i, single), a->rest1, g, single);
-        double v =
-            blend_rounded(a->beta2, get_element(u->v, i, single), a->rest2, round_to_dtype(g * g, single), single);
-        double root = round_to_dtype(sqrt(round_to_dtype(v * a->unbias, single)), single);
-        double change =
-            round_to_dtype(round_to_dtype(a->step * m, single) / round_to_dtype(root + a->epsilon, single), single);
-        put_element(u->m, i, m, single);
-        put_element(u->v, i, v, single);
-        put_element(u->w, i, round_to_dtype(round_to_dtype(a->keep * w, single) - change, single), single);
+        double w = ref_update_get(u->w, i, single);
+        double g = ref_update_blend(u->scale, ref_update_get(u->g, i, single), a->weight_decay, w, single);
+        double m = ref_update_blend(a->beta1, ref_update_get(u->m, i, single), a->rest1, g, single);
+        double v = ref_update_blend(a->beta2, ref_update_get(u->v, i, single), a->rest2,
+                                    ref_update_round(g * g, single), single);
+        double root = ref_update_round(sqrt(ref_update_round(v * a->unbias, single)), single);
+        double change = ref_update_round(
+            ref_update_round(a->step * m, single) / ref_update_round(root + a->epsilon, single), single);
+        ref_update_put(u->m, i, m, single);
+        ref_update_put(u->v, i, v, single);
+        ref_update_put(u->w, i, ref_update_round(ref_update_round(a->keep * w, single) - change, single), single);
     }
 }
 
-static lk_adam_attrs rounded_adam(const lk_adam_attrs *attrs, const lk_tensor *rates, bool single)
+static lk_adam_attrs ref_adam_round_attrs(const lk_adam_attrs *attrs, const lk_tensor *rates, bool single)
 {
-    return (lk_adam_attrs){.beta1 = round_to_dtype(attrs->beta1, single),
-                           .rest1 = round_to_dtype(attrs->rest1, single),
-                           .beta2 = round_to_dtype(attrs->beta2, single),
-                           .rest2 = round_to_dtype(attrs->rest2, single),
-                           .step = round_to_dtype(lk__update_rate(rates, 0, attrs->step), single),
-                           .unbias = round_to_dtype(lk__update_rate(rates, 1, attrs->unbias), single),
-                           .epsilon = round_to_dtype(attrs->epsilon, single),
-                           .weight_decay = round_to_dtype(attrs->weight_decay, single),
-                           .keep = round_to_dtype(lk__update_rate(rates, 2, attrs->keep), single)};
+    return (lk_adam_attrs){.beta1 = ref_update_round(attrs->beta1, single),
+                           .rest1 = ref_update_round(attrs->rest1, single),
+                           .beta2 = ref_update_round(attrs->beta2, single),
+                           .rest2 = ref_update_round(attrs->rest2, single),
+                           .step = ref_update_round(lk__update_rate(rates, 0, attrs->step), single),
+                           .unbias = ref_update_round(lk__update_rate(rates, 1, attrs->unbias), single),
+                           .epsilon = ref_update_round(attrs->epsilon, single),
+                           .weight_decay = ref_update_round(attrs->weight_decay, single),
+                           .keep = ref_update_round(lk__update_rate(rates, 2, attrs->keep), single)};
 }
 
 lk_status lk__ref_adam_update(lk_call *call)
@@ -143,8 +144,8 @@ lk_status lk__ref_adam_update(lk_call *call)
               .g = lk__data(call->in[1]),
               .m = lk__data(call->in[2]),
               .v = lk__data(call->in[3]),
-              .scale = ref_gradient_scale(call->in[5]),
-              .attrs = rounded_adam(LK_ATTRS(call, lk_adam_attrs), call->in[6], single)};
+              .scale = ref_update_gradient_scale(call->in[5]),
+              .attrs = ref_adam_round_attrs(LK_ATTRS(call, lk_adam_attrs), call->in[6], single)};
     if (ref_update_is_skipped(call->in[4]))
         return LK_OK;
     if (single)
@@ -165,11 +166,11 @@ typedef struct lars {
 static inline void ref_lars_loop(const lars *u, int64_t begin, int64_t end, double rate, double decay, bool single)
 {
     for (int64_t i = begin; i < end; i++) {
-        double w = get_element(u->w, i, single);
-        double g = blend_rounded(u->scale, get_element(u->g, i, single), decay, w, single);
-        double v = blend_rounded(u->momentum, get_element(u->v, i, single), rate, g, single);
-        put_element(u->v, i, v, single);
-        put_element(u->w, i, round_to_dtype(w - v, single), single);
+        double w = ref_update_get(u->w, i, single);
+        double g = ref_update_blend(u->scale, ref_update_get(u->g, i, single), decay, w, single);
+        double v = ref_update_blend(u->momentum, ref_update_get(u->v, i, single), rate, g, single);
+        ref_update_put(u->v, i, v, single);
+        ref_update_put(u->w, i, ref_update_round(w - v, single), single);
     }
 }
 
@@ -183,13 +184,13 @@ lk_status lk__ref_lars_update(lk_call *call)
     lars u = {.w = lk__data(call->in[0]),
               .g = lk__data(call->in[1]),
               .v = lk__data(call->in[2]),
-              .momentum = round_to_dtype(attrs->momentum, single),
-              .scale = ref_gradient_scale(call->in[7])};
+              .momentum = ref_update_round(attrs->momentum, single),
+              .scale = ref_update_gradient_scale(call->in[7])};
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, count));
     for (int64_t s = 0; s < segments && !ref_update_is_skipped(call->in[6]); s++) {
-        double rate = round_to_dtype(
-            round_to_dtype(lk__update_rate(call->in[8], 0, attrs->rate), single) * (double)ratios[s], single);
-        double decay = round_to_dtype(round_to_dtype(attrs->weight_decay, single) * (double)adapted[s], single);
+        double rate = ref_update_round(
+            ref_update_round(lk__update_rate(call->in[8], 0, attrs->rate), single) * (double)ratios[s], single);
+        double decay = ref_update_round(ref_update_round(attrs->weight_decay, single) * (double)adapted[s], single);
         if (single)
             ref_lars_loop(&u, offsets[s], offsets[s + 1], rate, decay, true);
         else

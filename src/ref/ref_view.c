@@ -55,7 +55,7 @@ bool lk__ref_is_dense(lk_ref_view view)
 /* --- rows -------------------------------------------------------------------------------------------------------- */
 
 /* Returns whether `axis` continues the last axis of `rows` evenly in all operands, so that the two can be merged. */
-static bool steps_evenly(const lk_ref_rows *rows, const lk_ref_view *views, int axis)
+static bool ref_rows_step_evenly(const lk_ref_rows *rows, const lk_ref_view *views, int axis)
 {
     if (rows->axes == 0)
         return false;
@@ -67,10 +67,10 @@ static bool steps_evenly(const lk_ref_rows *rows, const lk_ref_view *views, int 
     return true;
 }
 
-static void add_axis(lk_ref_rows *rows, const lk_ref_view *views, int axis)
+static void ref_rows_add_axis(lk_ref_rows *rows, const lk_ref_view *views, int axis)
 {
     int64_t size = views[0].shape.dim[axis];
-    bool merged = steps_evenly(rows, views, axis);
+    bool merged = ref_rows_step_evenly(rows, views, axis);
     int last = merged ? rows->axes - 1 : rows->axes++;
     rows->size[last] = merged ? rows->size[last] * size : size;
     for (int k = 0; k < rows->operands; k++)
@@ -86,7 +86,7 @@ void lk__ref_rows_begin(lk_ref_rows *rows, const lk_ref_view *views, int n)
         return;
     for (int i = 0; i < views[0].shape.ndim; i++)
         if (views[0].shape.dim[i] != 1)
-            add_axis(rows, views, i);
+            ref_rows_add_axis(rows, views, i);
     if (rows->axes > 0) {
         int inner = --rows->axes;
         rows->length = rows->size[inner];

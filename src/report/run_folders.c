@@ -22,7 +22,7 @@ typedef struct visiting {
 static lk_status visit_folder(const visiting *v, const char *folder, int depth);
 
 /* Sorts record files before other names, and runs by number rather than as text. */
-static int compare_names(const void *a, const void *b)
+static int run_folders_compare_names(const void *a, const void *b)
 {
     const char *left = *(char *const *)a, *right = *(char *const *)b;
     int x = lk__record_number(left, "epochs", ".jsonl"), y = lk__record_number(right, "epochs", ".jsonl");
@@ -31,7 +31,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(left, right);
 }
 
-static lk_status list_names(const char *folder, lk_names *names)
+static lk_status run_folders_list_names(const char *folder, lk_names *names)
 {
     lk_status status = LK_OK;
     DIR *entries = opendir(folder);
@@ -42,7 +42,7 @@ static lk_status list_names(const char *folder, lk_names *names)
             status = lk__names_add(names, entry->d_name);
     closedir(entries);
     if (names->count > 0)
-        qsort(names->at, (size_t)names->count, sizeof *names->at, compare_names);
+        qsort(names->at, (size_t)names->count, sizeof *names->at, run_folders_compare_names);
     return status;
 }
 
@@ -61,7 +61,7 @@ static lk_status visit_entry(const visiting *v, const char *folder, const char *
 static lk_status visit_folder(const visiting *v, const char *folder, int depth)
 {
     lk_names names = {0};
-    lk_status status = list_names(folder, &names);
+    lk_status status = run_folders_list_names(folder, &names);
     if (depth > 0 && (status == LK_ERR_IO || status == LK_ERR_NOT_FOUND)) {
         lk_error_clear();
         lk__names_free(&names);

@@ -26,14 +26,14 @@ typedef struct records {
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
-static double real_member(const json_t *object, const char *name)
+static double run_records_real_member(const json_t *object, const char *name)
 {
     const json_t *value = json_object_get(object, name);
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
 /* A value as text. Free it with lk__free. */
-static char *setting_text(const json_t *value)
+static char *run_records_setting_text(const json_t *value)
 {
     char number[NUMBER_TEXT];
     if (json_is_string(value))
@@ -73,7 +73,7 @@ static lk_status records_read_settings(records *r, json_t *line)
             continue;
         lk_run_setting *setting = &r->settings[r->run.n_settings++];
         setting->name = lk__strdup(name);
-        setting->value = setting_text(value);
+        setting->value = run_records_setting_text(value);
         if (!setting->name || !setting->value)
             return LK_ERR_MEMORY;
     }
@@ -91,14 +91,15 @@ static lk_status records_read_epoch(records *r, const json_t *line, int64_t numb
     if (!grown)
         return LK_ERR_MEMORY;
     r->run.epochs = r->epochs = grown;
-    r->epochs[r->run.n_epochs++] = (lk_run_epoch){.epoch = json_integer_value(epoch),
-                                                  .train_loss = real_member(line, "train_loss"),
-                                                  .train_accuracy = real_member(line, "train_accuracy"),
-                                                  .val_loss = real_member(line, "val_loss"),
-                                                  .val_accuracy = real_member(line, "val_accuracy"),
-                                                  .rate = real_member(line, "rate"),
-                                                  .total_seconds = real_member(line, "total_seconds"),
-                                                  .images_per_second = real_member(line, "images_per_second")};
+    r->epochs[r->run.n_epochs++] =
+        (lk_run_epoch){.epoch = json_integer_value(epoch),
+                       .train_loss = run_records_real_member(line, "train_loss"),
+                       .train_accuracy = run_records_real_member(line, "train_accuracy"),
+                       .val_loss = run_records_real_member(line, "val_loss"),
+                       .val_accuracy = run_records_real_member(line, "val_accuracy"),
+                       .rate = run_records_real_member(line, "rate"),
+                       .total_seconds = run_records_real_member(line, "total_seconds"),
+                       .images_per_second = run_records_real_member(line, "images_per_second")};
     return LK_OK;
 }
 

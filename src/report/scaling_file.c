@@ -108,7 +108,7 @@ static lk_field row_field(const row *r, const void *object)
     return lk__real_or_null(r->name, *(const double *)value);
 }
 
-static void put_speedup(lk_bytes *out, const lk_scaling_report *report)
+static void scaling_file_put_speedup(lk_bytes *out, const lk_scaling_report *report)
 {
     lk_speedup s = lk_scaling_speedup(report);
     bool known = isfinite(s.speedup);
@@ -117,15 +117,15 @@ static void put_speedup(lk_bytes *out, const lk_scaling_report *report)
     lk__json_field(out, known ? LK_BOOL("speedup_measured", s.measured) : LK_NONE("speedup_measured"));
 }
 
-static int listed_workers(const lk_scaling_report *report)
+static int scaling_file_listed_workers(const lk_scaling_report *report)
 {
     return (int)lk__min(report->workers, LK_SCALING_WORKERS);
 }
 
-static void put_workers(lk_bytes *out, const lk_scaling_report *report)
+static void scaling_file_put_workers(lk_bytes *out, const lk_scaling_report *report)
 {
     lk__json_open(out, "worker", '[');
-    for (int w = 0; w < listed_workers(report); w++) {
+    for (int w = 0; w < scaling_file_listed_workers(report); w++) {
         lk__json_open(out, NULL, '{');
         for (int i = 0; i < WORKER_ROW_COUNT; i++)
             lk__json_field(out, row_field(&worker_rows[i], &report->worker[w]));
@@ -139,8 +139,8 @@ void lk__scaling_put(lk_bytes *out, const char *name, const lk_scaling_report *r
     lk__json_open(out, name, '{');
     for (int i = 0; i < ROW_COUNT; i++)
         lk__json_field(out, row_field(&rows[i], report));
-    put_workers(out, report);
-    put_speedup(out, report);
+    scaling_file_put_workers(out, report);
+    scaling_file_put_speedup(out, report);
     lk__json_close(out, '}');
 }
 
@@ -158,7 +158,7 @@ lk_status lk_scaling_write(const lk_scaling_report *report, const char *path)
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-static lk_status read_row(const char *path, const row *r, const json_t *object, void *whole)
+static lk_status scaling_file_read_row(const char *path, const row *r, const json_t *object, void *whole)
 {
     const json_t *value = json_object_get(object, r->name);
     void *into = (char *)whole + r->offset;
@@ -199,16 +199,16 @@ static lk_status check_report_counts(const char *path, const lk_scaling_report *
     return LK_OK;
 }
 
-static lk_status read_workers(const char *path, const json_t *root, lk_scaling_report *report)
+static lk_status scaling_file_read_workers(const char *path, const json_t *root, lk_scaling_report *report)
 {
     const json_t *list = json_object_get(root, "worker");
-    int n = listed_workers(report);
+    int n = scaling_file_listed_workers(report);
     if (!json_is_array(list) || json_array_size(list) != (size_t)n)
         LK_FAIL(LK_ERR_FORMAT, "%s: worker: must be a list of %d, as there are %lld workers", path, n,
                 (long long)report->workers);
     for (int w = 0; w < n; w++)
         for (int i = 0; i < WORKER_ROW_COUNT; i++)
-            LK_TRY(read_row(path, &worker_rows[i], json_array_get(list, (size_t)w), &report->worker[w]));
+            LK_TRY(scaling_file_read_row(path, &worker_rows[i], json_array_get(list, (size_t)w), &report->worker[w]));
     return LK_OK;
 }
 
@@ -224,9 +224,9 @@ static lk_status parse_report(const char *path, const lk_bytes *text, lk_scaling
                 error.line, error.column);
     lk__scaling_clear(report);
     for (int i = 0; i < ROW_COUNT && status == LK_OK; i++)
-        status = read_row(path, &rows[i], root, report);
+        status = scaling_file_read_row(path, &rows[i], root, report);
     if (status == LK_OK)
-        status = read_workers(path, root, report);
+        status = scaling_file_read_workers(path, root, report);
     json_decref(root);
     return status == LK_OK ? check_report_counts(path, report) : status;
 }

@@ -28,7 +28,7 @@ lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
     return read_numbered_report(path, run, report);
 }
 
-static bool fill_from(const lk_scaling_report *one, lk_scaling_report *report)
+static bool scaling_folder_fill_from(const lk_scaling_report *one, lk_scaling_report *report)
 {
     if (strcmp(one->host, report->host) != 0)
         return false;
@@ -46,7 +46,7 @@ lk_status lk__scaling_find_one_device(const char *dir, lk_scaling_report *report
     closedir(folder);
     for (int run = INT_MAX; run > 0;) {
         LK_TRY(lk__record_names_last(dir, "scaling", ".json", run, &run));
-        if (run > 0 && read_numbered_report(dir, run, &one) == LK_OK && fill_from(&one, report))
+        if (run > 0 && read_numbered_report(dir, run, &one) == LK_OK && scaling_folder_fill_from(&one, report))
             return LK_OK;
         if (lk_error_status() == LK_ERR_MEMORY)
             return LK_ERR_MEMORY;

@@ -9,7 +9,7 @@
 /* --- against one device ------------------------------------------------------------------------------------------- */
 
 /* The work on samples of all devices together, and one update. */
-static double one_device_seconds(const lk_scaling_report *r)
+static double scaling_model_one_device_seconds(const lk_scaling_report *r)
 {
     return r->update + (double)r->devices * (r->computing - r->update);
 }
@@ -26,20 +26,20 @@ lk_speedup lk_scaling_speedup(const lk_scaling_report *r)
         result.speedup = 1;
         result.measured = true;
     } else if (r->steps > 0 && strcmp(r->kind, "cpu") == 0) {
-        result.speedup = one_device_seconds(r) / r->step_seconds;
+        result.speedup = scaling_model_one_device_seconds(r) / r->step_seconds;
     }
     result.efficiency = result.speedup / (double)r->devices;
     return result;
 }
 
-static lk_status compare_texts(const char *what, const char *a, const char *b)
+static lk_status scaling_model_compare_texts(const char *what, const char *a, const char *b)
 {
     if (strcmp(a, b) != 0)
         LK_FAIL(LK_ERR_ARGUMENT, "the runs cannot be compared: %s is %s and %s", what, a, b);
     return LK_OK;
 }
 
-static lk_status compare_counts(const char *what, int64_t a, int64_t b)
+static lk_status scaling_model_compare_counts(const char *what, int64_t a, int64_t b)
 {
     if (a != b)
         LK_FAIL(LK_ERR_ARGUMENT, "the runs cannot be compared: %s is %lld and %lld", what, (long long)a, (long long)b);
@@ -54,13 +54,13 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
     if (one->servers > 0)
         LK_FAIL(LK_ERR_ARGUMENT, "the runs cannot be compared: the first one is with a parameter server, and has to be "
                                  "on one device by itself");
-    LK_TRY(compare_texts("the model", one->model, many->model));
-    LK_TRY(compare_texts("the data set", one->data, many->data));
-    LK_TRY(compare_texts("the kind of device", one->kind, many->kind));
-    LK_TRY(compare_texts("the dtype", one->dtype, many->dtype));
-    LK_TRY(compare_counts("the batch size", one->batch_size, many->batch_size));
-    LK_TRY(compare_counts("the number of shards", one->shards, many->shards));
-    LK_TRY(compare_texts("the hash of kernels", one->implementations, many->implementations));
+    LK_TRY(scaling_model_compare_texts("the model", one->model, many->model));
+    LK_TRY(scaling_model_compare_texts("the data set", one->data, many->data));
+    LK_TRY(scaling_model_compare_texts("the kind of device", one->kind, many->kind));
+    LK_TRY(scaling_model_compare_texts("the dtype", one->dtype, many->dtype));
+    LK_TRY(scaling_model_compare_counts("the batch size", one->batch_size, many->batch_size));
+    LK_TRY(scaling_model_compare_counts("the number of shards", one->shards, many->shards));
+    LK_TRY(scaling_model_compare_texts("the hash of kernels", one->implementations, many->implementations));
     if (!isfinite(one->images_per_second) || !isfinite(many->images_per_second))
         LK_FAIL(LK_ERR_ARGUMENT,
                 "the runs cannot be compared: of the %s one there is no throughput; longer runs have one",
@@ -91,14 +91,14 @@ double lk_scaling_exchange_seconds(const lk_scaling_report *r, int64_t devices)
 }
 
 /* The part of the run's own exchange that was hidden behind computing. */
-static double hidden_seconds(const lk_scaling_report *r)
+static double scaling_model_hidden_seconds(const lk_scaling_report *r)
 {
     double hidden = lk_scaling_exchange_seconds(r, r->devices) - r->exchange;
     return hidden > 0 ? hidden : 0;
 }
 
 /* The seconds that a device computes for this many shards. */
-static double computing_of_shards(const lk_scaling_report *r, double shards)
+static double scaling_model_computing_of_shards(const lk_scaling_report *r, double shards)
 {
     double shard = (r->computing - r->update) * (double)r->devices / (double)r->shards;
     return r->update + shard * shards;
@@ -109,12 +109,12 @@ bool lk_scaling_predict(const lk_scaling_report *r, int64_t devices, bool weak, 
     *prediction = (lk_scaling_prediction){NAN, NAN, NAN};
     if (r->servers > 0)
         return lk__servers_predict(r, devices, weak, prediction);
-    double exchange = lk_scaling_exchange_seconds(r, devices), exposed = exchange - hidden_seconds(r);
+    double exchange = lk_scaling_exchange_seconds(r, devices), exposed = exchange - scaling_model_hidden_seconds(r);
     if (devices < 1 || r->devices < 2 || r->steps == 0 || !isfinite(exposed) || (!weak && devices > r->shards))
         return false;
     double most_shards = ceil((double)r->shards / (double)devices);
-    double computing = weak ? r->computing : computing_of_shards(r, most_shards);
-    double alone = weak ? r->computing * (double)devices : computing_of_shards(r, (double)r->shards);
+    double computing = weak ? r->computing : scaling_model_computing_of_shards(r, most_shards);
+    double alone = weak ? r->computing * (double)devices : scaling_model_computing_of_shards(r, (double)r->shards);
     prediction->step_seconds = computing + (exposed > 0 ? exposed : 0);
     prediction->speedup = alone / prediction->step_seconds;
     prediction->efficiency = prediction->speedup / (double)devices;

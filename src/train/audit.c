@@ -172,7 +172,7 @@ static lk_status audit_compare(const audit *a)
 
 /* --- when --------------------------------------------------------------------------------------------------------- */
 
-static int count_slots(const lk_trainer *trainer)
+static int audit_count_slots(const lk_trainer *trainer)
 {
     const lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
     int n = 0;
@@ -185,7 +185,7 @@ static lk_status audit_init(audit *a, lk_trainer *trainer)
 {
     bool is_central = lk_strategy_storage(trainer->strategy);
     *a = (audit){.trainer = trainer,
-                 .slots = is_central ? 0 : count_slots(trainer),
+                 .slots = is_central ? 0 : audit_count_slots(trainer),
                  .here = trainer->n_devices + is_central,
                  .processes = trainer->plan.processes};
     a->tensors = trainer->n_variables + a->slots * trainer->n_parameters;
@@ -212,7 +212,7 @@ static lk_status audit_run(lk_trainer *trainer)
     return status;
 }
 
-static bool has_copies(const lk_trainer *trainer)
+static bool audit_has_copies(const lk_trainer *trainer)
 {
     return trainer->plan.devices > 1 || lk_strategy_storage(trainer->strategy);
 }
@@ -224,7 +224,7 @@ lk_status lk__plan_audit(const lk_trainer *trainer)
     if (lk__ps_is_asked_for(&trainer->config))
         LK_FAIL(LK_ERR_ARGUMENT, "--audit-every: workers of strategy parameter-server have their own updates each, and "
                                  "need not be equal");
-    if (!has_copies(trainer))
+    if (!audit_has_copies(trainer))
         lk__log(LK_LOG_WARNING, "--audit-every %lld: there is one replica, and nothing to compare it with",
                 (long long)trainer->config.checks.audit_every);
     return LK_OK;
@@ -234,7 +234,7 @@ lk_status lk__audit(lk_trainer *trainer, bool at_end)
 {
     int64_t every = trainer->config.checks.audit_every, steps = trainer->progress.steps;
     bool is_due = every > 0 && (at_end ? steps > trainer->progress.audited : steps % every == 0);
-    if (!is_due || !has_copies(trainer))
+    if (!is_due || !audit_has_copies(trainer))
         return LK_OK;
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WORK, "audit");
     lk_status status = audit_run(trainer);

@@ -34,7 +34,7 @@ static float *digest_read(lk_tensor *variable, size_t *bytes)
 }
 
 /* order[]: the indices of the variables, sorted by name. */
-static void sort_variables_by_name(const lk_model *model, int *order)
+static void digest_sort_variables_by_name(const lk_model *model, int *order)
 {
     for (int i = 0; i < lk_model_variable_count(model); i++) {
         int position = i;
@@ -93,7 +93,7 @@ static lk_status digest_of(lk_replicas *replicas, lk_tensor *const *variables, b
         status = lk__fail(LK_ERR_MEMORY, "out of memory: the digest's state");
     if (status == LK_OK) {
         XXH3_128bits_reset(state);
-        sort_variables_by_name(model, order);
+        digest_sort_variables_by_name(model, order);
         status = digest_add(state, variables, order, n, n, NULL);
     }
     if (status == LK_OK && optimizer)

@@ -30,8 +30,8 @@ static lk_status fit_check_ledger(const lk_trainer *trainer, lk_ledger *ledger, 
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-static lk_status evaluation_step_taken(void *user, const lk_pass *p, const lk_pending_step *step,
-                                       const lk_step_metrics *found, const char **stopped_by)
+static lk_status fit_evaluation_step_taken(void *user, const lk_pass *p, const lk_pending_step *step,
+                                           const lk_step_metrics *found, const char **stopped_by)
 {
     (void)step, (void)found, (void)stopped_by;
     lk_trainer *trainer = user;
@@ -48,7 +48,7 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     lk_pass p = {.loader = trainer->data.val_loader,
                  .ledger = trainer->data.val_ledger,
                  .push = lk__evaluate_step,
-                 .taken = evaluation_step_taken,
+                 .taken = fit_evaluation_step_taken,
                  .user = trainer};
     *metrics = (lk_metrics){0};
     LK_TRY(lk__check_no_pass(trainer, "evaluation"));
@@ -310,7 +310,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
 
 /* --- steps alone -------------------------------------------------------------------------------------------------- */
 
-static lk_status run_single_step(lk_trainer *trainer, lk_pass *p)
+static lk_status fit_run_single_step(lk_trainer *trainer, lk_pass *p)
 {
     if (!trainer->progress.epoch_open) {
         while (trainer->progress.n_pending > 0)
@@ -326,10 +326,10 @@ static lk_status run_single_step(lk_trainer *trainer, lk_pass *p)
     return LK_OK;
 }
 
-static lk_status run_single_steps(lk_trainer *trainer, lk_pass *p, int64_t steps)
+static lk_status fit_run_single_steps(lk_trainer *trainer, lk_pass *p, int64_t steps)
 {
     for (int64_t step = 0; step < steps && !lk__is_interrupted(trainer); step++)
-        LK_TRY(run_single_step(trainer, p));
+        LK_TRY(fit_run_single_step(trainer, p));
     while (trainer->progress.n_pending > 0)
         LK_TRY(lk__pass_take(trainer, p, true));
     return LK_OK;
@@ -347,7 +347,7 @@ lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
         LK_FAIL(LK_ERR_STATE, "training steps: strategy parameter-server has its workers take them: lk_trainer_fit");
     if (trainer->progress.epoch_open)
         lk__pass_take_up(trainer, &p);
-    LK_TRY(lk__or_give_up(trainer, run_single_steps(trainer, &p, steps)));
+    LK_TRY(lk__or_give_up(trainer, fit_run_single_steps(trainer, &p, steps)));
     if (lk__end_interruption(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted after %lld of %lld steps",
                 (long long)(trainer->progress.steps - before), (long long)steps);

@@ -10,14 +10,14 @@
 
 enum { METRICS = 6, TOTALS = 6, EPOCH = 5 };
 
-static void put_metrics(lk_state *state, const char *name, const lk_metrics *m)
+static void fit_state_put_metrics(lk_state *state, const char *name, const lk_metrics *m)
 {
     const double values[METRICS] = {m->loss.sum,  (double)m->loss.count, m->accuracy.sum, (double)m->accuracy.count,
                                     m->top_k.sum, (double)m->top_k.count};
     lk_state_set(state, name, values, METRICS);
 }
 
-static bool get_metrics(const lk_state *state, const char *name, lk_metrics *m)
+static bool fit_state_get_metrics(const lk_state *state, const char *name, lk_metrics *m)
 {
     double v[METRICS];
     if (lk_state_get(state, name, v, METRICS) != METRICS)
@@ -27,7 +27,7 @@ static bool get_metrics(const lk_state *state, const char *name, lk_metrics *m)
 }
 
 /* The totals that follow from the position; for single steps. */
-static lk_train_result so_far(const lk_position *at)
+static lk_train_result fit_state_so_far(const lk_position *at)
 {
     return (lk_train_result){.epochs = at->epoch,
                              .steps = at->steps - at->batch,
@@ -39,7 +39,7 @@ void lk__fit_save(const lk_trainer *trainer, lk_state *state)
 {
     const lk_fit *fit = trainer->fit;
     const lk_position *at = &trainer->progress.position;
-    const lk_train_result whole = fit ? fit->whole : so_far(at), *result = fit ? fit->result : &whole;
+    const lk_train_result whole = fit ? fit->whole : fit_state_so_far(at), *result = fit ? fit->result : &whole;
     double now = lk__seconds(), began = fit ? fit->began : now,
            epoch_began = fit ? fit->epoch_began : now - at->seconds;
     const double totals[TOTALS] = {(double)whole.epochs, (double)whole.steps, (double)whole.samples_seen,
@@ -48,8 +48,8 @@ void lk__fit_save(const lk_trainer *trainer, lk_state *state)
                                  at->batch > 0 ? now - epoch_began : 0};
     lk_state_set(state, "whole", totals, TOTALS);
     lk_state_set(state, "epoch", epoch, EPOCH);
-    put_metrics(state, "so_far", &at->so_far);
-    put_metrics(state, "val", &whole.val);
+    fit_state_put_metrics(state, "so_far", &at->so_far);
+    fit_state_put_metrics(state, "val", &whole.val);
     if (trainer->server.chief)
         lk__ps_save_report(trainer, state);
     if (result->stopped_by)
@@ -62,7 +62,7 @@ lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
     lk_train_result *result = fit->result;
     lk_position *at = &fit->trainer->progress.position;
     if (lk_state_get(state, "whole", whole, TOTALS) != TOTALS || lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH ||
-        !get_metrics(state, "so_far", &at->so_far) || !get_metrics(state, "val", &result->val))
+        !fit_state_get_metrics(state, "so_far", &at->so_far) || !fit_state_get_metrics(state, "val", &result->val))
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
     result->epochs = (int64_t)whole[0];
     result->steps = (int64_t)whole[1];

@@ -112,7 +112,7 @@ lk_status lk__pass_take(lk_trainer *trainer, lk_pass *p, bool training)
 
 /* --- rates -------------------------------------------------------------------------------------------------------- */
 
-static double rate_of_update(lk_trainer *trainer, int64_t epoch, int64_t update, bool with_callbacks)
+static double pass_rate_of_update(lk_trainer *trainer, int64_t epoch, int64_t update, bool with_callbacks)
 {
     const lk_plan *plan = &trainer->plan;
     double fraction = (double)epoch + (double)update / (double)plan->updates_per_epoch;
@@ -124,7 +124,7 @@ double lk__rate_of_batch(lk_trainer *trainer, const lk_batch *batch, bool with_c
 {
     int64_t accumulate = trainer->plan.accumulate;
     bool is_first = batch->index % accumulate == 0;
-    return is_first ? rate_of_update(trainer, batch->epoch, batch->index / accumulate, with_callbacks)
+    return is_first ? pass_rate_of_update(trainer, batch->epoch, batch->index / accumulate, with_callbacks)
                     : trainer->progress.update.rate;
 }
 
@@ -136,7 +136,7 @@ static lk_status pass_hand_out_epoch(lk_trainer *trainer, int64_t done)
     if (!rates)
         return LK_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++)
-        rates[i] = rate_of_update(trainer, trainer->progress.epoch, i, true);
+        rates[i] = pass_rate_of_update(trainer, trainer->progress.epoch, i, true);
     lk_status status = lk__ps_begin_epoch(trainer, done, rates);
     lk__free(rates);
     return status;

@@ -24,7 +24,7 @@ typedef struct introduction {
     char kind[16];  /* of the devices */
 } introduction;
 
-static bool are_neighbors(lk_group *group, const introduction *all, int a, int b)
+static bool processes_are_neighbors(lk_group *group, const introduction *all, int a, int b)
 {
     return all[a].cores == all[b].cores && strcmp(lk__group_host(group, a), lk__group_host(group, b)) == 0;
 }
@@ -67,31 +67,31 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
         return lk_error_status();
     int sharing = 1;
     for (int rank = 0; rank < plan->processes; rank++)
-        sharing += rank != plan->process && are_neighbors(group, all, rank, plan->process);
+        sharing += rank != plan->process && processes_are_neighbors(group, all, rank, plan->process);
     *cores = *cores > sharing ? *cores / sharing : 1;
     lk__free(all);
     return LK_OK;
 }
 
 /* Devices opened from now on take the cores behind those of `before` others. */
-static void cores_begin_behind(int before, const lk_device_spec_entry *first)
+static void processes_cores_begin_behind(int before, const lk_device_spec_entry *first)
 {
     int cores = lk__topology_cores(), number = lk__backend_of_kind(first->kind)->offload ? first->index : 0;
     lk__topology_begin_at((before + cores - number % cores) % cores); /* opening a GPU adds its number */
 }
 
 /* Processes on one machine that may use the same cores take them in the order of ranks. */
-static void take_cores(lk_group *group, const introduction *all, int here, const lk_device_spec_entry *first)
+static void processes_take_cores(lk_group *group, const introduction *all, int here, const lk_device_spec_entry *first)
 {
     int before = 0, total = 0, cores = lk__topology_cores();
     for (int rank = 0; rank < lk__group_ranks(group); rank++) {
-        if (!are_neighbors(group, all, rank, here))
+        if (!processes_are_neighbors(group, all, rank, here))
             continue;
         before += rank < here ? all[rank].devices : 0;
         total += all[rank].devices;
     }
     bool has_gpus = lk__backend_of_kind(all[here].kind)->offload;
-    cores_begin_behind(before, first);
+    processes_cores_begin_behind(before, first);
     if (total > cores && before == 0 && !has_gpus)
         lk__log(LK_LOG_WARNING,
                 "%d devices of several processes share %d core%s of %s: more devices than cores gain no speed", total,
@@ -110,19 +110,20 @@ static lk_status processes_check_kinds(lk_group *group, const introduction *all)
     return LK_OK;
 }
 
-static bool spec_has_numbers(const char *spec)
+static bool processes_spec_has_numbers(const char *spec)
 {
     return strchr(spec, ':');
 }
 
-static lk_status gpu_share_describe(const char *spec, const lk_device_spec_entry *entries, int n, lk_gpu_share *share)
+static lk_status processes_gpu_share_describe(const char *spec, const lk_device_spec_entry *entries, int n,
+                                              lk_gpu_share *share)
 {
     const lk_backend *backend = lk__backend_of_kind(entries[0].kind);
     int seen = backend->available();
     share->devices = n;
     share->seen = seen < LK_GPUS_SEEN ? seen : LK_GPUS_SEEN;
     for (int i = 0; i < n; i++)
-        share->numbers[i] = spec_has_numbers(spec) ? entries[i].index : -1;
+        share->numbers[i] = processes_spec_has_numbers(spec) ? entries[i].index : -1;
     for (int i = 0; i < share->seen; i++)
         LK_TRY(backend->identify(i, &share->gpus[i]));
     return LK_OK;
@@ -138,7 +139,7 @@ static void spec_write(const lk_device_spec_entry *entries, int n, lk__spec_text
 
 /* Moves the shares of this process's machine to the front of all[ranks], in the order of ranks. Returns this process's
  * share. */
-static lk_gpu_share *select_neighbors(lk_group *group, lk_gpu_share *all, int here, int *n)
+static lk_gpu_share *processes_select_neighbors(lk_group *group, lk_gpu_share *all, int here, int *n)
 {
     lk_gpu_share *own = NULL;
     *n = 0;
@@ -155,19 +156,19 @@ static lk_gpu_share *select_neighbors(lk_group *group, lk_gpu_share *all, int he
 
 /* "2xcuda" means two GPUs that no other process of the machine takes, whatever its cores. Numbers in a spec are used as
  * they are. */
-static lk_status take_gpus(lk_group *group, lk_device_spec_entry *entries, int n, lk__spec_text spec)
+static lk_status processes_take_gpus(lk_group *group, lk_device_spec_entry *entries, int n, lk__spec_text spec)
 {
     int neighbors;
     if (!lk__backend_of_kind(entries[0].kind)->identify)
         return LK_OK;
     lk_gpu_share *mine = lk__calloc(1, sizeof *mine), *all = NULL;
-    lk_status status = mine ? gpu_share_describe(spec, entries, n, mine) : LK_ERR_MEMORY;
+    lk_status status = mine ? processes_gpu_share_describe(spec, entries, n, mine) : LK_ERR_MEMORY;
     if (status == LK_OK) {
         all = lk__group_gather_new(group, mine, sizeof *mine);
         status = all ? LK_OK : lk_error_status();
     }
-    if (status == LK_OK && !spec_has_numbers(spec)) {
-        const lk_gpu_share *own = select_neighbors(group, all, lk__group_rank(group), &neighbors);
+    if (status == LK_OK && !processes_spec_has_numbers(spec)) {
+        const lk_gpu_share *own = processes_select_neighbors(group, all, lk__group_rank(group), &neighbors);
         lk__gpu_shares_assign(all, neighbors);
         for (int i = 0; i < n; i++)
             entries[i].index = own->numbers[i];
@@ -179,17 +180,17 @@ static lk_status take_gpus(lk_group *group, lk_device_spec_entry *entries, int n
 }
 
 /* A worker of strategy parameter-server takes cores and GPUs behind those of earlier workers on its machine. */
-static lk_status take_seat(lk_trainer *trainer, lk_device_spec_entry *entries, lk__spec_text spec)
+static lk_status processes_take_seat(lk_trainer *trainer, lk_device_spec_entry *entries, lk__spec_text spec)
 {
     int n = trainer->plan.devices, before;
     LK_TRY(lk__ps_take_seat(trainer, n, &before));
     const lk_backend *backend = lk__backend_of_kind(entries[0].kind);
-    int gpus = backend->identify && !spec_has_numbers(spec) ? backend->available() : 0;
+    int gpus = backend->identify && !processes_spec_has_numbers(spec) ? backend->available() : 0;
     for (int i = 0; i < n && gpus > 0; i++)
         entries[i].index = (before + i) % gpus;
     if (gpus > 0)
         spec_write(entries, n, spec);
-    cores_begin_behind(before, entries);
+    processes_cores_begin_behind(before, entries);
     return LK_OK;
 }
 
@@ -202,7 +203,7 @@ lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
     LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &own));
     plan->devices = own;
     if (trainer->server.role == LK_TRAIN_WORKER)
-        return take_seat(trainer, entries, spec);
+        return processes_take_seat(trainer, entries, spec);
     if (plan->processes == 1)
         return LK_OK;
     LK_TRY(lk__group_open(&group));
@@ -211,9 +212,9 @@ lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
         return lk_error_status();
     lk_status status = processes_check_kinds(group, all);
     if (status == LK_OK)
-        status = take_gpus(group, entries, own, spec);
+        status = processes_take_gpus(group, entries, own, spec);
     if (status == LK_OK)
-        take_cores(group, all, plan->process, entries);
+        processes_take_cores(group, all, plan->process, entries);
     plan->devices = 0;
     for (int rank = 0; rank < plan->processes; rank++)
         plan->devices += all[rank].devices;

@@ -102,7 +102,7 @@ typedef struct comparison {
     int n;                /* differences */
 } comparison;
 
-static bool name_is_one_of(const char *name, const char *const *names)
+static bool resume_name_is_one_of(const char *name, const char *const *names)
 {
     for (; *names; names++)
         if (strcmp(*names, name) == 0)
@@ -127,7 +127,7 @@ static void comparison_models(comparison *c, const char *then, const char *now)
 }
 
 /* A setting's name as the user knows it: an option, or a quantity. */
-static const char *setting_name(const char *setting, char name[64])
+static const char *resume_setting_name(const char *setting, char name[64])
 {
     if (strcmp(setting, "implementations") == 0)
         return "implementations (of a device, processor and libraries)";
@@ -136,13 +136,13 @@ static const char *setting_name(const char *setting, char name[64])
 }
 
 /* Settings in may_differ change no bit, or only say where something came from. */
-static lk_status comparison_setting(void *user, const lk_field *setting)
+static lk_status resume_comparison_setting(void *user, const lk_field *setting)
 {
     static const char *const may_differ[] = {"recipe",
                                              "data", /* its bytes are compared */
                                              "weights",
                                              "recompute",
-                                             "max-staleness", /* see comparison_staleness */
+                                             "max-staleness", /* see resume_comparison_staleness */
                                              "audit-every",
                                              "devices in use",
                                              "batches an epoch",
@@ -160,17 +160,18 @@ static lk_status comparison_setting(void *user, const lk_field *setting)
     const char *now = setting->text ? setting->text : "";
     if (then && strcmp(setting->name, "model") == 0)
         comparison_models(c, then, now);
-    else if (then && strcmp(then, now) != 0 && !name_is_one_of(setting->name, may_differ)) {
-        if (name_is_one_of(setting->name, decide_batches))
+    else if (then && strcmp(then, now) != 0 && !resume_name_is_one_of(setting->name, may_differ)) {
+        if (resume_name_is_one_of(setting->name, decide_batches))
             c->in_epoch = setting->name;
-        c->stops |= name_is_one_of(setting->name, decide_stops);
-        comparison_note(c, setting_name(setting->name, name), then, now);
+        c->stops |= resume_name_is_one_of(setting->name, decide_stops);
+        comparison_note(c, resume_setting_name(setting->name, name), then, now);
     }
     return LK_OK;
 }
 
 /* Returns whether the split's bytes are those that the checkpoint was made with. then, now: their hashes. */
-static bool split_is_same(lk_trainer *trainer, lk_split split, const char *member, const char **then, char now[24])
+static bool resume_split_is_same(lk_trainer *trainer, lk_split split, const char *member, const char **then,
+                                 char now[24])
 {
     *then = json_string_value(lk__checkpoint_member(trainer->resumed, member));
     snprintf(now, 24, "%016" PRIx64, lk__hash_split(trainer, split));
@@ -178,12 +179,12 @@ static bool split_is_same(lk_trainer *trainer, lk_split split, const char *membe
 }
 
 /* If both name and bytes of the data differ, the message gives the names, which say more than hashes. */
-static void comparison_data(lk_trainer *trainer, comparison *c)
+static void resume_comparison_data(lk_trainer *trainer, comparison *c)
 {
     char now[2][24];
     const char *then[2], *named = lk_checkpoint_get_setting(c->checkpoint, "data");
-    bool same_train = split_is_same(trainer, LK_SPLIT_TRAIN, "training_set", &then[0], now[0]);
-    bool same_val = split_is_same(trainer, LK_SPLIT_TEST, "validation_set", &then[1], now[1]);
+    bool same_train = resume_split_is_same(trainer, LK_SPLIT_TRAIN, "training_set", &then[0], now[0]);
+    bool same_val = resume_split_is_same(trainer, LK_SPLIT_TEST, "validation_set", &then[1], now[1]);
     bool same_name = !named || strcmp(named, trainer->plan.data) == 0;
     if (!same_train)
         c->in_epoch = "training set";
@@ -196,7 +197,7 @@ static void comparison_data(lk_trainer *trainer, comparison *c)
 }
 
 /* Without staleness the strategies give the same bits, so "0" stands for all of them. */
-static void comparison_staleness(const lk_trainer *trainer, comparison *c)
+static void resume_comparison_staleness(const lk_trainer *trainer, comparison *c)
 {
     char now[LK_STALENESS_TEXT];
     const char *then = json_string_value(lk__checkpoint_member(c->checkpoint, "max_staleness"));
@@ -225,9 +226,9 @@ static lk_status resume_judge_differences(lk_trainer *trainer, const comparison 
 static lk_status resume_check_settings(lk_trainer *trainer)
 {
     comparison c = {.trainer = trainer, .checkpoint = trainer->resumed};
-    lk_status status = lk__settings_visit(trainer, comparison_setting, &c);
-    comparison_data(trainer, &c);
-    comparison_staleness(trainer, &c);
+    lk_status status = lk__settings_visit(trainer, resume_comparison_setting, &c);
+    resume_comparison_data(trainer, &c);
+    resume_comparison_staleness(trainer, &c);
     lk__bytes_char(&c.differences, '\0');
     if (status == LK_OK)
         status = lk__bytes_status(&c.differences);

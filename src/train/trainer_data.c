@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Pictures are decoded before anything else runs, so the loader's threads may take all cores. */
-static int decoding_threads(const lk_train_config *config)
+static int trainer_data_decoding_threads(const lk_train_config *config)
 {
     int cores = lk_device_available("cpu");
     return config->data.workers > 0 && config->data.workers < cores ? cores : (int)config->data.workers;
@@ -26,14 +26,14 @@ lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config)
                              .shape = config->data.image_shape,
                              .label_column = config->data.label_column,
                              .skip_bad = config->data.skip_bad,
-                             .threads = decoding_threads(config),
+                             .threads = trainer_data_decoding_threads(config),
                              .cache_dir = config->data.cache_dir,
                              .progress = config->data.progress,
                              .progress_user = config->data.progress_user};
 }
 
-static lk_status open_split(const char *name, lk_split split, const lk_train_config *config, int64_t limit,
-                            lk_dataset **dataset)
+static lk_status trainer_data_open_split(const char *name, lk_split split, const lk_train_config *config, int64_t limit,
+                                         lk_dataset **dataset)
 {
     lk_dataset_opts opts = lk_train_dataset_opts(config);
     opts.limit = limit > 0 ? limit : 0;
@@ -48,14 +48,15 @@ static lk_status open_train_set(lk_trainer *trainer)
     bool automatic = strcmp(config->data.name, "auto") == 0;
     plan->data = automatic ? "fashion-mnist" : config->data.name;
     lk_status status =
-        open_split(plan->data, LK_SPLIT_TRAIN, config, config->data.limit_train, &trainer->data.train_set);
+        trainer_data_open_split(plan->data, LK_SPLIT_TRAIN, config, config->data.limit_train, &trainer->data.train_set);
     if (!automatic || status != LK_ERR_NOT_FOUND)
         return status;
     lk__log(LK_LOG_WARNING, "%s", lk_error_message());
     lk_error_clear();
     plan->fell_back = true;
     plan->data = "synthetic";
-    return open_split(plan->data, LK_SPLIT_TRAIN, config, config->data.limit_train, &trainer->data.train_set);
+    return trainer_data_open_split(plan->data, LK_SPLIT_TRAIN, config, config->data.limit_train,
+                                   &trainer->data.train_set);
 }
 
 lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset, lk_status error)
@@ -109,7 +110,8 @@ lk_status lk__trainer_data_open(lk_trainer *trainer)
         LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
                 (long long)plan->classes);
     if (config->data.limit_val != 0) {
-        LK_TRY(open_split(plan->data, LK_SPLIT_TEST, config, config->data.limit_val, &trainer->data.val_set));
+        LK_TRY(
+            trainer_data_open_split(plan->data, LK_SPLIT_TEST, config, config->data.limit_val, &trainer->data.val_set));
         LK_TRY(lk__check_images(trainer, trainer->data.val_set, LK_ERR_FORMAT));
     }
     plan->source = lk_dataset_source(trainer->data.train_set);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static lk_status plan_reduction(lk_trainer *trainer)
+static lk_status trainer_devices_plan_reduction(lk_trainer *trainer)
 {
     char reason[512];
     trainer->plan.compressed = trainer->config.devices.compress != 0;
@@ -37,7 +37,7 @@ static lk_device *open_storing_device(const lk_trainer *trainer)
     return device;
 }
 
-static lk_status set_storage(lk_trainer *trainer)
+static lk_status trainer_devices_set_storage(lk_trainer *trainer)
 {
     const char *spec = trainer->config.devices.storage;
     int count = 1;
@@ -89,6 +89,6 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
         return lk_error_status();
     plan->strategy = lk_strategy_name(trainer->strategy);
     plan->transport = lk_strategy_transport(trainer->strategy);
-    LK_TRY(set_storage(trainer));
-    return plan_reduction(trainer);
+    LK_TRY(trainer_devices_set_storage(trainer));
+    return trainer_devices_plan_reduction(trainer);
 }

@@ -28,7 +28,7 @@ bool lk__cpu_blocks_take_act(const lk_conv_problem *p)
 }
 
 /* Returns whether Winograd suits the convolution alone, in the direction `op`. */
-static bool wants_winograd(const lk_conv_problem *p, int op)
+static bool cpu_block_act_wants_winograd(const lk_conv_problem *p, int op)
 {
     lk_conv_problem one = *p;
     one.op = op;
@@ -37,13 +37,13 @@ static bool wants_winograd(const lk_conv_problem *p, int op)
 
 bool lk__cpu_winograd_act_is_worth(const lk_conv_problem *p)
 {
-    return wants_winograd(p, LK_OP_CONV2D) && wants_winograd(p, LK_OP_CONV2D_INPUT_GRAD);
+    return cpu_block_act_wants_winograd(p, LK_OP_CONV2D) && cpu_block_act_wants_winograd(p, LK_OP_CONV2D_INPUT_GRAD);
 }
 
 bool lk__cpu_direct_act_is_worth(const lk_conv_problem *p)
 {
-    return lk__cpu_direct_is_worth(p) && !wants_winograd(p, LK_OP_CONV2D) &&
-           !wants_winograd(p, LK_OP_CONV2D_INPUT_GRAD);
+    return lk__cpu_direct_is_worth(p) && !cpu_block_act_wants_winograd(p, LK_OP_CONV2D) &&
+           !cpu_block_act_wants_winograd(p, LK_OP_CONV2D_INPUT_GRAD);
 }
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static lk_block_conv act_conv_of(const lk_call *call, const lk_tensor *x, const 
     return lk__cpu_block_conv_of(x->shape, w->shape, y->shape, &LK_ATTRS(call, lk_conv_block_attrs)->conv);
 }
 
-static dnnl_format_tag_t tag_of(const lk_call *call)
+static dnnl_format_tag_t cpu_block_act_tag_of(const lk_call *call)
 {
     return lk__cpu_block_algorithm(call)->block == 16 ? dnnl_nChw16c : dnnl_nChw8c;
 }
@@ -102,7 +102,7 @@ lk_status lk__cpu_block_act(lk_call *call)
 #if defined(__x86_64__)
 
 /* Sets dz to dy where a bit is set, otherwise to 0. count: a multiple of 8. */
-LK_AVX2 static void keep_passed(const float *dy, const uint8_t *passed, int64_t count, float *dz)
+LK_AVX2 static void cpu_block_act_keep_passed(const float *dy, const uint8_t *passed, int64_t count, float *dz)
 {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     for (int64_t i = 0; i < count; i += 8) {
@@ -114,7 +114,7 @@ LK_AVX2 static void keep_passed(const float *dy, const uint8_t *passed, int64_t 
 
 #else
 
-static void keep_passed(const float *dy, const uint8_t *passed, int64_t count, float *dz)
+static void cpu_block_act_keep_passed(const float *dy, const uint8_t *passed, int64_t count, float *dz)
 {
     for (int64_t i = 0; i < count; i++)
         dz[i] = passed[i / 8] >> i % 8 & 1 ? dy[i] : 0;
@@ -128,10 +128,10 @@ static lk_block_conv act_grad_conv(const lk_call *call)
 }
 
 /* Bytes of scratch memory that the sums use one after the other; dz follows them. */
-static size_t sums_bytes(const lk_call *call)
+static size_t cpu_block_act_sums_bytes(const lk_call *call)
 {
     lk_block_conv conv = act_grad_conv(call);
-    lk_channels channels = lk__channels_of(call->in[0], tag_of(call));
+    lk_channels channels = lk__channels_of(call->in[0], cpu_block_act_tag_of(call));
     size_t convolution = lk__cpu_block_algorithm(call)->memory(&conv), bias = lk__channel_memory_bytes(&channels);
     return lk__aligned_bytes(convolution > bias ? convolution : bias);
 }
@@ -141,7 +141,7 @@ static lk_status block_act_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_pre
     (void)cpu;
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk__cpu_choice_describe(call, prepared);
-    prepared->scratch_bytes = sums_bytes(call) + (size_t)lk_tensor_count(call->in[0]) * sizeof(float);
+    prepared->scratch_bytes = cpu_block_act_sums_bytes(call) + (size_t)lk_tensor_count(call->in[0]) * sizeof(float);
     if (attrs->input_grad) {
         lk_block_conv conv = act_grad_conv(call);
         prepared->weights = 3;
@@ -157,9 +157,9 @@ static void block_act_compute_grad(lk_call *call, const lk_converted *in, float 
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     const lk_block_algorithm *algorithm = lk__cpu_block_algorithm(call);
     lk_block_conv conv = act_grad_conv(call);
-    lk_channels channels = lk__channels_of(call->in[0], tag_of(call));
-    float *dz = scratch + sums_bytes(call) / sizeof(float);
-    keep_passed(in[0].data, lk__cpu_data(call->in[1]), lk_tensor_count(call->in[0]), dz);
+    lk_channels channels = lk__channels_of(call->in[0], cpu_block_act_tag_of(call));
+    float *dz = scratch + cpu_block_act_sums_bytes(call) / sizeof(float);
+    cpu_block_act_keep_passed(in[0].data, lk__cpu_data(call->in[1]), lk_tensor_count(call->in[0]), dz);
     algorithm->weight_grad(&conv, dz, in[2].data, call->out[0]->storage->data, scratch);
     if (attrs->bias)
         lk__cpu_bias_sums(&channels, dz, call->out[1]->storage->data, scratch);

@@ -11,7 +11,7 @@
 #include "ops/ops.h"
 
 /* Offsets within a chunk of images, fewer than 512, must fit into 32 bits. */
-static bool is_small(lk_shape x, int64_t filters, const lk_conv2d_opts *opts)
+static bool block_conv_is_small(lk_shape x, int64_t filters, const lk_conv2d_opts *opts)
 {
     double height = (double)x.dim[2] + 2 * (double)opts->padding[0];
     double width = (double)x.dim[3] + 2 * (double)opts->padding[1];
@@ -23,7 +23,7 @@ bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts
 {
     const lk_isa *isa = lk__isa();
     return isa && opts->groups == 1 && x.dim[1] % isa->width == 0 && w.dim[0] % isa->width == 0 &&
-           is_small(x, w.dim[0], opts);
+           block_conv_is_small(x, w.dim[0], opts);
 }
 
 lk_block_conv lk__cpu_block_conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
@@ -45,7 +45,7 @@ lk_block_conv lk__cpu_block_conv_of(lk_shape x, lk_shape w, lk_shape y, const lk
 /* Tiles must be full enough and numerous enough to outweigh transforming the kernels, and the channels that it computes
  * in pairs of blocks must be more than one block; measurements of 400 shapes gave these limits. size: height and width
  * that tiles cover; made: channels that come in pairs. */
-static bool is_worth_winograd(const lk_block_conv *conv, const int64_t size[2], int64_t made)
+static bool block_conv_is_worth_winograd(const lk_block_conv *conv, const int64_t size[2], int64_t made)
 {
     enum { TILE = 4, LEAST_TILES = 32 };
     int block = lk__block_winograd()->block;
@@ -53,7 +53,7 @@ static bool is_worth_winograd(const lk_block_conv *conv, const int64_t size[2], 
     return conv->images * tiles >= LEAST_TILES && 3 * size[0] * size[1] >= 2 * tiles * TILE * TILE && made > block;
 }
 
-static int64_t output_size(const lk_conv_problem *p, int axis)
+static int64_t block_conv_output_size(const lk_conv_problem *p, int axis)
 {
     const lk_conv2d_opts *opts = &p->attrs.conv;
     int64_t span = opts->dilation[axis] * (p->w.dim[2 + axis] - 1) + 1;
@@ -62,7 +62,7 @@ static int64_t output_size(const lk_conv_problem *p, int axis)
 
 static lk_block_conv conv_of_problem(const lk_conv_problem *p)
 {
-    lk_shape y = LK_SHAPE(p->x.dim[0], p->w.dim[0], output_size(p, 0), output_size(p, 1));
+    lk_shape y = LK_SHAPE(p->x.dim[0], p->w.dim[0], block_conv_output_size(p, 0), block_conv_output_size(p, 1));
     return lk__cpu_block_conv_of(p->x, p->w, y, &p->attrs.conv);
 }
 
@@ -83,7 +83,7 @@ bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem)
 {
     lk_block_conv conv = conv_of_problem(problem);
     bool back = problem->op == LK_OP_CONV2D_INPUT_GRAD;
-    return is_worth_winograd(&conv, back ? conv.in : conv.out, back ? conv.channels : conv.filters);
+    return block_conv_is_worth_winograd(&conv, back ? conv.in : conv.out, back ? conv.channels : conv.filters);
 }
 
 const lk_block_algorithm *lk__cpu_block_algorithm(const lk_call *call)
@@ -110,17 +110,17 @@ static task block_task(const lk_call *call, const lk_tensor *x, const lk_tensor 
     return (task){lk__cpu_block_conv_of(x->shape, w->shape, y->shape, opts), lk__cpu_block_algorithm(call)};
 }
 
-static task forward_task(const lk_call *call)
+static task block_conv_forward_task(const lk_call *call)
 {
     return block_task(call, call->in[0], call->in[1], call->out[0]);
 }
 
-static task input_grad_task(const lk_call *call)
+static task block_conv_input_grad_task(const lk_call *call)
 {
     return block_task(call, call->out[0], call->in[1], call->in[0]);
 }
 
-static task weight_grad_task(const lk_call *call)
+static task block_conv_weight_grad_task(const lk_call *call)
 {
     return block_task(call, call->in[1], call->out[0], call->in[0]);
 }
@@ -141,14 +141,14 @@ static lk_status block_prepare_image(const lk_call *call, const task *t, lk_prep
 static lk_status block_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    task t = forward_task(call);
+    task t = block_conv_forward_task(call);
     return block_prepare_image(call, &t, prepared);
 }
 
 static lk_status block_prepare_input_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    task t = input_grad_task(call);
+    task t = block_conv_input_grad_task(call);
     return block_prepare_image(call, &t, prepared);
 }
 
@@ -156,7 +156,7 @@ static lk_status block_prepare_input_grad(lk_cpu *cpu, const lk_call *call, lk_p
 static lk_status block_prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    task t = weight_grad_task(call);
+    task t = block_conv_weight_grad_task(call);
     lk__cpu_choice_describe(call, prepared);
     prepared->scratch_bytes = t.algorithm->memory(&t.conv);
     LK_TRY(lk__cpu_block_layout(call, call->in[0], &prepared->layouts_in[0]));
@@ -186,7 +186,7 @@ lk_block_weights lk__cpu_block_weights_of(const lk_call *call, const float *plai
 
 static void block_compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
-    task t = forward_task(call);
+    task t = block_conv_forward_task(call);
     lk_block_weights w = lk__cpu_block_weights_of(call, in[1].data);
     t.algorithm->conv2d(&t.conv, in[0].data, &w, in[2].data, call->out[0]->storage->data, NULL, scratch);
 }
@@ -198,7 +198,7 @@ lk_status lk__cpu_block_conv2d(lk_call *call)
 
 static void block_compute_input_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    task t = input_grad_task(call);
+    task t = block_conv_input_grad_task(call);
     lk_block_weights w = lk__cpu_block_weights_of(call, in[1].data);
     t.algorithm->input_grad(&t.conv, in[0].data, &w, call->out[0]->storage->data, scratch);
 }
@@ -211,7 +211,7 @@ lk_status lk__cpu_block_conv2d_input_grad(lk_call *call)
 
 static void block_compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    task t = weight_grad_task(call);
+    task t = block_conv_weight_grad_task(call);
     t.algorithm->weight_grad(&t.conv, in[0].data, in[1].data, lk__cpu_data(call->out[0]), scratch);
 }
 

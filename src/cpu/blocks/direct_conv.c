@@ -22,7 +22,7 @@ enum { PIXELS_OF_CHUNK = 400 };
  * the first-level cache. */
 enum { PIXELS_AT_ONCE = 224 };
 
-static int64_t area_of(const int64_t size[2])
+static int64_t direct_conv_area_of(const int64_t size[2])
 {
     return size[0] * size[1];
 }
@@ -32,9 +32,10 @@ static int64_t block_pairs(int64_t channels)
     return (channels + WIDTH - 1) / WIDTH;
 }
 
-static int64_t chunk_images(const lk_block_conv *conv)
+static int64_t direct_conv_chunk_images(const lk_block_conv *conv)
 {
-    return lk__min((PIXELS_OF_CHUNK + area_of(conv->out) - 1) / area_of(conv->out), conv->images);
+    return lk__min((PIXELS_OF_CHUNK + direct_conv_area_of(conv->out) - 1) / direct_conv_area_of(conv->out),
+                   conv->images);
 }
 
 /* --- lists of pixels ---------------------------------------------------------------------------------------------- */
@@ -45,15 +46,16 @@ typedef struct tap_list {
     int64_t an_image; /* pairs of an image */
 } tap_list;
 
-static int64_t list_capacity(const lk_block_conv *conv)
+static int64_t direct_conv_list_capacity(const lk_block_conv *conv)
 {
-    return chunk_images(conv) * area_of(conv->out);
+    return direct_conv_chunk_images(conv) * direct_conv_area_of(conv->out);
 }
 
-static void list_tap(const lk_block_conv *conv, int64_t row_tap, int64_t column_tap, tap_list *list)
+static void direct_conv_list_tap(const lk_block_conv *conv, int64_t row_tap, int64_t column_tap, tap_list *list)
 {
-    int64_t in_image = conv->channels * area_of(conv->in), out_image = conv->filters * area_of(conv->out), n = 0;
-    int64_t images = chunk_images(conv);
+    int64_t in_image = conv->channels * direct_conv_area_of(conv->in),
+            out_image = conv->filters * direct_conv_area_of(conv->out), n = 0;
+    int64_t images = direct_conv_chunk_images(conv);
     for (int64_t image = 0; image < images; image++)
         for (int64_t r = 0; r < conv->out[0]; r++) {
             int64_t row = r * conv->stride[0] - conv->padding[0] + row_tap * conv->dilation[0];
@@ -80,7 +82,7 @@ static int64_t direct_packed_count(const lk_block_conv *conv)
 {
     int64_t forward = block_pairs(conv->filters) * conv->channels,
             backward = block_pairs(conv->channels) * conv->filters;
-    return lk__max(forward, backward) * WIDTH * area_of(conv->kernel);
+    return lk__max(forward, backward) * WIDTH * direct_conv_area_of(conv->kernel);
 }
 
 static size_t direct_kept_bytes(const lk_block_conv *conv, bool for_input_grad)
@@ -91,21 +93,21 @@ static size_t direct_kept_bytes(const lk_block_conv *conv, bool for_input_grad)
 
 static size_t direct_memory_bytes(const lk_block_conv *conv)
 {
-    int64_t taps = area_of(conv->kernel);
+    int64_t taps = direct_conv_area_of(conv->kernel);
     return (size_t)direct_packed_count(conv) * sizeof(float) + (size_t)taps * sizeof(tap_list) +
-           (size_t)(2 * taps * list_capacity(conv)) * sizeof(int32_t);
+           (size_t)(2 * taps * direct_conv_list_capacity(conv)) * sizeof(int32_t);
 }
 
 /* Lays out `memory` and fills the lists. */
 static tables direct_start(const lk_block_conv *conv, void *memory)
 {
-    int64_t taps = area_of(conv->kernel), capacity = list_capacity(conv);
+    int64_t taps = direct_conv_area_of(conv->kernel), capacity = direct_conv_list_capacity(conv);
     tables made = {.packed = memory};
     made.lists = (tap_list *)(void *)(made.packed + direct_packed_count(conv));
     int32_t *offsets = (int32_t *)(void *)(made.lists + taps);
     for (int64_t t = 0; t < taps; t++, offsets += 2 * capacity) {
         made.lists[t] = (tap_list){.in = offsets, .out = offsets + capacity};
-        list_tap(conv, t / conv->kernel[1], t % conv->kernel[1], &made.lists[t]);
+        direct_conv_list_tap(conv, t / conv->kernel[1], t % conv->kernel[1], &made.lists[t]);
     }
     return made;
 }
@@ -114,7 +116,7 @@ static tables direct_start(const lk_block_conv *conv, void *memory)
  * are filters and channels; for the gradient of the input, channels and filters. */
 static void direct_pack(const lk_block_conv *conv, const float *w, bool for_gradient, float *packed)
 {
-    int64_t taps = area_of(conv->kernel), a_filter = conv->channels * taps;
+    int64_t taps = direct_conv_area_of(conv->kernel), a_filter = conv->channels * taps;
     int64_t to = for_gradient ? conv->channels : conv->filters, from = for_gradient ? conv->filters : conv->channels;
     int64_t to_stride = for_gradient ? taps : a_filter, from_stride = for_gradient ? a_filter : taps;
     for (int64_t first = 0; first < to; first += WIDTH, packed += taps * from * WIDTH, w += WIDTH * to_stride) {
@@ -132,9 +134,9 @@ static void direct_pack(const lk_block_conv *conv, const float *w, bool for_grad
 }
 
 /* Unpacks the gradient [pair of blocks of filters][block of channels][tap][BLOCK][WIDTH] to dw. */
-static void unpack_gradient(const lk_block_conv *conv, const float *packed, float *dw)
+static void direct_conv_unpack_gradient(const lk_block_conv *conv, const float *packed, float *dw)
 {
-    int64_t taps = area_of(conv->kernel), pair = conv->channels * taps * WIDTH;
+    int64_t taps = direct_conv_area_of(conv->kernel), pair = conv->channels * taps * WIDTH;
     for (int64_t o = 0; o < conv->filters; o++)
         for (int64_t i = 0; i < conv->channels; i++) {
             const float *from = packed + o / WIDTH * pair + i / BLOCK * taps * BLOCK * WIDTH;
@@ -214,12 +216,14 @@ LK_BODY void multiply_pixels(const float *x, side from, const float *w, int64_t 
     multiply_rest(x, from, w, blocks, y, to, n, wide);
 }
 
-static void multiply_single(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n)
+static void direct_conv_multiply_single(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
+                                        int64_t n)
 {
     multiply_pixels(x, from, w, blocks, y, to, n, 1);
 }
 
-static void multiply_pair(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n)
+static void direct_conv_multiply_pair(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
+                                      int64_t n)
 {
     multiply_pixels(x, from, w, blocks, y, to, n, PAIR);
 }
@@ -231,10 +235,10 @@ typedef struct direction {
 } direction;
 
 /* Computes one pair of blocks of y for a chunk of images. */
-static void multiply_chunk(const lk_block_conv *conv, const direction *d, const tables *t, const float *x, int64_t pair,
-                           int64_t images, float *y)
+static void direct_conv_multiply_chunk(const lk_block_conv *conv, const direction *d, const tables *t, const float *x,
+                                       int64_t pair, int64_t images, float *y)
 {
-    int64_t taps = area_of(conv->kernel);
+    int64_t taps = direct_conv_area_of(conv->kernel);
     bool single = (pair + 1) * WIDTH > d->to_channels;
     for (int64_t tap = 0; tap < taps; tap++) {
         const tap_list *list = &t->lists[tap];
@@ -243,14 +247,15 @@ static void multiply_chunk(const lk_block_conv *conv, const direction *d, const 
         for (int64_t c = 0; c < d->from_channels; c += CHANNELS_AT_ONCE) {
             int64_t blocks = lk__min(d->from_channels - c, CHANNELS_AT_ONCE) / BLOCK;
             const float *weights = t->packed + ((pair * taps + tap) * d->from_channels + c) * WIDTH;
-            (single ? multiply_single : multiply_pair)(x + c * d->from_pixels, from, weights, blocks,
-                                                       y + pair * WIDTH * d->to_pixels, to, list->an_image * images);
+            (single ? direct_conv_multiply_single : direct_conv_multiply_pair)(x + c * d->from_pixels, from, weights,
+                                                                               blocks, y + pair * WIDTH * d->to_pixels,
+                                                                               to, list->an_image * images);
         }
     }
 }
 
 /* Sets the pixels of an image to the bias of their channels. */
-static void start_image(const direction *d, const float *bias, float *y)
+static void direct_conv_start_image(const direction *d, const float *bias, float *y)
 {
     if (!bias) {
         memset(y, 0, (size_t)(d->to_channels * d->to_pixels) * sizeof *y);
@@ -262,7 +267,7 @@ static void start_image(const direction *d, const float *bias, float *y)
 }
 
 /* Applies relu to a chunk of y, which is still in the second-level cache. */
-static void rectify_values(float *y, int64_t count, uint8_t *passed)
+static void direct_conv_rectify_values(float *y, int64_t count, uint8_t *passed)
 {
     for (int64_t i = 0; i < count; i += BLOCK)
         vec_storeu(y + i, lk__rectify(vec_loadu(y + i), passed + i / 8));
@@ -272,7 +277,7 @@ static void direct_convolve(const lk_block_conv *conv, const direction *d, const
                             const float *bias, float *y, uint8_t *passed, void *memory)
 {
     tables t = direct_start(conv, memory);
-    int64_t chunk = chunk_images(conv), from_image = d->from_channels * d->from_pixels;
+    int64_t chunk = direct_conv_chunk_images(conv), from_image = d->from_channels * d->from_pixels;
     int64_t to_image = d->to_channels * d->to_pixels;
     if (w->kept)
         t.packed = w->kept;
@@ -281,11 +286,11 @@ static void direct_convolve(const lk_block_conv *conv, const direction *d, const
     for (int64_t first = 0; first < conv->images; first += chunk) {
         int64_t images = lk__min(conv->images - first, chunk);
         for (int64_t i = first; i < first + images; i++)
-            start_image(d, bias, y + i * to_image);
+            direct_conv_start_image(d, bias, y + i * to_image);
         for (int64_t pair = 0; pair < block_pairs(d->to_channels); pair++)
-            multiply_chunk(conv, d, &t, x + first * from_image, pair, images, y + first * to_image);
+            direct_conv_multiply_chunk(conv, d, &t, x + first * from_image, pair, images, y + first * to_image);
         if (passed)
-            rectify_values(y + first * to_image, images * to_image, passed + first * to_image / 8);
+            direct_conv_rectify_values(y + first * to_image, images * to_image, passed + first * to_image / 8);
     }
 }
 
@@ -328,10 +333,11 @@ static void gradient_block(const float *x, const int32_t *in, const float *dy, s
 
 /* Adds a pair of blocks of filters, over at most PIXELS_AT_ONCE pairs of pixels of every tap, from number `begin`
  * on. */
-static void gradient_piece(const lk_block_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
-                           int64_t begin, int64_t images)
+static void direct_conv_gradient_piece(const lk_block_conv *conv, const tables *t, const float *dy, const float *x,
+                                       int64_t pair, int64_t begin, int64_t images)
 {
-    int64_t taps = area_of(conv->kernel), in_pixels = area_of(conv->in), out_pixels = area_of(conv->out);
+    int64_t taps = direct_conv_area_of(conv->kernel), in_pixels = direct_conv_area_of(conv->in),
+            out_pixels = direct_conv_area_of(conv->out);
     bool single = (pair + 1) * WIDTH > conv->filters;
     float *dw = t->packed + pair * conv->channels * taps * WIDTH;
     dy += pair * WIDTH * out_pixels;
@@ -344,25 +350,25 @@ static void gradient_piece(const lk_block_conv *conv, const tables *t, const flo
         }
 }
 
-static void gradient_chunk(const lk_block_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
-                           int64_t images)
+static void direct_conv_gradient_chunk(const lk_block_conv *conv, const tables *t, const float *dy, const float *x,
+                                       int64_t pair, int64_t images)
 {
-    for (int64_t begin = 0; begin < images * area_of(conv->out); begin += PIXELS_AT_ONCE)
-        gradient_piece(conv, t, dy, x, pair, begin, images);
+    for (int64_t begin = 0; begin < images * direct_conv_area_of(conv->out); begin += PIXELS_AT_ONCE)
+        direct_conv_gradient_piece(conv, t, dy, x, pair, begin, images);
 }
 
 static void direct_weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
 {
     tables t = direct_start(conv, memory);
-    int64_t chunk = chunk_images(conv), in_image = conv->channels * area_of(conv->in);
-    int64_t out_image = conv->filters * area_of(conv->out);
+    int64_t chunk = direct_conv_chunk_images(conv), in_image = conv->channels * direct_conv_area_of(conv->in);
+    int64_t out_image = conv->filters * direct_conv_area_of(conv->out);
     memset(t.packed, 0, (size_t)direct_packed_count(conv) * sizeof(float));
     for (int64_t first = 0; first < conv->images; first += chunk) {
         int64_t images = lk__min(conv->images - first, chunk);
         for (int64_t pair = 0; pair < block_pairs(conv->filters); pair++)
-            gradient_chunk(conv, &t, dy + first * out_image, x + first * in_image, pair, images);
+            direct_conv_gradient_chunk(conv, &t, dy + first * out_image, x + first * in_image, pair, images);
     }
-    unpack_gradient(conv, t.packed, dw);
+    direct_conv_unpack_gradient(conv, t.packed, dw);
 }
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
@@ -370,14 +376,14 @@ static void direct_weight_grad(const lk_block_conv *conv, const float *dy, const
 static void direct_conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias,
                           float *y, uint8_t *passed, void *memory)
 {
-    direction d = {false, conv->channels, area_of(conv->in), conv->filters, area_of(conv->out)};
+    direction d = {false, conv->channels, direct_conv_area_of(conv->in), conv->filters, direct_conv_area_of(conv->out)};
     direct_convolve(conv, &d, x, w, bias, y, passed, memory);
 }
 
 static void direct_input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx,
                               void *memory)
 {
-    direction d = {true, conv->filters, area_of(conv->out), conv->channels, area_of(conv->in)};
+    direction d = {true, conv->filters, direct_conv_area_of(conv->out), conv->channels, direct_conv_area_of(conv->in)};
     direct_convolve(conv, &d, dy, w, NULL, dx, NULL, memory);
 }
 

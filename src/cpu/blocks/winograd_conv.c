@@ -34,8 +34,8 @@ typedef struct pieces {
     int64_t channels; /* channels of `to` at a time, a piece */
 } pieces;
 
-static lk_tiles tiles_of(int64_t channels, const int64_t size[2], const int64_t out[2], int64_t row_padding,
-                         int64_t column_padding)
+static lk_tiles winograd_conv_tiles_of(int64_t channels, const int64_t size[2], const int64_t out[2],
+                                       int64_t row_padding, int64_t column_padding)
 {
     return (lk_tiles){.channels = channels,
                       .size = {size[0], size[1]},
@@ -58,19 +58,20 @@ static void choose_pieces(pieces *p, int64_t images)
     p->channels = lk__min(to, lk__paired(channels));
 }
 
-static pieces forward_pieces(const lk_block_conv *conv)
+static pieces winograd_conv_forward_pieces(const lk_block_conv *conv)
 {
-    pieces p = {.from = tiles_of(conv->channels, conv->in, conv->out, conv->padding[0], conv->padding[1]),
-                .to = tiles_of(conv->filters, conv->out, conv->out, 0, 0)};
+    pieces p = {.from = winograd_conv_tiles_of(conv->channels, conv->in, conv->out, conv->padding[0], conv->padding[1]),
+                .to = winograd_conv_tiles_of(conv->filters, conv->out, conv->out, 0, 0)};
     choose_pieces(&p, conv->images);
     return p;
 }
 
 /* The gradient of the input is a convolution of dy, padded by what the forward padding leaves of the kernel's reach. */
-static pieces input_grad_pieces(const lk_block_conv *conv)
+static pieces winograd_conv_input_grad_pieces(const lk_block_conv *conv)
 {
-    pieces p = {.from = tiles_of(conv->filters, conv->out, conv->in, 2 - conv->padding[0], 2 - conv->padding[1]),
-                .to = tiles_of(conv->channels, conv->in, conv->in, 0, 0)};
+    pieces p = {
+        .from = winograd_conv_tiles_of(conv->filters, conv->out, conv->in, 2 - conv->padding[0], 2 - conv->padding[1]),
+        .to = winograd_conv_tiles_of(conv->channels, conv->in, conv->in, 0, 0)};
     choose_pieces(&p, conv->images);
     return p;
 }
@@ -82,43 +83,43 @@ typedef struct points {
     float *u, *v, *m;
 } points;
 
-static int64_t u_count(const pieces *p)
+static int64_t winograd_conv_u_count(const pieces *p)
 {
     return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->from.channels);
 }
 
-static int64_t v_count(const pieces *p)
+static int64_t winograd_conv_v_count(const pieces *p)
 {
     return LK_POINTS * lk__point_stride(p->from.channels * p->chunk);
 }
 
-static int64_t m_count(const pieces *p)
+static int64_t winograd_conv_m_count(const pieces *p)
 {
     return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->chunk);
 }
 
-static int64_t total_count(const pieces *p)
+static int64_t winograd_conv_total_count(const pieces *p)
 {
-    return u_count(p) + v_count(p) + m_count(p);
+    return winograd_conv_u_count(p) + winograd_conv_v_count(p) + winograd_conv_m_count(p);
 }
 
 static size_t winograd_memory_bytes(const lk_block_conv *conv)
 {
-    pieces forward = forward_pieces(conv), backward = input_grad_pieces(conv);
-    return (size_t)lk__max(total_count(&forward), total_count(&backward)) * sizeof(float);
+    pieces forward = winograd_conv_forward_pieces(conv), backward = winograd_conv_input_grad_pieces(conv);
+    return (size_t)lk__max(winograd_conv_total_count(&forward), winograd_conv_total_count(&backward)) * sizeof(float);
 }
 
 static size_t winograd_kept_bytes(const lk_block_conv *conv, bool for_input_grad)
 {
-    pieces p = for_input_grad ? input_grad_pieces(conv) : forward_pieces(conv);
-    return (size_t)((p.to.channels + p.channels - 1) / p.channels * u_count(&p)) * sizeof(float);
+    pieces p = for_input_grad ? winograd_conv_input_grad_pieces(conv) : winograd_conv_forward_pieces(conv);
+    return (size_t)((p.to.channels + p.channels - 1) / p.channels * winograd_conv_u_count(&p)) * sizeof(float);
 }
 
-static points points_in(void *memory, const pieces *p)
+static points winograd_conv_points_in(void *memory, const pieces *p)
 {
     points at = {.u = memory};
-    at.v = at.u + u_count(p);
-    at.m = at.v + v_count(p);
+    at.v = at.u + winograd_conv_u_count(p);
+    at.m = at.v + winograd_conv_v_count(p);
     return at;
 }
 
@@ -147,7 +148,7 @@ LK_BODY void multiply_tile(const float *v, int64_t v_block, const float *u, int6
     }
 }
 
-static void multiply_tiles(const float *v, const float *u, int64_t blocks, float *m, int64_t n)
+static void winograd_conv_multiply_tiles(const float *v, const float *u, int64_t blocks, float *m, int64_t n)
 {
     int64_t a_block = LK_BLOCK * n;
     for (; n >= TILES; n -= TILES, v += TILES * LK_BLOCK, m += TILES * LK_BLOCK)
@@ -187,7 +188,7 @@ static void winograd_multiply(const points *at, int64_t from, int64_t to, int64_
         const float *v = at->v + i * lk__point_stride(from * n), *u = at->u + i * lk__point_stride(pairs * from);
         float *m = at->m + i * lk__point_stride(pairs * n);
         for (int64_t o = 0; o < pairs; o += LK_PAIR)
-            multiply_tiles(v, u + o * from, from / LK_BLOCK, m + o * n, n);
+            winograd_conv_multiply_tiles(v, u + o * from, from / LK_BLOCK, m + o * n, n);
     }
 }
 
@@ -213,7 +214,7 @@ LK_BODY void multiply_gradient(const float *v, const float *dm, int64_t n, float
         }
 }
 
-static void add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
+static void winograd_conv_add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
 {
     int64_t pairs = lk__paired(to);
     for (int64_t i = 0; i < LK_POINTS; i++) {
@@ -229,7 +230,7 @@ static void add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
 /* Transforms the inputs of a chunk. If one chunk is all there is, its points serve all pieces of channels. */
-static void transform_chunk(const pieces *p, const float *x, lk_tile_range t, int64_t channel, float *v)
+static void winograd_conv_transform_chunk(const pieces *p, const float *x, lk_tile_range t, int64_t channel, float *v)
 {
     if (channel == 0 || p->chunk < p->tiles)
         lk__points_of_input(&p->from, x, t, (lk_channel_range){0, p->from.channels}, v);
@@ -239,16 +240,16 @@ static void transform_chunk(const pieces *p, const float *x, lk_tile_range t, in
 static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const float *x, const lk_block_weights *w,
                               const float *bias, float *y, uint8_t *passed, void *memory)
 {
-    points at = points_in(memory, p);
+    points at = winograd_conv_points_in(memory, p);
     for (int64_t k = 0; k < p->to.channels; k += p->channels) {
         if (w->kept)
-            at.u = w->kept + k / p->channels * u_count(p);
+            at.u = w->kept + k / p->channels * winograd_conv_u_count(p);
         lk_channel_range c = {k, lk__min(p->channels, p->to.channels - k)};
         if (!w->is_made)
             lk__points_of_kernels(kernels, w->plain, c, at.u);
         for (int64_t first = 0; first < p->tiles; first += p->chunk) {
             lk_tile_range t = {first, lk__min(p->chunk, p->tiles - first)};
-            transform_chunk(p, x, t, k, at.v);
+            winograd_conv_transform_chunk(p, x, t, k, at.v);
             winograd_multiply(&at, p->from.channels, c.count, t.count);
             lk__output_of_points(&p->to, at.m, bias, t, c, y, passed);
         }
@@ -258,7 +259,7 @@ static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const 
 static void winograd_conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias,
                             float *y, uint8_t *passed, void *memory)
 {
-    pieces p = forward_pieces(conv);
+    pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
     winograd_convolve(&p, &kernels, x, w, bias, y, passed, memory);
 }
@@ -266,24 +267,24 @@ static void winograd_conv2d(const lk_block_conv *conv, const float *x, const lk_
 static void winograd_input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx,
                                 void *memory)
 {
-    pieces p = input_grad_pieces(conv);
+    pieces p = winograd_conv_input_grad_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, true};
     winograd_convolve(&p, &kernels, dy, w, NULL, dx, NULL, memory);
 }
 
 static void winograd_weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
 {
-    pieces p = forward_pieces(conv);
+    pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
-    points at = points_in(memory, &p);
+    points at = winograd_conv_points_in(memory, &p);
     for (int64_t k = 0; k < conv->filters; k += p.channels) {
         lk_channel_range c = {k, lk__min(p.channels, conv->filters - k)};
-        memset(at.u, 0, (size_t)u_count(&p) * sizeof *at.u);
+        memset(at.u, 0, (size_t)winograd_conv_u_count(&p) * sizeof *at.u);
         for (int64_t first = 0; first < p.tiles; first += p.chunk) {
             lk_tile_range t = {first, lk__min(p.chunk, p.tiles - first)};
-            transform_chunk(&p, x, t, k, at.v);
+            winograd_conv_transform_chunk(&p, x, t, k, at.v);
             lk__points_of_gradient(&p.to, dy, t, c, at.m);
-            add_gradients(&at, conv->channels, c.count, t.count);
+            winograd_conv_add_gradients(&at, conv->channels, c.count, t.count);
         }
         lk__kernels_of_points(&kernels, at.u, c, dw);
     }

@@ -40,7 +40,7 @@ bool lk__cpu_lanes_want(int64_t images, int64_t channels)
     return lk__cpu_lanes_fill(images) && channels % lk__lanes()->lanes != 0;
 }
 
-static bool has_plain_options(const lk_conv2d_opts *opts)
+static bool cpu_lanes_has_plain_options(const lk_conv2d_opts *opts)
 {
     for (int i = 0; i < 2; i++)
         if (opts->stride[i] != 1 || opts->dilation[i] != 1 || opts->padding[i] != 0)
@@ -50,12 +50,13 @@ static bool has_plain_options(const lk_conv2d_opts *opts)
 
 bool lk__cpu_lanes_take_conv(lk_shape x, const lk_conv2d_opts *opts)
 {
-    return has_plain_options(opts) && lk__cpu_lanes_fill(x.dim[0]);
+    return cpu_lanes_has_plain_options(opts) && lk__cpu_lanes_fill(x.dim[0]);
 }
 
 bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
 {
-    return has_plain_options(opts) && lk__cpu_lanes_want(x.dim[0], x.dim[1]) && lk__cpu_lanes_want(x.dim[0], w.dim[0]);
+    return cpu_lanes_has_plain_options(opts) && lk__cpu_lanes_want(x.dim[0], x.dim[1]) &&
+           lk__cpu_lanes_want(x.dim[0], w.dim[0]);
 }
 
 bool lk__cpu_lanes_want_pool(const lk_call *call)
@@ -98,22 +99,22 @@ static lk_lanes_conv lanes_forward_conv(const lk_call *call)
 }
 
 /* The scratch memory of lanes_winograd.h begins with the packed weights, unless these are kept from an earlier call. */
-static lk_lanes_block winograd_block(const lk_call *call)
+static lk_lanes_block cpu_lanes_winograd_block(const lk_call *call)
 {
     lk_conv_problem problem;
     lk__conv_problem_of(call, &problem);
     return lk__cpu_lanes_block_of(&problem);
 }
 
-static size_t winograd_packed_floats(const lk_lanes_block *block)
+static size_t cpu_lanes_winograd_packed_floats(const lk_lanes_block *block)
 {
     return (lk__lanes_winograd()->packed_count(&block->conv) + 15) / 16 * 16;
 }
 
-static size_t winograd_scratch_bytes(const lk_call *call)
+static size_t cpu_lanes_winograd_scratch_bytes(const lk_call *call)
 {
-    lk_lanes_block block = winograd_block(call);
-    return winograd_packed_floats(&block) * sizeof(float) + lk__lanes_winograd()->memory(&block);
+    lk_lanes_block block = cpu_lanes_winograd_block(call);
+    return cpu_lanes_winograd_packed_floats(&block) * sizeof(float) + lk__lanes_winograd()->memory(&block);
 }
 
 /* The gradient of the input is a convolution of dy, padded by the reach of the kernel so that all taps contribute. */
@@ -133,7 +134,7 @@ static lk_status lanes_prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepare
     size_t packed = lk__lanes()->packed_count(&conv) * sizeof(float);
     if (in_points)
         packed = lk__lanes_winograd()->packed_count(&conv) * sizeof(float);
-    LK_TRY(lanes_prepare(call, prepared, 1, in_points ? winograd_scratch_bytes(call) : packed));
+    LK_TRY(lanes_prepare(call, prepared, 1, in_points ? cpu_lanes_winograd_scratch_bytes(call) : packed));
     prepared->weights = 1;
     prepared->packed_bytes = packed;
     lk__cpu_choice_describe(call, prepared);
@@ -154,11 +155,11 @@ static void lanes_compute_conv(lk_call *call, const lk_converted *in, float *scr
     float *y = call->out[0]->storage->data;
     lk_packed w = lk__own_packed(call, scratch);
     if (lk__cpu_choice(call)->in_points) {
-        lk_lanes_block block = winograd_block(call);
+        lk_lanes_block block = cpu_lanes_winograd_block(call);
         if (!w.is_made)
             lk__lanes_winograd()->pack(&conv, in[1].data, w.data);
         lk__lanes_winograd()->forward(&block, in[0].data, w.data, in[2].data, y, NULL,
-                                      scratch + winograd_packed_floats(&block));
+                                      scratch + cpu_lanes_winograd_packed_floats(&block));
         return;
     }
     if (!w.is_made)
@@ -177,11 +178,11 @@ static void lanes_compute_input_grad(lk_call *call, const lk_converted *in, floa
     float *dx = call->out[0]->storage->data;
     lk_packed w = lk__own_packed(call, scratch);
     if (lk__cpu_choice(call)->in_points) {
-        lk_lanes_block block = winograd_block(call);
+        lk_lanes_block block = cpu_lanes_winograd_block(call);
         lk_lanes_grad grad = {.dy = in[0].data, .packed = w.data, .dx = dx};
         if (!w.is_made)
             lk__lanes_winograd()->pack(&block.conv, in[1].data, w.data);
-        lk__lanes_winograd()->grad(&block, &grad, scratch + winograd_packed_floats(&block));
+        lk__lanes_winograd()->grad(&block, &grad, scratch + cpu_lanes_winograd_packed_floats(&block));
         return;
     }
     if (!w.is_made)
@@ -194,7 +195,7 @@ lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)
     return lanes_run_conv(call, lanes_prepare_conv, lanes_compute_input_grad);
 }
 
-static lk_lanes_block weight_grad_block(const lk_call *call)
+static lk_lanes_block cpu_lanes_weight_grad_block(const lk_call *call)
 {
     lk_lanes_conv conv = lanes_conv_of(call->in[1]->shape, call->in[0]->shape, call->out[0]->shape);
     return lk__lanes_block_of(&conv);
@@ -203,7 +204,7 @@ static lk_lanes_block weight_grad_block(const lk_call *call)
 static lk_status lanes_prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    lk_lanes_block block = weight_grad_block(call);
+    lk_lanes_block block = cpu_lanes_weight_grad_block(call);
     bool in_points = lk__cpu_choice(call)->in_points;
     size_t bytes = in_points ? lk__lanes_winograd()->memory(&block) : lk__lanes()->grad_bytes(&block, false);
     LK_TRY(lanes_prepare(call, prepared, 2, bytes));
@@ -214,7 +215,7 @@ static lk_status lanes_prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_
 
 static void lanes_compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    lk_lanes_block block = weight_grad_block(call);
+    lk_lanes_block block = cpu_lanes_weight_grad_block(call);
     lk_lanes_grad grad = {.dy = in[0].data, .x = in[1].data, .dw = call->out[0]->storage->data};
     if (lk__cpu_choice(call)->in_points)
         lk__lanes_winograd()->grad(&block, &grad, scratch);

@@ -39,7 +39,7 @@ static lk_lanes_block lanes_block_of(lk_shape x, lk_shape w, lk_shape saved, lk_
     return block;
 }
 
-static bool is_dense(const lk_conv2d_opts *opts)
+static bool lanes_block_is_dense(const lk_conv2d_opts *opts)
 {
     for (int i = 0; i < 2; i++)
         if (opts->stride[i] != 1 || opts->dilation[i] != 1)
@@ -49,7 +49,7 @@ static bool is_dense(const lk_conv2d_opts *opts)
 
 /* Returns whether the saved bytes fit into the operator's second output, which has a byte for each element of the
  * convolution's result. */
-static bool fits_saved(const lk_lanes_block *block)
+static bool lanes_block_fits_saved(const lk_lanes_block *block)
 {
     size_t bytes = (size_t)(block->conv.images * block->pool.in[0] * block->pool.in[1] * block->pool.channels);
     return lk__lanes()->saved_bytes(block) <= bytes &&
@@ -57,7 +57,7 @@ static bool fits_saved(const lk_lanes_block *block)
 }
 
 /* Sets the shapes of the convolution's result and of the pooling's. */
-static void set_sizes(const lk_conv_block_attrs *attrs, lk_shape x, lk_shape w, lk_shape *conv, lk_shape *y)
+static void lanes_block_set_sizes(const lk_conv_block_attrs *attrs, lk_shape x, lk_shape w, lk_shape *conv, lk_shape *y)
 {
     *conv = *y = LK_SHAPE(x.dim[0], w.dim[0], 0, 0);
     for (int i = 0; i < 2; i++) {
@@ -72,17 +72,17 @@ static void set_sizes(const lk_conv_block_attrs *attrs, lk_shape x, lk_shape w, 
 lk_lanes_block lk__cpu_lanes_block_of(const lk_conv_problem *p)
 {
     lk_shape conv, y;
-    set_sizes(&p->attrs, p->x, p->w, &conv, &y);
+    lanes_block_set_sizes(&p->attrs, p->x, p->w, &conv, &y);
     return lanes_block_of(p->x, p->w, conv, y, &p->attrs);
 }
 
 /* Both depend only on what a call and its gradient have in common, so that they agree. */
 bool lk__cpu_lanes_take_block(const lk_conv_problem *p)
 {
-    if (!is_dense(&p->attrs.conv) || !lk__cpu_lanes_fill(p->x.dim[0]))
+    if (!lanes_block_is_dense(&p->attrs.conv) || !lk__cpu_lanes_fill(p->x.dim[0]))
         return false;
     lk_lanes_block block = lk__cpu_lanes_block_of(p);
-    return fits_saved(&block);
+    return lanes_block_fits_saved(&block);
 }
 
 /* Before a pooling it is enough if one of the two numbers of channels fills no blocks: the pixels that a block skips
@@ -95,7 +95,7 @@ bool lk__cpu_lanes_want_block(const lk_conv_problem *p)
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-static lk_status check_outputs(const lk_call *call)
+static lk_status lanes_block_check_outputs(const lk_call *call)
 {
     if (!call->free_layout)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: results must be new tensors", call->op->name);
@@ -115,20 +115,20 @@ static void lanes_block_key(lk_key *key, const lk_call *call, const lk_conv_bloc
     lk__key_add(key, attrs->pool.padding, 2);
 }
 
-static size_t line_bytes(size_t floats)
+static size_t lanes_block_line_bytes(size_t floats)
 {
     return lk__aligned_bytes(floats * sizeof(float));
 }
 
 /* The scratch memory begins with the packed weights, unless these are kept from an earlier call. */
-static size_t packed_bytes(const lk_lanes_conv *conv)
+static size_t lanes_block_packed_bytes(const lk_lanes_conv *conv)
 {
-    return line_bytes(lk__lanes()->packed_count(conv));
+    return lanes_block_line_bytes(lk__lanes()->packed_count(conv));
 }
 
-static size_t winograd_packed_bytes(const lk_lanes_conv *conv)
+static size_t lanes_block_winograd_packed_bytes(const lk_lanes_conv *conv)
 {
-    return line_bytes(lk__lanes_winograd()->packed_count(conv));
+    return lanes_block_line_bytes(lk__lanes_winograd()->packed_count(conv));
 }
 
 /* --- row-major neighbors ------------------------------------------------------------------------------------------ */
@@ -136,37 +136,37 @@ static size_t winograd_packed_bytes(const lk_lanes_conv *conv)
 /* The direct kernels process a pair of blocks of images at a time. A row-major operand is converted pair by pair, in a
  * buffer that stays in the second-level cache. Winograd takes strips of all images together, so there the whole tensor
  * is converted. */
-static bool is_read_plain(const lk_call *call, int input)
+static bool lanes_block_is_read_plain(const lk_call *call, int input)
 {
     return !lk__cpu_choice(call)->in_points && !call->in[input]->storage->layout;
 }
 
-static bool is_written_plain(const lk_call *call)
+static bool lanes_block_is_written_plain(const lk_call *call)
 {
     return !lk__cpu_choice(call)->in_points && call->plain_next;
 }
 
-static lk_status layout_of(const lk_tensor *x, bool plain, const lk_layout **layout)
+static lk_status lanes_block_layout_of(const lk_tensor *x, bool plain, const lk_layout **layout)
 {
     return lk__layout_tagged(x->shape, LK_F32, plain ? dnnl_nchw : lk__cpu_lanes_tag(), layout);
 }
 
-static int64_t pair_images(void)
+static int64_t lanes_block_pair_images(void)
 {
     return 2 * lk__lanes()->lanes;
 }
 
-static int64_t image_count(lk_shape x)
+static int64_t lanes_block_image_count(lk_shape x)
 {
     return x.dim[1] * x.dim[2] * x.dim[3];
 }
 
-static size_t pair_bytes(lk_shape x)
+static size_t lanes_block_pair_bytes(lk_shape x)
 {
-    return line_bytes((size_t)(pair_images() * image_count(x)));
+    return lanes_block_line_bytes((size_t)(lanes_block_pair_images() * lanes_block_image_count(x)));
 }
 
-static lk_interleaving interleaving_of(lk_shape x, int64_t images)
+static lk_interleaving lanes_block_interleaving_of(lk_shape x, int64_t images)
 {
     return lk__interleaving_of_images(images, x.dim[1], x.dim[2] * x.dim[3], lk__lanes()->lanes);
 }
@@ -186,56 +186,61 @@ static lk_status lanes_block_prepare_forward(lk_cpu *cpu, const lk_call *call, l
     lk__cpu_choice_describe(call, prepared);
     prepared->scratch_bytes =
         lk__cpu_choice(call)->in_points
-            ? winograd_packed_bytes(&block.conv) + lk__lanes_winograd()->memory(&block)
-            : packed_bytes(&block.conv) + pair_bytes(call->in[0]->shape) + pair_bytes(call->out[0]->shape);
+            ? lanes_block_winograd_packed_bytes(&block.conv) + lk__lanes_winograd()->memory(&block)
+            : lanes_block_packed_bytes(&block.conv) + lanes_block_pair_bytes(call->in[0]->shape) +
+                  lanes_block_pair_bytes(call->out[0]->shape);
     prepared->weights = 1;
-    prepared->packed_bytes =
-        lk__cpu_choice(call)->in_points ? winograd_packed_bytes(&block.conv) : packed_bytes(&block.conv);
-    LK_TRY(layout_of(call->in[0], is_read_plain(call, 0), &prepared->layouts_in[0]));
-    return layout_of(call->out[0], is_written_plain(call), &prepared->layouts_out[0]);
+    prepared->packed_bytes = lk__cpu_choice(call)->in_points ? lanes_block_winograd_packed_bytes(&block.conv)
+                                                             : lanes_block_packed_bytes(&block.conv);
+    LK_TRY(lanes_block_layout_of(call->in[0], lanes_block_is_read_plain(call, 0), &prepared->layouts_in[0]));
+    return lanes_block_layout_of(call->out[0], lanes_block_is_written_plain(call), &prepared->layouts_out[0]);
 }
 
-static void forward_in_points(const lk_lanes_block *block, lk_call *call, const lk_converted *in, float *scratch)
+static void lanes_block_forward_in_points(const lk_lanes_block *block, lk_call *call, const lk_converted *in,
+                                          float *scratch)
 {
     lk_packed w = lk__own_packed(call, scratch);
     if (!w.is_made)
         lk__lanes_winograd()->pack(&block->conv, in[1].data, w.data);
     lk__lanes_winograd()->forward(block, in[0].data, w.data, in[2].data, call->out[0]->storage->data,
-                                  call->out[1]->storage->data, (char *)scratch + winograd_packed_bytes(&block->conv));
+                                  call->out[1]->storage->data,
+                                  (char *)scratch + lanes_block_winograd_packed_bytes(&block->conv));
 }
 
 /* Runs a pair of blocks of images, or what is left of one. */
-static void forward_pair(const lk_lanes_block *pair, const lk_call *call, const lk_converted *in, const float *packed,
-                         int64_t first, uint8_t *saved, float *scratch)
+static void lanes_block_forward_pair(const lk_lanes_block *pair, const lk_call *call, const lk_converted *in,
+                                     const float *packed, int64_t first, uint8_t *saved, float *scratch)
 {
     lk_shape x_shape = call->in[0]->shape, y_shape = call->out[0]->shape;
-    const float *x = (const float *)in[0].data + first * image_count(x_shape);
-    float *y = (float *)call->out[0]->storage->data + first * image_count(y_shape), *to = y;
-    char *memory = (char *)scratch + packed_bytes(&pair->conv);
-    lk_interleaving of_x = interleaving_of(x_shape, pair->conv.images);
-    lk_interleaving of_y = interleaving_of(y_shape, pair->conv.images);
-    if (is_read_plain(call, 0)) {
+    const float *x = (const float *)in[0].data + first * lanes_block_image_count(x_shape);
+    float *y = (float *)call->out[0]->storage->data + first * lanes_block_image_count(y_shape), *to = y;
+    char *memory = (char *)scratch + lanes_block_packed_bytes(&pair->conv);
+    lk_interleaving of_x = lanes_block_interleaving_of(x_shape, pair->conv.images);
+    lk_interleaving of_y = lanes_block_interleaving_of(y_shape, pair->conv.images);
+    if (lanes_block_is_read_plain(call, 0)) {
         lk__interleave(&of_x, x, (float *)(void *)memory);
         x = (float *)(void *)memory;
     }
-    if (is_written_plain(call))
-        to = (float *)(void *)(memory + pair_bytes(x_shape));
+    if (lanes_block_is_written_plain(call))
+        to = (float *)(void *)(memory + lanes_block_pair_bytes(x_shape));
     lk__lanes()->forward(pair, x, packed, in[2].data, to, saved);
     if (to != y)
         lk__deinterleave(&of_y, to, y);
 }
 
-static void forward_by_pairs(const lk_lanes_block *block, const lk_call *call, const lk_converted *in, float *scratch)
+static void lanes_block_forward_by_pairs(const lk_lanes_block *block, const lk_call *call, const lk_converted *in,
+                                         float *scratch)
 {
     uint8_t *saved = call->out[1]->storage->data;
     int64_t all = block->conv.images;
     lk_packed w = lk__own_packed(call, scratch);
     if (!w.is_made)
         lk__lanes()->pack(&block->conv, in[1].data, false, w.data);
-    for (int64_t first = 0; first < all; first += pair_images()) {
+    for (int64_t first = 0; first < all; first += lanes_block_pair_images()) {
         lk_lanes_block pair = *block;
-        pair.conv.images = pair.pool.images = all - first < pair_images() ? all - first : pair_images();
-        forward_pair(&pair, call, in, w.data, first, saved, scratch);
+        pair.conv.images = pair.pool.images =
+            all - first < lanes_block_pair_images() ? all - first : lanes_block_pair_images();
+        lanes_block_forward_pair(&pair, call, in, w.data, first, saved, scratch);
         saved += lk__lanes()->saved_bytes(&pair);
     }
 }
@@ -244,15 +249,15 @@ static void lanes_block_compute_forward(lk_call *call, const lk_converted *in, f
 {
     lk_lanes_block block = forward_block(call);
     if (lk__cpu_choice(call)->in_points)
-        forward_in_points(&block, call, in, scratch);
+        lanes_block_forward_in_points(&block, call, in, scratch);
     else
-        forward_by_pairs(&block, call, in, scratch);
+        lanes_block_forward_by_pairs(&block, call, in, scratch);
 }
 
 lk_status lk__cpu_conv_block(lk_call *call)
 {
     lk_key key;
-    LK_TRY(check_outputs(call));
+    LK_TRY(lanes_block_check_outputs(call));
     if (lk__cpu_choose(call)->block)
         return lk__cpu_block_act(call);
     lanes_block_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
@@ -265,8 +270,8 @@ static lk_lanes_block grad_block(const lk_call *call)
 {
     lk_lanes_block block = lanes_block_of(call->in[2]->shape, call->in[3]->shape, call->in[1]->shape,
                                           call->in[0]->shape, LK_ATTRS(call, lk_conv_block_attrs));
-    block.plain_dy = is_read_plain(call, 0);
-    block.plain_x = is_read_plain(call, 2);
+    block.plain_dy = lanes_block_is_read_plain(call, 0);
+    block.plain_x = lanes_block_is_read_plain(call, 2);
     return block;
 }
 
@@ -276,10 +281,10 @@ static lk_status lanes_block_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_p
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_lanes_block block = grad_block(call);
     lk__cpu_choice_describe(call, prepared);
-    size_t packed = packed_bytes(&block.conv);
+    size_t packed = lanes_block_packed_bytes(&block.conv);
     prepared->scratch_bytes = packed + lk__lanes()->grad_bytes(&block, attrs->input_grad);
     if (lk__cpu_choice(call)->in_points) {
-        packed = winograd_packed_bytes(&block.conv);
+        packed = lanes_block_winograd_packed_bytes(&block.conv);
         size_t bytes = packed + lk__lanes_winograd()->memory(&block);
         if (bytes > prepared->scratch_bytes) /* dw may be summed directly */
             prepared->scratch_bytes = bytes;
@@ -288,27 +293,27 @@ static lk_status lanes_block_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_p
         prepared->weights = 3;
         prepared->packed_bytes = packed;
     }
-    LK_TRY(layout_of(call->in[0], block.plain_dy, &prepared->layouts_in[0]));
-    LK_TRY(layout_of(call->in[2], block.plain_x, &prepared->layouts_in[2]));
+    LK_TRY(lanes_block_layout_of(call->in[0], block.plain_dy, &prepared->layouts_in[0]));
+    LK_TRY(lanes_block_layout_of(call->in[2], block.plain_x, &prepared->layouts_in[2]));
     if (!attrs->input_grad)
         return LK_OK;
-    return layout_of(call->in[2], false, &prepared->layouts_out[1 + attrs->bias]);
+    return lanes_block_layout_of(call->in[2], false, &prepared->layouts_out[1 + attrs->bias]);
 }
 
-static void grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
-                         float *scratch)
+static void lanes_block_grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
+                                     float *scratch)
 {
     if (grad.dx && !packed.is_made) {
         lk_lanes_conv back = lk__lanes_input_grad_conv(block);
         lk__lanes()->pack(&back, w, true, packed.data);
     }
     grad.packed = packed.data;
-    lk__lanes()->grad(block, &grad, (char *)scratch + packed_bytes(&block->conv));
+    lk__lanes()->grad(block, &grad, (char *)scratch + lanes_block_packed_bytes(&block->conv));
 }
 
 /* Computes dx by Winograd, and dw too unless a direct sum is faster. */
-static void grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
-                           float *scratch)
+static void lanes_block_grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, const float *w,
+                                       lk_packed packed, float *scratch)
 {
     bool sums = lk__cpu_lanes_winograd_sums(block);
     lk_lanes_grad plain = grad;
@@ -318,9 +323,9 @@ static void grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, cons
         grad.dw = NULL;
     if (grad.dx && !packed.is_made)
         lk__lanes_winograd()->pack(&block->conv, w, packed.data);
-    lk__lanes_winograd()->grad(block, &grad, (char *)scratch + winograd_packed_bytes(&block->conv));
+    lk__lanes_winograd()->grad(block, &grad, (char *)scratch + lanes_block_winograd_packed_bytes(&block->conv));
     if (!sums)
-        grad_of_sums(block, plain, w, packed, scratch);
+        lanes_block_grad_of_sums(block, plain, w, packed, scratch);
 }
 
 static void lanes_block_compute_grad(lk_call *call, const lk_converted *in, float *scratch)
@@ -335,15 +340,15 @@ static void lanes_block_compute_grad(lk_call *call, const lk_converted *in, floa
                           .dx = attrs->input_grad ? call->out[1 + attrs->bias]->storage->data : NULL};
     lk_packed packed = lk__own_packed(call, scratch);
     if (lk__cpu_choice(call)->in_points)
-        grad_in_points(&block, grad, in[3].data, packed, scratch);
+        lanes_block_grad_in_points(&block, grad, in[3].data, packed, scratch);
     else
-        grad_of_sums(&block, grad, in[3].data, packed, scratch);
+        lanes_block_grad_of_sums(&block, grad, in[3].data, packed, scratch);
 }
 
 lk_status lk__cpu_conv_block_grad(lk_call *call)
 {
     lk_key key;
-    LK_TRY(check_outputs(call));
+    LK_TRY(lanes_block_check_outputs(call));
     if (lk__cpu_choose(call)->block)
         return lk__cpu_block_act_grad(call);
     lanes_block_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));

@@ -22,14 +22,14 @@ bool lk__cpu_lanes_winograd_takes(const lk_conv_problem *problem)
 
 /* Winograd saves work in proportion to the product of the two numbers of channels, while transforms cost in proportion
  * to their sum. */
-static bool have_channels(const lk_lanes_conv *conv, double least)
+static bool cpu_lanes_winograd_have_channels(const lk_lanes_conv *conv, double least)
 {
     double in = (double)conv->in[2], out = (double)conv->out[2];
     return in * out >= least * (in + out);
 }
 
 /* Patches must be full enough, and numerous enough to outweigh transforming the kernels. */
-static bool have_patches(const lk_lanes_block *block)
+static bool cpu_lanes_winograd_have_patches(const lk_lanes_block *block)
 {
     enum { LEAST = 32 };
     const lk_lanes_conv *conv = &block->conv;
@@ -45,7 +45,7 @@ static bool have_patches(const lk_lanes_block *block)
 
 static bool suits_winograd(const lk_lanes_block *block)
 {
-    return have_patches(block) && have_channels(&block->conv, 4.25);
+    return cpu_lanes_winograd_have_patches(block) && cpu_lanes_winograd_have_channels(&block->conv, 4.25);
 }
 
 /* With patches of 4x4 pixels dy is read again for each row of points, which is expensive unless a pooling makes it
@@ -53,7 +53,10 @@ static bool suits_winograd(const lk_lanes_block *block)
 bool lk__cpu_lanes_winograd_sums(const lk_lanes_block *block)
 {
     bool pooled = block->pool.kernel[0] > 1;
-    return have_patches(block) && have_channels(&block->conv, block->conv.kernel[0] == 5 ? 6 : pooled ? 9 : 16);
+    return cpu_lanes_winograd_have_patches(block) &&
+           cpu_lanes_winograd_have_channels(&block->conv, block->conv.kernel[0] == 5 ? 6
+                                                          : pooled                   ? 9
+                                                                                     : 16);
 }
 
 bool lk__cpu_lanes_winograd_is_worth(const lk_conv_problem *problem)

@@ -11,7 +11,7 @@ enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR };
 typedef lk_lanes_range range;
 
 /* Returns the kernel's taps along `axis` that lie inside the input for output `o`. */
-static inline range taps_inside(const lk_lanes_conv *conv, int axis, int64_t o)
+static inline range lanes_conv_taps_inside(const lk_lanes_conv *conv, int axis, int64_t o)
 {
     int64_t first = o - conv->padding[axis], last = conv->in[axis] - first;
     return (range){first < 0 ? -first : 0, last < conv->kernel[axis] ? last : conv->kernel[axis]};
@@ -97,7 +97,7 @@ typedef struct window {
     float share;       /* 1 / number of elements */
 } window;
 
-static window window_at(const lk_lanes_block *block, int64_t row, int64_t column)
+static window lanes_conv_window_at(const lk_lanes_block *block, int64_t row, int64_t column)
 {
     const lk_lanes_pool *pool = &block->pool;
     window w = {.row = row, .column = column};
@@ -147,7 +147,7 @@ LK_BODY void average_tile(const pair *p, const window *w, int64_t first, const f
         pooled[0][o] = pooled[1][o] = vec_set(-0.0f); /* -0 + x is x, also for x = -0 */
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
         for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
-            pixel at = {row, column, taps_inside(conv, 0, row), taps_inside(conv, 1, column)};
+            pixel at = {row, column, lanes_conv_taps_inside(conv, 0, row), lanes_conv_taps_inside(conv, 1, column)};
             int64_t signs = (row * conv->out[1] + column) * conv->out[2] + first;
             add_pixel(p, at, weights, bias, signs, tile, pooled);
         }
@@ -220,7 +220,7 @@ LK_BODY void maximum_tile(const pair *p, const window *w, int64_t first, const f
     }
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
         for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
-            pixel at = {row, column, taps_inside(conv, 0, row), taps_inside(conv, 1, column)};
+            pixel at = {row, column, lanes_conv_taps_inside(conv, 0, row), lanes_conv_taps_inside(conv, 1, column)};
             take_pixel(p, at, weights, bias, (int)((row - w->top) * kernel + column - w->left), tile, &m);
         }
     }
@@ -248,7 +248,7 @@ static const window_fn average[TILE + 1] = {LK_LANES_TILES(AVERAGE_OF)};
 static const window_fn maximum[TILE + 1] = {LK_LANES_TILES(MAXIMUM_OF)};
 /* clang-format on */
 
-static void all_windows(const pair *p, const float *packed, const float *bias)
+static void lanes_conv_all_windows(const pair *p, const float *packed, const float *bias)
 {
     const lk_lanes_block *block = p->block;
     const lk_lanes_conv *conv = &block->conv;
@@ -256,7 +256,7 @@ static void all_windows(const pair *p, const float *packed, const float *bias)
     lk_lanes_tiling tiling = lk__lanes_tiling(channels);
     for (int64_t row = 0; row < block->pool.out[0]; row++) {
         for (int64_t column = 0; column < block->pool.out[1]; column++) {
-            window w = window_at(block, row, column);
+            window w = lanes_conv_window_at(block, row, column);
             for (int64_t t = 0; t < tiling.tiles; t++) {
                 static const float zeros[TILE];
                 lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
@@ -281,7 +281,7 @@ void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *c
         p.saved[0] = saved + (size_t)b * bytes;
         p.saved[1] = saved + (size_t)partner * bytes;
     }
-    all_windows(&p, packed, bias);
+    lanes_conv_all_windows(&p, packed, bias);
 }
 
 void lk__lanes_block_forward(const lk_lanes_block *block, const float *x, const float *packed, const float *bias,

@@ -23,32 +23,32 @@ enum { TILE_SUMS = (PAIR * TILE + 7) / 8 * 8 };
 
 typedef lk_lanes_range range;
 
-static int64_t padded_size(const lk_lanes_conv *conv, int axis)
+static int64_t lanes_grad_padded_size(const lk_lanes_conv *conv, int axis)
 {
     return conv->in[axis] + 2 * conv->padding[axis];
 }
 
-static int64_t slice_count(const lk_lanes_conv *conv)
+static int64_t lanes_grad_slice_count(const lk_lanes_conv *conv)
 {
     return (conv->in[2] + SLICE - 1) / SLICE;
 }
 
 /* Returns the number of channels of a slice; the last slice may have one. */
-static int64_t slice_channels(const lk_lanes_conv *conv, int64_t slice)
+static int64_t lanes_grad_slice_channels(const lk_lanes_conv *conv, int64_t slice)
 {
     return conv->in[2] - slice * SLICE < SLICE ? 1 : SLICE;
 }
 
-static int64_t band_rows(const lk_lanes_block *block)
+static int64_t lanes_grad_band_rows(const lk_lanes_block *block)
 {
     int64_t rows = BAND_PIXELS / lk__lanes_used(block, 1);
     return rows < 1 ? 1 : rows < lk__lanes_used(block, 0) ? rows : lk__lanes_used(block, 0);
 }
 
 /* Returns the number of tiles of neighboring (column, channel) positions in a row of the kernel. */
-static int64_t position_tiles(const lk_lanes_conv *conv, int64_t slice)
+static int64_t lanes_grad_position_tiles(const lk_lanes_conv *conv, int64_t slice)
 {
-    return (conv->kernel[1] * slice_channels(conv, slice) + PAIR - 1) / PAIR;
+    return (conv->kernel[1] * lanes_grad_slice_channels(conv, slice) + PAIR - 1) / PAIR;
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -64,92 +64,94 @@ typedef struct work_memory {
     size_t n_sums;               /* floats of `sums` */
 } work_memory;
 
-static size_t sums_count(const lk_lanes_block *block)
+static size_t lanes_grad_sums_count(const lk_lanes_block *block)
 {
     const lk_lanes_conv *conv = &block->conv;
     int64_t positions = 0;
-    for (int64_t g = 0; g < slice_count(conv); g++)
-        positions += position_tiles(conv, g);
+    for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++)
+        positions += lanes_grad_position_tiles(conv, g);
     return (size_t)(lk__lanes_tiling(conv->out[2]).tiles * conv->kernel[0] * positions * TILE_SUMS + 15) / 16 * 16;
 }
 
 /* x in its own layout is one slice already if it has one or two channels and no padding. */
-static bool needs_slices(const lk_lanes_conv *conv)
+static bool lanes_grad_needs_slices(const lk_lanes_conv *conv)
 {
-    return slice_count(conv) > 1 || conv->padding[0] > 0 || conv->padding[1] > 0;
+    return lanes_grad_slice_count(conv) > 1 || conv->padding[0] > 0 || conv->padding[1] > 0;
 }
 
-static size_t x_count(const lk_lanes_conv *conv)
+static size_t lanes_grad_x_count(const lk_lanes_conv *conv)
 {
-    return needs_slices(conv) ? (size_t)(padded_size(conv, 0) * padded_size(conv, 1) * conv->in[2] * LK_WIDTH) : 0;
+    return lanes_grad_needs_slices(conv)
+               ? (size_t)(lanes_grad_padded_size(conv, 0) * lanes_grad_padded_size(conv, 1) * conv->in[2] * LK_WIDTH)
+               : 0;
 }
 
 /* Floats of dconv of one block of images. */
-static size_t dconv_count(const lk_lanes_block *block)
+static size_t lanes_grad_dconv_count(const lk_lanes_block *block)
 {
     return (size_t)(lk__lanes_used(block, 0) * lk__lanes_used(block, 1) * block->conv.out[2] * LK_WIDTH);
 }
 
 /* Floats of one block of x or dy after its conversion from row-major; 0 if none is needed. */
-static size_t from_x_count(const lk_lanes_block *block)
+static size_t lanes_grad_from_x_count(const lk_lanes_block *block)
 {
     const int64_t *in = block->conv.in;
     return block->plain_x ? (size_t)(in[0] * in[1] * in[2] * LK_WIDTH) : 0;
 }
 
-static size_t from_dy_count(const lk_lanes_block *block)
+static size_t lanes_grad_from_dy_count(const lk_lanes_block *block)
 {
     const lk_lanes_pool *pool = &block->pool;
     return block->plain_dy ? (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH) : 0;
 }
 
-static size_t band_pixels(const lk_lanes_block *block)
+static size_t lanes_grad_band_pixels(const lk_lanes_block *block)
 {
-    return (size_t)(band_rows(block) * lk__lanes_used(block, 1));
+    return (size_t)(lanes_grad_band_rows(block) * lk__lanes_used(block, 1));
 }
 
-static size_t tile_count(const lk_lanes_block *block)
+static size_t lanes_grad_tile_count(const lk_lanes_block *block)
 {
-    return band_pixels(block) * TILE * LK_WIDTH;
+    return lanes_grad_band_pixels(block) * TILE * LK_WIDTH;
 }
 
 /* Doubles for the gradient of the bias, in whole cache lines, since floats follow them. */
-static size_t bias_count(const lk_lanes_block *block)
+static size_t lanes_grad_bias_count(const lk_lanes_block *block)
 {
     return (size_t)(block->conv.out[2] + 7) / 8 * 8;
 }
 
 size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad)
 {
-    size_t floats = sums_count(block) + tile_count(block) + x_count(&block->conv);
+    size_t floats = lanes_grad_sums_count(block) + lanes_grad_tile_count(block) + lanes_grad_x_count(&block->conv);
     if (input_grad)
-        floats += PAIR * dconv_count(block);
-    floats += PAIR * (from_x_count(block) + from_dy_count(block));
-    floats += SLICE * band_pixels(block); /* offsets */
-    return floats * sizeof(float) + bias_count(block) * sizeof(double);
+        floats += PAIR * lanes_grad_dconv_count(block);
+    floats += PAIR * (lanes_grad_from_x_count(block) + lanes_grad_from_dy_count(block));
+    floats += SLICE * lanes_grad_band_pixels(block); /* offsets */
+    return floats * sizeof(float) + lanes_grad_bias_count(block) * sizeof(double);
 }
 
-static void fill_offsets(const lk_lanes_block *block, const work_memory *m)
+static void lanes_grad_fill_offsets(const lk_lanes_block *block, const work_memory *m)
 {
-    int32_t i = 0, width = (int32_t)padded_size(&block->conv, 1);
-    for (int32_t row = 0; row < band_rows(block); row++)
+    int32_t i = 0, width = (int32_t)lanes_grad_padded_size(&block->conv, 1);
+    for (int32_t row = 0; row < lanes_grad_band_rows(block); row++)
         for (int32_t column = 0; column < lk__lanes_used(block, 1); column++, i++)
             for (int32_t size = 1; size <= SLICE; size++)
                 m->offsets[size][i] = (row * width + column) * size * LK_WIDTH;
 }
 
-static work_memory work_memory_at(const lk_lanes_block *block, bool input_grad, void *data)
+static work_memory lanes_grad_work_memory_at(const lk_lanes_block *block, bool input_grad, void *data)
 {
-    work_memory m = {.bias = data, .n_sums = sums_count(block)};
-    m.sums = (float *)(void *)(m.bias + bias_count(block));
+    work_memory m = {.bias = data, .n_sums = lanes_grad_sums_count(block)};
+    m.sums = (float *)(void *)(m.bias + lanes_grad_bias_count(block));
     m.tile = m.sums + m.n_sums;
-    m.x = m.tile + tile_count(block);
-    m.dconv = m.x + x_count(&block->conv);
-    m.from_x = m.dconv + (input_grad ? PAIR * dconv_count(block) : 0);
-    m.from_dy = m.from_x + PAIR * from_x_count(block);
-    m.offsets[1] = (int32_t *)(void *)(m.from_dy + PAIR * from_dy_count(block));
-    m.offsets[2] = m.offsets[1] + band_pixels(block);
-    fill_offsets(block, &m);
+    m.x = m.tile + lanes_grad_tile_count(block);
+    m.dconv = m.x + lanes_grad_x_count(&block->conv);
+    m.from_x = m.dconv + (input_grad ? PAIR * lanes_grad_dconv_count(block) : 0);
+    m.from_dy = m.from_x + PAIR * lanes_grad_from_x_count(block);
+    m.offsets[1] = (int32_t *)(void *)(m.from_dy + PAIR * lanes_grad_from_dy_count(block));
+    m.offsets[2] = m.offsets[1] + lanes_grad_band_pixels(block);
+    lanes_grad_fill_offsets(block, &m);
     return m;
 }
 
@@ -213,8 +215,9 @@ static const spread_fn spread_tiles[TILE + 1] = {LK_LANES_TILES(SPREAD_OF)};
 /* clang-format on */
 
 /* Spreads dy of one window, times `share`, over one row of its pixels. to: [column][n]; tiling: the tiles of n. */
-static void spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
-                           range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling, float *to)
+static void lanes_grad_spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
+                                      range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling,
+                                      float *to)
 {
     int64_t channels = block->conv.out[2];
     int64_t signs = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
@@ -235,8 +238,8 @@ static void spread_average(const lk_lanes_block *block, const image_block *image
 }
 
 /* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: of the first pixel. */
-static void spread_maximum(const lk_lanes_block *block, const image_block *images, int index, int64_t y, range columns,
-                           lk_lanes_tile tile, float *to)
+static void lanes_grad_spread_maximum(const lk_lanes_block *block, const image_block *images, int index, int64_t y,
+                                      range columns, lk_lanes_tile tile, float *to)
 {
     int64_t first = (y * block->conv.out[2] + tile.first) * LK_WIDTH;
     for (int64_t column = columns.begin; column < columns.end; column++, index++) {
@@ -250,8 +253,8 @@ static void spread_maximum(const lk_lanes_block *block, const image_block *image
 }
 
 /* Computes one row of dconv for the channels of a tile. to: [column][n]. */
-static void spread_row(const lk_lanes_block *block, const image_block *images, int64_t row, lk_lanes_tile tile,
-                       float *to)
+static void lanes_grad_spread_row(const lk_lanes_block *block, const image_block *images, int64_t row,
+                                  lk_lanes_tile tile, float *to)
 {
     const lk_lanes_pool *pool = &block->pool;
     int64_t from_top = row + pool->padding[0], window_row = from_top / pool->stride[0];
@@ -267,19 +270,19 @@ static void spread_row(const lk_lanes_block *block, const image_block *images, i
         range columns = lk__lanes_window(pool, 1, o);
         int64_t y = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];
         if (block->max)
-            spread_maximum(block, images, (int)(in_window * pool->kernel[1] + columns.begin - left), y, columns, tile,
-                           to);
+            lanes_grad_spread_maximum(block, images, (int)(in_window * pool->kernel[1] + columns.begin - left), y,
+                                      columns, tile, to);
         else
-            spread_average(block, images, row, y, columns, 1 / lk__lanes_divisor(pool, rows, columns), tile, &tiling,
-                           to);
+            lanes_grad_spread_average(block, images, row, y, columns, 1 / lk__lanes_divisor(pool, rows, columns), tile,
+                                      &tiling, to);
     }
 }
 
-static void spread_rows(const lk_lanes_block *block, const image_block *images, range rows, lk_lanes_tile tile,
-                        float *to)
+static void lanes_grad_spread_rows(const lk_lanes_block *block, const image_block *images, range rows,
+                                   lk_lanes_tile tile, float *to)
 {
     for (int64_t row = rows.begin; row < rows.end; row++, to += lk__lanes_used(block, 1) * tile.n * LK_WIDTH)
-        spread_row(block, images, row, tile, to);
+        lanes_grad_spread_row(block, images, row, tile, to);
 }
 
 /* --- the gradient of the weights ---------------------------------------------------------------------------------- */
@@ -352,9 +355,9 @@ static const correlate_fn correlate_tile[TILE + 1][PAIR + 1] = {LK_LANES_TILES(C
 
 /* Correlates one tile of output channels with all taps of a slice of x. Returns the address of the next slice's
  * sums. */
-static float *correlate_slice(const lk_lanes_conv *conv, band b, int n_out, int64_t size, float *sums)
+static float *lanes_grad_correlate_slice(const lk_lanes_conv *conv, band b, int n_out, int64_t size, float *sums)
 {
-    int64_t run = conv->kernel[1] * size, row_step = padded_size(conv, 1) * size * LK_WIDTH;
+    int64_t run = conv->kernel[1] * size, row_step = lanes_grad_padded_size(conv, 1) * size * LK_WIDTH;
     const float *x = b.x;
     for (int64_t row = 0; row < conv->kernel[0]; row++) {
         for (int64_t position = 0; position < run; position += PAIR, sums += TILE_SUMS) {
@@ -368,7 +371,7 @@ static float *correlate_slice(const lk_lanes_conv *conv, band b, int n_out, int6
 
 /* Sums in double the lanes of `pixels` vectors that lie `step` floats apart. Four chains in f32, over every fourth
  * pixel, come first. */
-static double sum_pixels(const float *x, int64_t pixels, int64_t step)
+static double lanes_grad_sum_pixels(const float *x, int64_t pixels, int64_t step)
 {
     enum { CHAINS = 4 }; /* a single chain would wait for each addition */
     vec sum[CHAINS] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
@@ -390,32 +393,35 @@ static double sum_pixels(const float *x, int64_t pixels, int64_t step)
     return lanes[0] + lanes[1] + (lanes[2] + lanes[3]);
 }
 
-static void add_bias_sums(const float *dconv, int64_t pixels, lk_lanes_tile tile, double *bias)
+static void lanes_grad_add_bias_sums(const float *dconv, int64_t pixels, lk_lanes_tile tile, double *bias)
 {
     for (int o = 0; o < tile.n; o++)
-        bias[tile.first + o] += sum_pixels(dconv + (int64_t)o * LK_WIDTH, pixels, (int64_t)tile.n * LK_WIDTH);
+        bias[tile.first + o] +=
+            lanes_grad_sum_pixels(dconv + (int64_t)o * LK_WIDTH, pixels, (int64_t)tile.n * LK_WIDTH);
 }
 
 /* Adds a band of rows of one block of images. x: in slices. */
-static void add_band(const lk_lanes_block *block, const image_block *images, range rows, const float *x,
-                     const work_memory *m, bool bias)
+static void lanes_grad_add_band(const lk_lanes_block *block, const image_block *images, range rows, const float *x,
+                                const work_memory *m, bool bias)
 {
     const lk_lanes_conv *conv = &block->conv;
-    int64_t width = lk__lanes_used(block, 1), plane = padded_size(conv, 0) * padded_size(conv, 1) * LK_WIDTH;
+    int64_t width = lk__lanes_used(block, 1),
+            plane = lanes_grad_padded_size(conv, 0) * lanes_grad_padded_size(conv, 1) * LK_WIDTH;
     float *sums = m->sums;
     lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
     for (int64_t t = 0; t < tiling.tiles; t++) {
         lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
-        spread_rows(block, images, rows, tile, m->tile);
+        lanes_grad_spread_rows(block, images, rows, tile, m->tile);
         if (bias)
-            add_bias_sums(m->tile, (rows.end - rows.begin) * width, tile, m->bias);
-        for (int64_t g = 0; g < slice_count(conv); g++) {
-            int64_t size = slice_channels(conv, g), first = rows.begin * padded_size(conv, 1) * size * LK_WIDTH;
+            lanes_grad_add_bias_sums(m->tile, (rows.end - rows.begin) * width, tile, m->bias);
+        for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++) {
+            int64_t size = lanes_grad_slice_channels(conv, g),
+                    first = rows.begin * lanes_grad_padded_size(conv, 1) * size * LK_WIDTH;
             band b = {.dconv = m->tile,
                       .x = x + g * SLICE * plane + first,
                       .offsets = m->offsets[size],
                       .pixels = (rows.end - rows.begin) * width};
-            sums = correlate_slice(conv, b, tile.n, size, sums);
+            sums = lanes_grad_correlate_slice(conv, b, tile.n, size, sums);
         }
     }
 }
@@ -429,13 +435,13 @@ LK_BODY void copy_row(const float *x, int64_t pixels, int64_t channels, int64_t 
 }
 
 /* Copies x with its padding into slices of channels. */
-static void slice_x(const lk_lanes_conv *conv, const float *x, float *to)
+static void lanes_grad_slice_x(const lk_lanes_conv *conv, const float *x, float *to)
 {
-    int64_t channels = conv->in[2], width = padded_size(conv, 1), pixels = conv->in[1];
+    int64_t channels = conv->in[2], width = lanes_grad_padded_size(conv, 1), pixels = conv->in[1];
     if (conv->padding[0] > 0 || conv->padding[1] > 0)
-        memset(to, 0, x_count(conv) * sizeof *to);
-    for (int64_t g = 0; g < slice_count(conv); g++) {
-        int64_t size = slice_channels(conv, g);
+        memset(to, 0, lanes_grad_x_count(conv) * sizeof *to);
+    for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++) {
+        int64_t size = lanes_grad_slice_channels(conv, g);
         for (int64_t row = 0; row < conv->in[0]; row++) {
             const float *from = x + (row * pixels * channels + g * SLICE) * LK_WIDTH;
             float *first = to + ((row + conv->padding[0]) * width + conv->padding[1]) * size * LK_WIDTH;
@@ -444,27 +450,28 @@ static void slice_x(const lk_lanes_conv *conv, const float *x, float *to)
             else
                 copy_row(from, pixels, channels, 1, first);
         }
-        to += padded_size(conv, 0) * width * size * LK_WIDTH;
+        to += lanes_grad_padded_size(conv, 0) * width * size * LK_WIDTH;
     }
 }
 
-static void add_images(const lk_lanes_block *block, const image_block *images, const work_memory *m, bool bias)
+static void lanes_grad_add_images(const lk_lanes_block *block, const image_block *images, const work_memory *m,
+                                  bool bias)
 {
     const float *x = images->x;
-    if (needs_slices(&block->conv)) {
-        slice_x(&block->conv, x, m->x);
+    if (lanes_grad_needs_slices(&block->conv)) {
+        lanes_grad_slice_x(&block->conv, x, m->x);
         x = m->x;
     }
-    int64_t step = band_rows(block), height = lk__lanes_used(block, 0);
+    int64_t step = lanes_grad_band_rows(block), height = lk__lanes_used(block, 0);
     for (int64_t row = 0; row < height; row += step)
-        add_band(block, images, (range){row, row + step < height ? row + step : height}, x, m, bias);
+        lanes_grad_add_band(block, images, (range){row, row + step < height ? row + step : height}, x, m, bias);
 }
 
 /* Copies the sums of a tile and a slice to their positions in dw. */
-static const float *store_slice(const lk_lanes_conv *conv, lk_lanes_tile tile, int64_t slice, const float *sums,
-                                float *dw)
+static const float *lanes_grad_store_slice(const lk_lanes_conv *conv, lk_lanes_tile tile, int64_t slice,
+                                           const float *sums, float *dw)
 {
-    int64_t size = slice_channels(conv, slice), n_taps = conv->kernel[0] * conv->kernel[1];
+    int64_t size = lanes_grad_slice_channels(conv, slice), n_taps = conv->kernel[0] * conv->kernel[1];
     for (int64_t row = 0; row < conv->kernel[0]; row++) {
         for (int64_t position = 0, column = 0; column < conv->kernel[1]; column++) {
             for (int64_t c = 0; c < size; c++, position++) {
@@ -474,7 +481,7 @@ static const float *store_slice(const lk_lanes_conv *conv, lk_lanes_tile tile, i
                     dw[to + o * conv->in[2] * n_taps] = from[o];
             }
         }
-        sums += position_tiles(conv, slice) * TILE_SUMS;
+        sums += lanes_grad_position_tiles(conv, slice) * TILE_SUMS;
     }
     return sums;
 }
@@ -485,8 +492,8 @@ static void store_gradients(const lk_lanes_block *block, const work_memory *m, c
     const float *sums = m->sums;
     lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
     for (int64_t t = 0; t < tiling.tiles; t++)
-        for (int64_t g = 0; g < slice_count(conv); g++)
-            sums = store_slice(conv, lk__lanes_tile(&tiling, t), g, sums, grad->dw);
+        for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++)
+            sums = lanes_grad_store_slice(conv, lk__lanes_tile(&tiling, t), g, sums, grad->dw);
     for (int64_t o = 0; grad->dbias && o < conv->out[2]; o++)
         grad->dbias[o] = (float)m->bias[o];
 }
@@ -494,8 +501,8 @@ static void store_gradients(const lk_lanes_block *block, const work_memory *m, c
 /* --- whole tensors ------------------------------------------------------------------------------------------------ */
 
 /* Returns block b of a tensor; converts it into `made` if the tensor is row-major. */
-static const float *vectors_of(const lk_lanes_block *block, const float *x, int64_t channels, const int64_t size[2],
-                               int64_t b, bool plain, float *made)
+static const float *lanes_grad_vectors_of(const lk_lanes_block *block, const float *x, int64_t channels,
+                                          const int64_t size[2], int64_t b, bool plain, float *made)
 {
     int64_t left = block->conv.images - b * LK_WIDTH, images = left < LK_WIDTH ? left : LK_WIDTH;
     x += b * size[0] * size[1] * channels * LK_WIDTH;
@@ -507,44 +514,47 @@ static const float *vectors_of(const lk_lanes_block *block, const float *x, int6
 }
 
 /* Returns block b of the operands; `i` is its number in the pair. */
-static image_block images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b, int i,
-                             const work_memory *m)
+static image_block lanes_grad_images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b, int i,
+                                        const work_memory *m)
 {
     const int64_t *in = block->conv.in, *out = block->pool.out;
-    float *x = m->from_x + (size_t)i * from_x_count(block), *dy = m->from_dy + (size_t)i * from_dy_count(block);
+    float *x = m->from_x + (size_t)i * lanes_grad_from_x_count(block),
+          *dy = m->from_dy + (size_t)i * lanes_grad_from_dy_count(block);
     size_t saved = lk__lanes_block_saved_bytes(block);
-    return (image_block){.dy = vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
-                         .x = vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
+    return (image_block){.dy =
+                             lanes_grad_vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
+                         .x = lanes_grad_vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
                          .saved = grad->saved ? grad->saved + (size_t)b * saved : NULL};
 }
 
-static void compute_dx(const lk_lanes_block *block, const lk_lanes_grad *grad, const image_block *images, int64_t b,
-                       int n, float *dconv)
+static void lanes_grad_compute_dx(const lk_lanes_block *block, const lk_lanes_grad *grad, const image_block *images,
+                                  int64_t b, int n, float *dconv)
 {
     lk_lanes_conv conv = lk__lanes_input_grad_conv(block);
     lk_lanes_block plain = lk__lanes_block_of(&conv);
     lk_lanes_tile all = {0, (int)conv.in[2]};
-    const float *from[PAIR] = {dconv, n > 1 ? dconv + dconv_count(block) : dconv};
+    const float *from[PAIR] = {dconv, n > 1 ? dconv + lanes_grad_dconv_count(block) : dconv};
     for (int i = 0; i < n; i++)
-        spread_rows(block, &images[i], (range){0, conv.in[0]}, all, dconv + (size_t)i * dconv_count(block));
+        lanes_grad_spread_rows(block, &images[i], (range){0, conv.in[0]}, all,
+                               dconv + (size_t)i * lanes_grad_dconv_count(block));
     lk__lanes_block_pair(&plain, b, from, grad->packed, NULL, grad->dx, NULL);
 }
 
 void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *data)
 {
-    work_memory m = work_memory_at(block, grad->dx, data);
+    work_memory m = lanes_grad_work_memory_at(block, grad->dx, data);
     int64_t n = lk__lanes_blocks(block->conv.images);
-    memset(m.bias, 0, bias_count(block) * sizeof *m.bias);
+    memset(m.bias, 0, lanes_grad_bias_count(block) * sizeof *m.bias);
     memset(m.sums, 0, m.n_sums * sizeof *m.sums);
     for (int64_t b = 0; b < n; b += PAIR) {
         int in_pair = b + 1 < n ? 2 : 1;
         image_block images[PAIR];
         for (int i = 0; i < in_pair; i++)
-            images[i] = images_of(block, grad, b + i, i, &m);
+            images[i] = lanes_grad_images_of(block, grad, b + i, i, &m);
         if (grad->dx)
-            compute_dx(block, grad, images, b, in_pair, m.dconv);
+            lanes_grad_compute_dx(block, grad, images, b, in_pair, m.dconv);
         for (int i = 0; i < in_pair; i++)
-            add_images(block, &images[i], &m, grad->dbias != NULL);
+            lanes_grad_add_images(block, &images[i], &m, grad->dbias != NULL);
     }
     store_gradients(block, &m, grad);
 }

@@ -7,7 +7,8 @@
 typedef lk_lanes_range range;
 
 /* y = the mean of x over a window, for all channels of a block of images. */
-static void average_window(const lk_lanes_pool *pool, const float *x, range rows, range columns, float *restrict y)
+static void lanes_pool_average_window(const lk_lanes_pool *pool, const float *x, range rows, range columns,
+                                      float *restrict y)
 {
     int64_t n = pool->channels * LK_WIDTH;
     float count = lk__lanes_divisor(pool, rows, columns);
@@ -24,7 +25,8 @@ static void average_window(const lk_lanes_pool *pool, const float *x, range rows
 }
 
 /* Adds dy / count to every pixel of the window. */
-static void spread_window(const lk_lanes_pool *pool, const float *restrict dy, range rows, range columns, float *dx)
+static void lanes_pool_spread_window(const lk_lanes_pool *pool, const float *restrict dy, range rows, range columns,
+                                     float *dx)
 {
     int64_t n = pool->channels * LK_WIDTH;
     float count = lk__lanes_divisor(pool, rows, columns);
@@ -43,7 +45,8 @@ void lk__lanes_avg_pool(const lk_lanes_pool *pool, const float *x, float *y)
     for (int64_t b = 0; b < blocks; b++, x += pool->in[0] * pool->in[1] * n)
         for (int64_t row = 0; row < pool->out[0]; row++)
             for (int64_t column = 0; column < pool->out[1]; column++, y += n)
-                average_window(pool, x, lk__lanes_window(pool, 0, row), lk__lanes_window(pool, 1, column), y);
+                lanes_pool_average_window(pool, x, lk__lanes_window(pool, 0, row), lk__lanes_window(pool, 1, column),
+                                          y);
 }
 
 void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *dx)
@@ -54,6 +57,7 @@ void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *
         memset(dx, 0, block * sizeof *dx);
         for (int64_t row = 0; row < pool->out[0]; row++)
             for (int64_t column = 0; column < pool->out[1]; column++, dy += n)
-                spread_window(pool, dy, lk__lanes_window(pool, 0, row), lk__lanes_window(pool, 1, column), dx);
+                lanes_pool_spread_window(pool, dy, lk__lanes_window(pool, 0, row), lk__lanes_window(pool, 1, column),
+                                         dx);
     }
 }

@@ -36,7 +36,7 @@ static bool lanes_winograd_takes(const lk_lanes_block *block)
     return true;
 }
 
-static lk_patches patches_of(const lk_lanes_block *block)
+static lk_patches lanes_winograd_patches_of(const lk_lanes_block *block)
 {
     lk_patches p = {.block = block, .side = LK_SIDE + 1 - (int)block->conv.kernel[0]};
     for (int i = 0; i < 2; i++)
@@ -50,67 +50,68 @@ static lk_patches patches_of(const lk_lanes_block *block)
 }
 
 /* Returns the number of strips of all images. */
-static int64_t strips_of(const lk_patches *p)
+static int64_t lanes_winograd_strips_of(const lk_patches *p)
 {
     return p->count / p->columns * p->strips;
 }
 
 /* Returns the number of strips of a chunk: chunks of about equal size, of at most `floats` floats at `each` a patch.
  * The number of patches is even where possible. */
-static int64_t chunk_strips(const lk_patches *p, int64_t floats, int64_t each)
+static int64_t lanes_winograd_chunk_strips(const lk_patches *p, int64_t floats, int64_t each)
 {
-    int64_t strips = strips_of(p), fit = lk__max(floats / (each * p->strip), 1), chunks = (strips + fit - 1) / fit;
+    int64_t strips = lanes_winograd_strips_of(p), fit = lk__max(floats / (each * p->strip), 1),
+            chunks = (strips + fit - 1) / fit;
     int64_t size = (strips + chunks - 1) / chunks;
     return size * p->strip % PAIR == 0 ? size : size + 1;
 }
 
 /* Returns the patches of the chunk that begins with strip `first`. */
-static lk_patch_range chunk_at(const lk_patches *p, int64_t first, int64_t size)
+static lk_patch_range lanes_winograd_chunk_at(const lk_patches *p, int64_t first, int64_t size)
 {
-    int64_t end = lk__min(first + size, strips_of(p)), strips = p->strips;
+    int64_t end = lk__min(first + size, lanes_winograd_strips_of(p)), strips = p->strips;
     lk_patch_range chunk = {.first = first / strips * p->columns + first % strips * p->strip};
     chunk.count = end / strips * p->columns + end % strips * p->strip - chunk.first;
     return chunk;
 }
 
-static int64_t kernel_count(const lk_lanes_conv *conv)
+static int64_t lanes_winograd_kernel_count(const lk_lanes_conv *conv)
 {
     return conv->in[2] * conv->out[2];
 }
 
 /* Strips of a chunk of a convolution, in either direction. */
-static int64_t conv_chunk(const lk_patches *p)
+static int64_t lanes_winograd_conv_chunk(const lk_patches *p)
 {
     const lk_lanes_conv *conv = &p->block->conv;
-    return chunk_strips(p, FLOATS_OF_CHUNK, POINTS * (conv->in[2] + conv->out[2]) * WIDTH);
+    return lanes_winograd_chunk_strips(p, FLOATS_OF_CHUNK, POINTS * (conv->in[2] + conv->out[2]) * WIDTH);
 }
 
-static int64_t weight_chunk(const lk_patches *p)
+static int64_t lanes_winograd_weight_chunk(const lk_patches *p)
 {
-    return chunk_strips(p, FLOATS_OF_X, LK_SIDE * p->block->conv.in[2] * WIDTH);
+    return lanes_winograd_chunk_strips(p, FLOATS_OF_X, LK_SIDE * p->block->conv.in[2] * WIDTH);
 }
 
-static int64_t weight_channels(const lk_patches *p)
+static int64_t lanes_winograd_weight_channels(const lk_patches *p)
 {
-    int64_t fit = FLOATS_OF_DY / (LK_SIDE * weight_chunk(p) * p->strip * WIDTH) / MOST_OUT * MOST_OUT;
+    int64_t fit = FLOATS_OF_DY / (LK_SIDE * lanes_winograd_weight_chunk(p) * p->strip * WIDTH) / MOST_OUT * MOST_OUT;
     return lk__min(lk__max(fit, MOST_OUT), p->block->conv.out[2]);
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 /* Floats of the points of x, or of y, of a chunk. */
-static int64_t points_floats(int64_t n_points, int64_t patches, int64_t channels)
+static int64_t lanes_winograd_points_floats(int64_t n_points, int64_t patches, int64_t channels)
 {
     return n_points * lk__patch_stride(patches * channels * WIDTH);
 }
 
 static size_t lanes_winograd_packed_count(const lk_lanes_conv *conv)
 {
-    return (size_t)(POINTS * lk__kernel_stride(kernel_count(conv)));
+    return (size_t)(POINTS * lk__kernel_stride(lanes_winograd_kernel_count(conv)));
 }
 
 /* Bytes of the sums of the bias' gradient: doubles, in whole cache lines, since floats follow them. */
-static size_t bias_bytes(const lk_lanes_conv *conv)
+static size_t lanes_winograd_bias_bytes(const lk_lanes_conv *conv)
 {
     return (size_t)(conv->out[2] + 7) / 8 * 64;
 }
@@ -118,17 +119,19 @@ static size_t bias_bytes(const lk_lanes_conv *conv)
 static size_t lanes_winograd_memory(const lk_lanes_block *block)
 {
     const lk_lanes_conv *conv = &block->conv;
-    lk_patches p = patches_of(block);
-    int64_t chunk = conv_chunk(&p) * p.strip, many = weight_chunk(&p) * p.strip;
-    int64_t convolved = points_floats(POINTS, chunk, conv->in[2]) + points_floats(POINTS, chunk, conv->out[2]);
-    int64_t summed = (int64_t)lanes_winograd_packed_count(conv) + points_floats(LK_SIDE, many, conv->in[2]) +
-                     points_floats(LK_SIDE, many, weight_channels(&p));
-    return (size_t)lk__max(convolved, summed) * sizeof(float) + bias_bytes(conv);
+    lk_patches p = lanes_winograd_patches_of(block);
+    int64_t chunk = lanes_winograd_conv_chunk(&p) * p.strip, many = lanes_winograd_weight_chunk(&p) * p.strip;
+    int64_t convolved = lanes_winograd_points_floats(POINTS, chunk, conv->in[2]) +
+                        lanes_winograd_points_floats(POINTS, chunk, conv->out[2]);
+    int64_t summed = (int64_t)lanes_winograd_packed_count(conv) +
+                     lanes_winograd_points_floats(LK_SIDE, many, conv->in[2]) +
+                     lanes_winograd_points_floats(LK_SIDE, many, lanes_winograd_weight_channels(&p));
+    return (size_t)lk__max(convolved, summed) * sizeof(float) + lanes_winograd_bias_bytes(conv);
 }
 
 static void lanes_winograd_pack(const lk_lanes_conv *conv, const float *w, float *packed)
 {
-    lk__points_of_w(kernel_count(conv), (int)conv->kernel[0], w, packed);
+    lk__points_of_w(lanes_winograd_kernel_count(conv), (int)conv->kernel[0], w, packed);
 }
 
 /* --- products at a point ------------------------------------------------------------------------------------------ */
@@ -186,20 +189,20 @@ static const multiply_fn multiply_tiles[TILE + 1] = {NULL,       multiply_1, mul
 
 /* Returns the size of the tile that begins with channel `first`: as few tiles as possible, of sizes as equal as
  * possible. */
-static int64_t tile_size(int64_t channels, int64_t first, int64_t largest)
+static int64_t lanes_winograd_tile_size(int64_t channels, int64_t first, int64_t largest)
 {
     int64_t left = channels - first, tiles = (left + largest - 1) / largest;
     return (left + tiles - 1) / tiles;
 }
 
-static void multiply_at_points(const product *p, const float *from, const float *w, float *to)
+static void lanes_winograd_multiply_at_points(const product *p, const float *from, const float *w, float *to)
 {
     int64_t from_stride = lk__patch_stride(p->patches * p->in * WIDTH);
     int64_t to_stride = lk__patch_stride(p->patches * p->out * WIDTH);
     int64_t w_stride = lk__kernel_stride(p->in * p->out);
     for (int i = 0; i < POINTS; i++, from += from_stride, w += w_stride, to += to_stride)
         for (int64_t o = 0, n; o < p->out; o += n) {
-            n = tile_size(p->out, o, TILE);
+            n = lanes_winograd_tile_size(p->out, o, TILE);
             multiply_tiles[n](p, from, w + o * p->out_step, to + o * WIDTH);
         }
 }
@@ -208,27 +211,27 @@ static void lanes_winograd_forward(const lk_lanes_block *block, const float *x, 
                                    float *y, uint8_t *saved, void *memory)
 {
     int64_t in = block->conv.in[2], out = block->conv.out[2];
-    lk_patches p = patches_of(block);
-    int64_t chunk = conv_chunk(&p);
-    float *v = memory, *m = v + points_floats(POINTS, chunk * p.strip, in);
-    for (int64_t k = 0; k < strips_of(&p); k += chunk) {
-        lk_patch_range now = chunk_at(&p, k, chunk);
+    lk_patches p = lanes_winograd_patches_of(block);
+    int64_t chunk = lanes_winograd_conv_chunk(&p);
+    float *v = memory, *m = v + lanes_winograd_points_floats(POINTS, chunk * p.strip, in);
+    for (int64_t k = 0; k < lanes_winograd_strips_of(&p); k += chunk) {
+        lk_patch_range now = lanes_winograd_chunk_at(&p, k, chunk);
         product at_points = {now.count, in, out, 1, in};
         lk__points_of_x(&p, x, now, v);
-        multiply_at_points(&at_points, v, packed, m);
+        lanes_winograd_multiply_at_points(&at_points, v, packed, m);
         lk__y_of_points(&p, m, now, bias, y, saved);
     }
 }
 
 static void lanes_winograd_input_grad(const lk_patches *p, const lk_lanes_grad *grad, float *memory)
 {
-    int64_t in = p->block->conv.in[2], out = p->block->conv.out[2], chunk = conv_chunk(p);
-    float *m = memory, *v = m + points_floats(POINTS, chunk * p->strip, out);
-    for (int64_t k = 0; k < strips_of(p); k += chunk) {
-        lk_patch_range now = chunk_at(p, k, chunk);
+    int64_t in = p->block->conv.in[2], out = p->block->conv.out[2], chunk = lanes_winograd_conv_chunk(p);
+    float *m = memory, *v = m + lanes_winograd_points_floats(POINTS, chunk * p->strip, out);
+    for (int64_t k = 0; k < lanes_winograd_strips_of(p); k += chunk) {
+        lk_patch_range now = lanes_winograd_chunk_at(p, k, chunk);
         product at_points = {now.count, out, in, in, 1};
         lk__points_of_dy(p, grad, now, m);
-        multiply_at_points(&at_points, m, grad->packed, v);
+        lanes_winograd_multiply_at_points(&at_points, m, grad->packed, v);
         lk__dx_of_points(p, v, now, grad->dx);
     }
 }
@@ -309,20 +312,21 @@ static const correlate_fn correlate_tiles[MOST_IN][MOST_OUT] = {
 };
 
 /* Correlates x with `channels` channels of dy at one point. sums: of these channels. */
-static void correlate_point(int64_t in, int64_t channels, int64_t patches, const float *x, const float *dy, float *sums)
+static void lanes_winograd_correlate_point(int64_t in, int64_t channels, int64_t patches, const float *x,
+                                           const float *dy, float *sums)
 {
     correlation c = {patches, in * WIDTH, channels * WIDTH, in};
     for (int64_t i = 0, n_in; i < in; i += n_in) {
-        n_in = tile_size(in, i, MOST_IN);
+        n_in = lanes_winograd_tile_size(in, i, MOST_IN);
         for (int64_t o = 0, n_out; o < channels; o += n_out) {
-            n_out = tile_size(channels, o, MOST_OUT);
+            n_out = lanes_winograd_tile_size(channels, o, MOST_OUT);
             correlate_tiles[n_in - 1][n_out - 1](&c, x + i * WIDTH, dy + o * WIDTH, sums + o * in + i);
         }
     }
 }
 
 /* Adds up the values of dy at the point (1, 1), where a patch's value is the sum of its pixels. */
-static void add_bias_point(const float *points, int64_t patches, lk_channel_range channels, double *bias)
+static void lanes_winograd_add_bias_point(const float *points, int64_t patches, lk_channel_range channels, double *bias)
 {
     for (int64_t o = 0; o < channels.count; o++, points += WIDTH) {
         float lanes[WIDTH];
@@ -341,12 +345,12 @@ typedef struct weight_memory {
 } weight_memory;
 
 /* Adds one row of points of a chunk. */
-static void correlate_row(const lk_patches *p, const lk_lanes_grad *grad, lk_patch_range chunk, int row,
-                          const weight_memory *m)
+static void lanes_winograd_correlate_row(const lk_patches *p, const lk_lanes_grad *grad, lk_patch_range chunk, int row,
+                                         const weight_memory *m)
 {
     const lk_lanes_conv *conv = &p->block->conv;
-    int64_t in = conv->in[2], out = conv->out[2], some = weight_channels(p),
-            sums_stride = lk__kernel_stride(kernel_count(conv));
+    int64_t in = conv->in[2], out = conv->out[2], some = lanes_winograd_weight_channels(p),
+            sums_stride = lk__kernel_stride(lanes_winograd_kernel_count(conv));
     lk__row_of_x(p, grad->x, chunk, row, m->x);
     for (int64_t o = 0; o < out; o += some) {
         lk_channel_range channels = {o, lk__min(some, out - o)};
@@ -354,33 +358,33 @@ static void correlate_row(const lk_patches *p, const lk_lanes_grad *grad, lk_pat
         int64_t dy_stride = lk__patch_stride(chunk.count * channels.count * WIDTH);
         lk__row_of_dy(p, grad, chunk, channels, row, m->dy);
         for (int i = 0; i < LK_SIDE; i++)
-            correlate_point(in, channels.count, chunk.count, m->x + i * x_stride, m->dy + i * dy_stride,
-                            m->sums + (row * LK_SIDE + i) * sums_stride + o * in);
+            lanes_winograd_correlate_point(in, channels.count, chunk.count, m->x + i * x_stride, m->dy + i * dy_stride,
+                                           m->sums + (row * LK_SIDE + i) * sums_stride + o * in);
         if (row == 1 && grad->dbias)
-            add_bias_point(m->dy + dy_stride, chunk.count, channels, m->bias);
+            lanes_winograd_add_bias_point(m->dy + dy_stride, chunk.count, channels, m->bias);
     }
 }
 
 static void lanes_winograd_weight_grad(const lk_patches *p, const lk_lanes_grad *grad, void *memory)
 {
     const lk_lanes_conv *conv = &p->block->conv;
-    int64_t chunk = weight_chunk(p);
-    weight_memory m = {.bias = memory, .sums = (float *)memory + bias_bytes(conv) / sizeof(float)};
+    int64_t chunk = lanes_winograd_weight_chunk(p);
+    weight_memory m = {.bias = memory, .sums = (float *)memory + lanes_winograd_bias_bytes(conv) / sizeof(float)};
     m.x = m.sums + lanes_winograd_packed_count(conv);
-    m.dy = m.x + points_floats(LK_SIDE, chunk * p->strip, conv->in[2]);
-    memset(m.bias, 0, bias_bytes(conv));
+    m.dy = m.x + lanes_winograd_points_floats(LK_SIDE, chunk * p->strip, conv->in[2]);
+    memset(m.bias, 0, lanes_winograd_bias_bytes(conv));
     memset(m.sums, 0, lanes_winograd_packed_count(conv) * sizeof *m.sums);
-    for (int64_t k = 0; k < strips_of(p); k += chunk)
+    for (int64_t k = 0; k < lanes_winograd_strips_of(p); k += chunk)
         for (int row = 0; row < LK_SIDE; row++)
-            correlate_row(p, grad, chunk_at(p, k, chunk), row, &m);
-    lk__dw_of_points(kernel_count(conv), (int)conv->kernel[0], m.sums, grad->dw);
+            lanes_winograd_correlate_row(p, grad, lanes_winograd_chunk_at(p, k, chunk), row, &m);
+    lk__dw_of_points(lanes_winograd_kernel_count(conv), (int)conv->kernel[0], m.sums, grad->dw);
     for (int64_t o = 0; grad->dbias && o < conv->out[2]; o++)
         grad->dbias[o] = (float)m.bias[o];
 }
 
 static void lanes_winograd_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *memory)
 {
-    lk_patches p = patches_of(block);
+    lk_patches p = lanes_winograd_patches_of(block);
     if (grad->dx)
         lanes_winograd_input_grad(&p, grad, memory);
     if (grad->dw)

@@ -32,7 +32,7 @@ static position position_of_patch(const lk_patches *patches, int64_t index)
     return p;
 }
 
-static int64_t block_floats(const int64_t size[2], int64_t channels)
+static int64_t lanes_points_block_floats(const int64_t size[2], int64_t channels)
 {
     return size[0] * size[1] * channels * WIDTH;
 }
@@ -42,7 +42,7 @@ typedef struct extent {
     int64_t top, bottom, left, right;
 } extent;
 
-static int64_t clamp_to(int64_t i, int64_t end)
+static int64_t lanes_points_clamp_to(int64_t i, int64_t end)
 {
     return i < 0 ? 0 : i > end ? end : i;
 }
@@ -57,7 +57,7 @@ typedef struct strip {
 } strip;
 
 /* Returns the strip that begins with patch `index`. */
-static strip strip_of(const lk_patches *patches, int64_t index)
+static strip lanes_points_strip_of(const lk_patches *patches, int64_t index)
 {
     const lk_lanes_conv *conv = &patches->block->conv;
     position p = position_of_patch(patches, index);
@@ -65,9 +65,10 @@ static strip strip_of(const lk_patches *patches, int64_t index)
     strip s = {.first = p, .patches = left < patches->strip ? left : patches->strip, .column_step = step};
     s.columns = (s.patches - 1) * patches->side + SIDE;
     s.row_step = conv->in[1] * step;
-    s.offset = p.images * block_floats(conv->in, conv->in[2]) + p.x_row * s.row_step + p.x_column * step;
-    s.inside = (extent){clamp_to(-p.x_row, SIDE), clamp_to(conv->in[0] - p.x_row, SIDE),
-                        clamp_to(-p.x_column, s.columns), clamp_to(conv->in[1] - p.x_column, s.columns)};
+    s.offset = p.images * lanes_points_block_floats(conv->in, conv->in[2]) + p.x_row * s.row_step + p.x_column * step;
+    s.inside = (extent){lanes_points_clamp_to(-p.x_row, SIDE), lanes_points_clamp_to(conv->in[0] - p.x_row, SIDE),
+                        lanes_points_clamp_to(-p.x_column, s.columns),
+                        lanes_points_clamp_to(conv->in[1] - p.x_column, s.columns)};
     return s;
 }
 
@@ -122,7 +123,7 @@ LK_BODY void transform_x(const lk_patches *patches, const float *x, lk_patch_ran
     half_done h;
     int64_t channels = patches->block->conv.in[2], stride = lk__patch_stride(chunk.count * channels * WIDTH);
     for (int64_t i = 0; i < chunk.count;) {
-        strip s = strip_of(patches, chunk.first + i);
+        strip s = lanes_points_strip_of(patches, chunk.first + i);
         for (int64_t c = 0; c < channels; c++) {
             float *to = points + (i * channels + c) * WIDTH;
             transform_columns(&s, x + s.offset + c * WIDTH, row, &h);
@@ -195,9 +196,9 @@ void lk__dx_of_points(const lk_patches *patches, const float *points, lk_patch_r
 {
     half_done h;
     const int64_t *in = patches->block->conv.in;
-    int64_t images = block_floats(in, in[2]), stride = lk__patch_stride(chunk.count * in[2] * WIDTH);
+    int64_t images = lanes_points_block_floats(in, in[2]), stride = lk__patch_stride(chunk.count * in[2] * WIDTH);
     for (int64_t i = 0; i < chunk.count;) {
-        strip s = strip_of(patches, chunk.first + i);
+        strip s = lanes_points_strip_of(patches, chunk.first + i);
         if (s.first.row == 0 && s.first.column == 0)
             memset(dx + s.first.images * images, 0, (size_t)images * sizeof *dx);
         for (int64_t c = 0; c < in[2]; c++) {
@@ -311,14 +312,14 @@ LK_BODY void pixels_of_points(const float *points, int64_t stride, vec bias, vec
     }
 }
 
-static result result_of(const lk_patches *patches, int64_t index, float *y, uint8_t *saved)
+static result lanes_points_result_of(const lk_patches *patches, int64_t index, float *y, uint8_t *saved)
 {
     const lk_lanes_block *block = patches->block;
     position p = position_of_patch(patches, index);
     uint8_t *from = saved ? saved + (size_t)p.images * lk__lanes_block_saved_bytes(block) : NULL;
     return (result){.block = block,
                     .position = p,
-                    .y = y + p.images * block_floats(block->pool.out, block->pool.channels),
+                    .y = y + p.images * lanes_points_block_floats(block->pool.out, block->pool.channels),
                     .signs = (vec_bits *)(void *)from,
                     .winners = from,
                     .images = mask_first(block->conv.images - p.images * WIDTH)};
@@ -340,7 +341,7 @@ LK_BODY void transform_y(const lk_patches *patches, const float *points, lk_patc
 {
     int64_t channels = patches->block->conv.out[2], stride = lk__patch_stride(chunk.count * channels * WIDTH);
     for (int64_t i = chunk.first; i < chunk.first + chunk.count; i++) {
-        result r = result_of(patches, i, y, saved);
+        result r = lanes_points_result_of(patches, i, y, saved);
         for (int64_t c = 0; c < channels; c++, points += WIDTH)
             channel_of_y(&r, patches, c, points, stride, bias ? vec_broadcast(bias + c) : vec_zero(), side);
     }
@@ -373,7 +374,7 @@ static gradient patch_gradient(const lk_patches *patches, const lk_lanes_grad *g
     size_t from = (size_t)p.images * lk__lanes_block_saved_bytes(block);
     return (gradient){.block = block,
                       .position = p,
-                      .dy = grad->dy + p.images * block_floats(block->pool.out, block->pool.channels),
+                      .dy = grad->dy + p.images * lanes_points_block_floats(block->pool.out, block->pool.channels),
                       .signs = block->relu ? (const vec_bits *)(const void *)(grad->saved + from) : NULL,
                       .winners = block->max ? grad->saved + from : NULL};
 }

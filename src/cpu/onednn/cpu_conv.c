@@ -28,7 +28,7 @@ static lk_shape grouped_shape(lk_shape w, int64_t groups)
 }
 
 /* Returns a view of w with the groups as a dimension of their own. */
-static lk_tensor grouped_view(const lk_tensor *w, int64_t groups)
+static lk_tensor cpu_conv_grouped_view(const lk_tensor *w, int64_t groups)
 {
     lk_tensor view = lk__tensor_alias(w);
     view.shape = grouped_shape(w->shape, groups);
@@ -59,8 +59,8 @@ static lk_convolution conv_description(const shapes *s, const descriptors *d, dn
     return problem;
 }
 
-static lk_status make_from(lk_cpu *cpu, const shapes *s, const descriptors *d, dnnl_prop_kind_t kind,
-                           dnnl_primitive_desc_t *pd)
+static lk_status cpu_conv_make_from(lk_cpu *cpu, const shapes *s, const descriptors *d, dnnl_prop_kind_t kind,
+                                    dnnl_primitive_desc_t *pd)
 {
     dnnl_primitive_desc_t forward;
     lk_convolution problem = conv_description(s, d, dnnl_forward_training);
@@ -75,12 +75,12 @@ static lk_status make_from(lk_cpu *cpu, const shapes *s, const descriptors *d, d
     return status;
 }
 
-static lk_status make_pd(lk_cpu *cpu, const shapes *s, dnnl_prop_kind_t kind, dnnl_primitive_desc_t *pd)
+static lk_status cpu_conv_make_pd(lk_cpu *cpu, const shapes *s, dnnl_prop_kind_t kind, dnnl_primitive_desc_t *pd)
 {
     descriptors d = {0};
     lk_status status = describe_conv(s, &d);
     if (status == LK_OK)
-        status = make_from(cpu, s, &d, kind, pd);
+        status = cpu_conv_make_from(cpu, s, &d, kind, pd);
     lk__md_free(&d.x);
     lk__md_free(&d.w);
     lk__md_free(&d.y);
@@ -95,8 +95,9 @@ typedef struct operand_row {
     lk_direction direction;
 } operand_row;
 
-static lk_status prepare_operands(lk_cpu *cpu, lk_prepared *prepared, dnnl_primitive_desc_t pd, const operand_row *rows,
-                                  int n, const lk_tensor *const *tensors, bool free_layout)
+static lk_status cpu_conv_prepare_operands(lk_cpu *cpu, lk_prepared *prepared, dnnl_primitive_desc_t pd,
+                                           const operand_row *rows, int n, const lk_tensor *const *tensors,
+                                           bool free_layout)
 {
     LK_TRY(lk__prepare_primitive(cpu, prepared, pd));
     for (int i = 0; i < n; i++)
@@ -111,8 +112,8 @@ static lk_status prepare_conv_primitive(lk_cpu *cpu, const lk_call *call, lk_pre
 {
     dnnl_primitive_desc_t pd;
     lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
-    LK_TRY(make_pd(cpu, s, kind, &pd));
-    lk_status status = prepare_operands(cpu, prepared, pd, rows, n, tensors, free_layout);
+    LK_TRY(cpu_conv_make_pd(cpu, s, kind, &pd));
+    lk_status status = cpu_conv_prepare_operands(cpu, prepared, pd, rows, n, tensors, free_layout);
     dnnl_primitive_desc_destroy(pd);
     return status;
 }
@@ -135,7 +136,7 @@ static lk_status onednn_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_pre
                                        {DNNL_ARG_DST, dnnl_query_dst_md, LK_OUT}};
     const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
     const lk_tensor *bias = call->in[2];
-    lk_tensor w = grouped_view(call->in[1], opts->groups);
+    lk_tensor w = cpu_conv_grouped_view(call->in[1], opts->groups);
     shapes s = {call->in[0]->shape, w.shape, call->out[0]->shape, bias != NULL, opts};
     LK_TRY(prepare_conv_primitive(cpu, call, prepared, &s, dnnl_forward_training, rows, 3,
                                   (const lk_tensor *[]){call->in[0], &w, call->out[0]}, call->free_layout));
@@ -156,7 +157,7 @@ static lk_status onednn_forward(lk_call *call)
     lk_key key;
     conv_key(&key, call, opts);
     LK_TRY(lk__prepared_get(cpu, &key, call, onednn_prepare_forward, &prepared));
-    lk_tensor w = grouped_view(call->in[1], opts->groups);
+    lk_tensor w = cpu_conv_grouped_view(call->in[1], opts->groups);
     return lk__prepared_run_weights(call, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0], call->in[2]});
 }
 
@@ -168,7 +169,7 @@ static lk_status onednn_prepare_input_grad(lk_cpu *cpu, const lk_call *call, lk_
                                        {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, LK_IN},
                                        {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, LK_OUT}};
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
-    lk_tensor w = grouped_view(call->in[1], opts->groups);
+    lk_tensor w = cpu_conv_grouped_view(call->in[1], opts->groups);
     shapes s = {call->out[0]->shape, w.shape, call->in[0]->shape, false, opts};
     return prepare_conv_primitive(cpu, call, prepared, &s, dnnl_backward_data, rows, 3,
                                   (const lk_tensor *[]){call->in[0], &w, call->out[0]}, call->free_layout);
@@ -183,7 +184,7 @@ static lk_status onednn_input_grad(lk_call *call)
     conv_key(&key, call, opts);
     lk__key_add(&key, call->out[0]->shape.dim, 4);
     LK_TRY(lk__prepared_get(cpu, &key, call, onednn_prepare_input_grad, &prepared));
-    lk_tensor w = grouped_view(call->in[1], opts->groups);
+    lk_tensor w = cpu_conv_grouped_view(call->in[1], opts->groups);
     return lk__prepared_run_weights(call, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0]});
 }
 
@@ -194,7 +195,7 @@ static lk_status onednn_prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk
                                        {DNNL_ARG_SRC, dnnl_query_src_md, LK_IN},
                                        {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, LK_OUT}};
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
-    lk_tensor dw = grouped_view(call->out[0], attrs->conv.groups);
+    lk_tensor dw = cpu_conv_grouped_view(call->out[0], attrs->conv.groups);
     shapes s = {call->in[1]->shape, dw.shape, call->in[0]->shape, false, &attrs->conv};
     return prepare_conv_primitive(cpu, call, prepared, &s, dnnl_backward_weights, rows, 3,
                                   (const lk_tensor *[]){call->in[0], call->in[1], &dw}, false);
@@ -209,7 +210,7 @@ lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call)
     conv_key(&key, call, &attrs->conv);
     lk__key_add(&key, attrs->size, 4);
     LK_TRY(lk__prepared_get(cpu, &key, call, onednn_prepare_weight_grad, &prepared));
-    lk_tensor dw = grouped_view(call->out[0], attrs->conv.groups);
+    lk_tensor dw = cpu_conv_grouped_view(call->out[0], attrs->conv.groups);
     LK_TRY(lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], call->in[1], &dw}));
     return attrs->bias ? lk__cpu_bias_gradient(call) : LK_OK;
 }
@@ -218,7 +219,7 @@ lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call)
 
 /* Weights that an operator computed may have a private layout, which knows no groups; a row-major copy replaces
  * them. */
-static lk_status run_with_plain_weights(lk_call *call, lk_kernel_fn run)
+static lk_status cpu_conv_run_with_plain_weights(lk_call *call, lk_kernel_fn run)
 {
     lk_tensor *original = call->in[1];
     lk_block *block;
@@ -241,7 +242,7 @@ lk_status lk__cpu_onednn_conv2d(lk_call *call)
 {
     const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
     if (call->in[1]->storage->layout && opts->groups > 1)
-        return run_with_plain_weights(call, onednn_forward);
+        return cpu_conv_run_with_plain_weights(call, onednn_forward);
     return onednn_forward(call);
 }
 
@@ -249,7 +250,7 @@ lk_status lk__cpu_onednn_conv2d_input_grad(lk_call *call)
 {
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
     if (call->in[1]->storage->layout && opts->groups > 1)
-        return run_with_plain_weights(call, onednn_input_grad);
+        return cpu_conv_run_with_plain_weights(call, onednn_input_grad);
     return onednn_input_grad(call);
 }
 

@@ -18,7 +18,7 @@ enum { CONVERT = LK_OP_COUNT }; /* used in place of an operator's number in the 
 
 /* Tells whether vectors of images or channels in `layout` correspond to row-major x. oneDNN converts these element by
  * element, which takes 1 to 1.7 ns each; own loops are faster. */
-static bool is_interleaving(const lk_tensor *x, const lk_layout *layout, lk_interleaving *shape)
+static bool cpu_convert_is_interleaving(const lk_tensor *x, const lk_layout *layout, lk_interleaving *shape)
 {
     const int64_t *dim = x->shape.dim;
     if (!layout || !lk__has_avx2())
@@ -34,18 +34,18 @@ static bool is_interleaving(const lk_tensor *x, const lk_layout *layout, lk_inte
 }
 
 /* Tells whether a conversion from `in` to `out` is such a one. */
-static bool is_interleaved_copy(const lk_tensor *in, const lk_tensor *out, lk_interleaving *shape)
+static bool cpu_convert_is_interleaved_copy(const lk_tensor *in, const lk_tensor *out, lk_interleaving *shape)
 {
     const lk_layout *from = in->storage->layout, *to = out->storage->layout;
     if (from && to)
         return false;
-    return lk__tensor_is_dense(to ? in : out) && is_interleaving(in, to ? to : from, shape);
+    return lk__tensor_is_dense(to ? in : out) && cpu_convert_is_interleaving(in, to ? to : from, shape);
 }
 
-static void copy_interleaved(const lk_tensor *in, const lk_tensor *out)
+static void cpu_convert_copy_interleaved(const lk_tensor *in, const lk_tensor *out)
 {
     lk_interleaving shape;
-    is_interleaved_copy(in, out, &shape);
+    cpu_convert_is_interleaved_copy(in, out, &shape);
     if (out->storage->layout)
         lk__interleave(&shape, lk__cpu_data(in), lk__cpu_data(out));
     else
@@ -74,7 +74,7 @@ static lk_status convert_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *
     lk__shape_text(call->in[0]->shape, shape, sizeof shape);
     snprintf(prepared->problem, sizeof prepared->problem, "f32 %s", shape);
     lk_interleaving interleaving;
-    if (is_interleaved_copy(call->in[0], call->out[0], &interleaving)) {
+    if (cpu_convert_is_interleaved_copy(call->in[0], call->out[0], &interleaving)) {
         snprintf(prepared->implementation, sizeof prepared->implementation, "interleave");
         return LK_OK;
     }
@@ -116,11 +116,11 @@ lk_status lk__cpu_convert(lk_device *device, const lk_tensor *x, const lk_layout
     LK_TRY(lk__prepared_get(cpu, &key, &call, convert_prepare, &prepared));
     if (prepared->primitive)
         return lk__prepared_run(cpu, prepared, (lk_tensor *[]){&in, &out});
-    copy_interleaved(&in, &out);
+    cpu_convert_copy_interleaved(&in, &out);
     return LK_OK;
 }
 
-static bool has_layout(const lk_tensor *x, const lk_layout *layout)
+static bool cpu_convert_has_layout(const lk_tensor *x, const lk_layout *layout)
 {
     return x->storage->layout == layout && (layout || lk__tensor_is_dense(x));
 }
@@ -129,7 +129,7 @@ lk_status lk__cpu_as(lk_device *device, const lk_tensor *x, const lk_layout *to,
 {
     size_t bytes;
     *converted = (lk_converted){0};
-    if (has_layout(x, to)) {
+    if (cpu_convert_has_layout(x, to)) {
         converted->data = lk__cpu_data(x);
         return LK_OK;
     }

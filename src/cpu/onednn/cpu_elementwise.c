@@ -11,7 +11,7 @@
 #include <stdio.h>
 
 /* Returns the layout of the first operand that has one; the other operand is converted to it. */
-static const lk_layout *working_layout(const lk_call *call)
+static const lk_layout *cpu_elementwise_working_layout(const lk_call *call)
 {
     const lk_layout *a = call->in[0]->storage->layout, *b = call->in[1]->storage->layout;
     if (!call->free_layout)
@@ -26,11 +26,11 @@ static lk_status elementwise_prepare(struct lk_cpu *cpu, const lk_call *call, lk
     lk__shape_text(call->out[0]->shape, text, sizeof text);
     snprintf(prepared->problem, sizeof prepared->problem, "f32 %s", text);
     snprintf(prepared->implementation, sizeof prepared->implementation, "elements");
-    prepared->layouts_in[0] = prepared->layouts_in[1] = prepared->layouts_out[0] = working_layout(call);
+    prepared->layouts_in[0] = prepared->layouts_in[1] = prepared->layouts_out[0] = cpu_elementwise_working_layout(call);
     return LK_OK;
 }
 
-static int64_t padded_count(const lk_tensor *y)
+static int64_t cpu_elementwise_padded_count(const lk_tensor *y)
 {
     const lk_layout *layout = y->storage->layout;
     return layout ? (int64_t)(layout->bytes / sizeof(float)) : lk_tensor_count(y);
@@ -41,7 +41,7 @@ static void elementwise_compute(lk_call *call, const lk_converted *in, float *sc
     (void)scratch;
     const float *a = in[0].data, *b = in[1].data;
     float *y = lk__cpu_data(call->out[0]);
-    int64_t count = padded_count(call->out[0]);
+    int64_t count = cpu_elementwise_padded_count(call->out[0]);
     switch (call->op->id) {
     case LK_OP_ADD:
         LK_ANY_ORDER

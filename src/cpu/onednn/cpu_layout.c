@@ -39,19 +39,19 @@ static lk_layout *find_layout(const lk_md *md)
     return NULL;
 }
 
-static dnnl_data_type_t data_type(lk_dtype dtype)
+static dnnl_data_type_t cpu_layout_data_type(lk_dtype dtype)
 {
     return dtype == LK_I32 ? dnnl_s32 : dnnl_f32;
 }
 
-static lk_status find_tag(const lk_md *md, lk_shape shape, lk_dtype dtype, dnnl_format_tag_t *tag)
+static lk_status cpu_layout_find_tag(const lk_md *md, lk_shape shape, lk_dtype dtype, dnnl_format_tag_t *tag)
 {
     static const dnnl_format_tag_t tags[] = {dnnl_nhwc,    dnnl_nChw4c,  dnnl_nChw8c,
                                              dnnl_nChw16c, LK_LANES_TAG, LK_WIDE_LANES_TAG};
     *tag = dnnl_format_tag_undef;
     for (size_t i = 0; i < sizeof tags / sizeof *tags && shape.ndim == 4 && *tag == dnnl_format_tag_undef; i++) {
         lk_md tagged = {0};
-        LK_TRY(lk__md_tagged(&tagged, 4, shape.dim, data_type(dtype), tags[i]));
+        LK_TRY(lk__md_tagged(&tagged, 4, shape.dim, cpu_layout_data_type(dtype), tags[i]));
         if (lk__md_equal(md, &tagged))
             *tag = tags[i];
         lk__md_free(&tagged);
@@ -65,7 +65,7 @@ static lk_status add_layout(const lk_md *md, lk_shape shape, lk_dtype dtype, lk_
     lk_layout *layout = lk__calloc(1, sizeof *layout);
     if (!layout)
         return LK_ERR_MEMORY;
-    lk_status status = find_tag(md, shape, dtype, &layout->tag);
+    lk_status status = cpu_layout_find_tag(md, shape, dtype, &layout->tag);
     if (status == LK_OK)
         status = lk__md_copy(&layout->md, md);
     if (status != LK_OK) {
@@ -80,7 +80,7 @@ static lk_status add_layout(const lk_md *md, lk_shape shape, lk_dtype dtype, lk_
 }
 
 /* Finds or adds the layout equal to `md`, which describes a tensor of shape `shape`. */
-static lk_status find_or_add(const lk_md *md, lk_shape shape, lk_dtype dtype, const lk_layout **out)
+static lk_status cpu_layout_find_or_add(const lk_md *md, lk_shape shape, lk_dtype dtype, const lk_layout **out)
 {
     lk_status status = LK_OK;
     pthread_mutex_lock(&layouts_lock);
@@ -98,8 +98,8 @@ lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t ta
     *layout = NULL;
     if (tag == dnnl_nchw)
         return LK_OK;
-    LK_TRY(lk__md_tagged(&md, 4, shape.dim, data_type(dtype), tag));
-    lk_status status = find_or_add(&md, shape, dtype, layout);
+    LK_TRY(lk__md_tagged(&md, 4, shape.dim, cpu_layout_data_type(dtype), tag));
+    lk_status status = cpu_layout_find_or_add(&md, shape, dtype, layout);
     lk__md_free(&md);
     return status;
 }
@@ -113,7 +113,7 @@ lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layo
     bool is_plain = lk__md_equal(md, &plain);
     lk__md_free(&plain);
     *layout = NULL;
-    return is_plain ? LK_OK : find_or_add(md, shape, LK_F32, layout);
+    return is_plain ? LK_OK : cpu_layout_find_or_add(md, shape, LK_F32, layout);
 }
 
 bool lk__must_gather(const lk_tensor *x)
@@ -154,7 +154,7 @@ lk_status lk__md_of_plain(lk_md *md, const lk_tensor *x)
     if (!lk__tensor_is_dense(x) && !lk__must_gather(x))
         for (int i = 0; i < x->shape.ndim; i++)
             strides[i] = x->shape.dim[i] == 1 ? 1 : x->strides[i];
-    return lk__md_strided(md, x->shape.ndim, x->shape.dim, data_type(x->dtype), strides);
+    return lk__md_strided(md, x->shape.ndim, x->shape.dim, cpu_layout_data_type(x->dtype), strides);
 }
 
 lk_status lk__md_of_tensor(lk_md *md, const lk_tensor *x)

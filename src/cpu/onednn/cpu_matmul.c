@@ -13,7 +13,7 @@
 
 /* Tells whether x is a matrix of rows, or of columns, without gaps between their elements; oneDNN's products take no
  * other. */
-static bool has_unit_stride(const lk_tensor *x)
+static bool cpu_matmul_has_unit_stride(const lk_tensor *x)
 {
     const int64_t *dim = x->shape.dim, *stride = x->strides;
     bool rows = (stride[1] == 1 || dim[1] == 1) && (stride[0] >= dim[1] || dim[0] == 1);
@@ -21,10 +21,10 @@ static bool has_unit_stride(const lk_tensor *x)
     return rows || columns;
 }
 
-static lk_status describe_operand(lk_md *md, const lk_tensor *x)
+static lk_status cpu_matmul_describe_operand(lk_md *md, const lk_tensor *x)
 {
     int64_t strides[LK_MAX_DIMS];
-    if (!x->storage->layout && has_unit_stride(x))
+    if (!x->storage->layout && cpu_matmul_has_unit_stride(x))
         return lk__md_of_tensor(md, x);
     lk__shape_strides(x->shape, strides);
     return lk__md_strided(md, 2, x->shape.dim, dnnl_f32, strides);
@@ -51,9 +51,9 @@ static lk_status matmul_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *p
     lk__shape_text(call->in[0]->shape, a, sizeof a);
     lk__shape_text(call->in[1]->shape, b, sizeof b);
     snprintf(prepared->problem, sizeof prepared->problem, "f32 %s%s", a, b);
-    lk_status status = describe_operand(&md[0], call->in[0]);
+    lk_status status = cpu_matmul_describe_operand(&md[0], call->in[0]);
     if (status == LK_OK)
-        status = describe_operand(&md[1], call->in[1]);
+        status = cpu_matmul_describe_operand(&md[1], call->in[1]);
     if (status == LK_OK)
         status = lk__md_of_plain(&md[2], call->out[0]);
     if (status == LK_OK)
@@ -85,7 +85,7 @@ lk_status lk__cpu_matmul(lk_call *call)
 
 /* Adds the bias and applies relu in place. oneDNN's relu turns NaN into 0, and a bias from which its product starts
  * would be added in another order than by the operator add. */
-static void add_bias_and_relu(const lk_tensor *y, const float *bias, bool relu)
+static void cpu_matmul_add_bias_and_relu(const lk_tensor *y, const float *bias, bool relu)
 {
     int64_t units = y->shape.dim[1];
     float *row = lk__cpu_data(y);
@@ -103,7 +103,7 @@ lk_status lk__cpu_dense_act(lk_call *call)
     LK_TRY(run_matmul(call));
     lk_status status = call->in[2] ? lk__cpu_as(call->device, call->in[2], NULL, &bias) : LK_OK;
     if (status == LK_OK)
-        add_bias_and_relu(call->out[0], bias.data, LK_ATTRS(call, lk_dense_act_attrs)->relu);
+        cpu_matmul_add_bias_and_relu(call->out[0], bias.data, LK_ATTRS(call, lk_dense_act_attrs)->relu);
     lk__cpu_as_end(call->device, &bias);
     return status;
 }

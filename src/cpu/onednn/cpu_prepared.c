@@ -60,7 +60,7 @@ static uint64_t key_hash(const lk_key *key)
     return hash;
 }
 
-static bool has_key(const lk_prepared *prepared, uint64_t hash, const lk_key *key)
+static bool cpu_prepared_has_key(const lk_prepared *prepared, uint64_t hash, const lk_key *key)
 {
     return prepared->hash == hash && prepared->key.n == key->n &&
            memcmp(prepared->key.words, key->words, (size_t)key->n * sizeof *key->words) == 0;
@@ -101,7 +101,7 @@ lk_status lk__prepared_get(lk_cpu *cpu, const lk_key *key, const lk_call *call, 
     uint64_t hash = key_hash(key);
     lk_prepared **bucket = &cpu->buckets[hash % LK_CPU_BUCKETS];
     for (lk_prepared *prepared = *bucket; prepared; prepared = prepared->next) {
-        if (has_key(prepared, hash, key)) {
+        if (cpu_prepared_has_key(prepared, hash, key)) {
             *out = prepared;
             return LK_OK;
         }
@@ -129,7 +129,7 @@ lk_status lk__prepared_get(lk_cpu *cpu, const lk_key *key, const lk_call *call, 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 /* Reserves bytes in the scratch memory, from the start of a cache line on. Returns their offset. */
-static size_t reserve_scratch(lk_prepared *prepared, size_t bytes)
+static size_t cpu_prepared_reserve_scratch(lk_prepared *prepared, size_t bytes)
 {
     size_t offset = prepared->scratch_bytes;
     prepared->scratch_bytes += lk__aligned_bytes(bytes);
@@ -137,7 +137,7 @@ static size_t reserve_scratch(lk_prepared *prepared, size_t bytes)
 }
 
 /* oneDNN's reference code gives right results slowly, so this warns and does not fail. */
-static void warn_if_slow(const lk_prepared *prepared)
+static void cpu_prepared_warn_if_slow(const lk_prepared *prepared)
 {
     if (strncmp(prepared->implementation, "ref", 3) == 0)
         lk__log(LK_LOG_WARNING, "%s (%s): oneDNN has only its slow reference implementation '%s' for this",
@@ -148,12 +148,12 @@ lk_status lk__prepare_primitive(lk_cpu *cpu, lk_prepared *prepared, dnnl_primiti
 {
     lk_md scratchpad = {0};
     snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__pd_implementation(pd));
-    warn_if_slow(prepared);
+    cpu_prepared_warn_if_slow(prepared);
     LK_DNNL(dnnl_primitive_create(&prepared->primitive, pd), "make a primitive");
     LK_TRY(lk__md_query(&scratchpad, pd, dnnl_query_scratchpad_md));
     lk_status status = LK_OK;
     if (lk__md_bytes(&scratchpad) > 0) {
-        prepared->scratchpad_offset = reserve_scratch(prepared, lk__md_bytes(&scratchpad));
+        prepared->scratchpad_offset = cpu_prepared_reserve_scratch(prepared, lk__md_bytes(&scratchpad));
         status = lk__dnnl_memory(&prepared->scratchpad, &scratchpad, cpu->engine);
     }
     lk__md_free(&scratchpad);
@@ -161,13 +161,13 @@ lk_status lk__prepare_primitive(lk_cpu *cpu, lk_prepared *prepared, dnnl_primiti
 }
 
 /* Adds the reorder between `outside`, the tensor's layout, and `wanted`. */
-static lk_status add_reorder(lk_cpu *cpu, lk_prepared *prepared, lk_operand *operand, const lk_md *outside,
-                             const lk_md *wanted)
+static lk_status cpu_prepared_add_reorder(lk_cpu *cpu, lk_prepared *prepared, lk_operand *operand, const lk_md *outside,
+                                          const lk_md *wanted)
 {
     dnnl_primitive_desc_t pd;
     bool in = operand->direction == LK_IN;
     operand->bytes = lk__md_bytes(wanted);
-    operand->offset = reserve_scratch(prepared, operand->bytes);
+    operand->offset = cpu_prepared_reserve_scratch(prepared, operand->bytes);
     LK_TRY(lk__dnnl_memory(&operand->outside, outside, cpu->engine));
     LK_TRY(lk__pd_reorder(&pd, cpu->engine, in ? outside : wanted, in ? wanted : outside));
     dnnl_status_t status = dnnl_primitive_create(&operand->reorder, pd);
@@ -175,18 +175,18 @@ static lk_status add_reorder(lk_cpu *cpu, lk_prepared *prepared, lk_operand *ope
     return lk__dnnl_status(status, "make a reorder");
 }
 
-static lk_status add_reorder_if_needed(lk_cpu *cpu, lk_prepared *prepared, lk_operand *operand, const lk_tensor *x,
-                                       const lk_md *wanted)
+static lk_status cpu_prepared_add_reorder_if_needed(lk_cpu *cpu, lk_prepared *prepared, lk_operand *operand,
+                                                    const lk_tensor *x, const lk_md *wanted)
 {
     lk_md outside = {0};
     LK_TRY(operand->direction == LK_IN ? lk__md_of_tensor(&outside, x) : lk__md_of_plain(&outside, x));
     lk_status status = LK_OK;
     if (operand->direction == LK_IN && lk__must_gather(x)) {
         operand->gather = true;
-        operand->gather_offset = reserve_scratch(prepared, lk__md_bytes(&outside));
+        operand->gather_offset = cpu_prepared_reserve_scratch(prepared, lk__md_bytes(&outside));
     }
     if (!lk__md_equal(&outside, wanted))
-        status = add_reorder(cpu, prepared, operand, &outside, wanted);
+        status = cpu_prepared_add_reorder(cpu, prepared, operand, &outside, wanted);
     lk__md_free(&outside);
     return status;
 }
@@ -200,7 +200,7 @@ lk_status lk__prepare_operand(lk_cpu *cpu, lk_prepared *prepared, int argument, 
     LK_TRY(lk__dnnl_memory(&operand->memory, wanted, cpu->engine));
     if (direction == LK_OUT && free_layout)
         return lk__layout_unless_plain(wanted, x->shape, &operand->layout);
-    return add_reorder_if_needed(cpu, prepared, operand, x, wanted);
+    return cpu_prepared_add_reorder_if_needed(cpu, prepared, operand, x, wanted);
 }
 
 lk_status lk__prepare_queried(lk_cpu *cpu, lk_prepared *prepared, int argument, lk_direction direction,
@@ -228,7 +228,7 @@ static lk_status set_memory(dnnl_memory_t memory, void *data)
     return lk__dnnl_status(dnnl_memory_set_data_handle(memory, data), "set a memory object's data");
 }
 
-static lk_status run_reorder(lk_cpu *cpu, const lk_operand *operand)
+static lk_status cpu_prepared_run_reorder(lk_cpu *cpu, const lk_operand *operand)
 {
     bool in = operand->direction == LK_IN;
     dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, in ? operand->outside : operand->memory},
@@ -236,7 +236,7 @@ static lk_status run_reorder(lk_cpu *cpu, const lk_operand *operand)
     return lk__dnnl_execute(cpu, operand->reorder, 2, arguments, "reorder");
 }
 
-static lk_status allocate_output(const lk_operand *operand, lk_tensor *x)
+static lk_status cpu_prepared_allocate_output(const lk_operand *operand, lk_tensor *x)
 {
     if (operand->layout)
         return lk__storage_allocate(x->storage, operand->layout->bytes, operand->layout);
@@ -244,20 +244,20 @@ static lk_status allocate_output(const lk_operand *operand, lk_tensor *x)
 }
 
 /* Points the operand to the kept copy of the weights, and reorders them into it if it is new. */
-static lk_status bind_kept(lk_cpu *cpu, const lk_operand *operand, lk_tensor *x, lk_kept *kept)
+static lk_status cpu_prepared_bind_kept(lk_cpu *cpu, const lk_operand *operand, lk_tensor *x, lk_kept *kept)
 {
     LK_TRY(set_memory(operand->memory, kept->block->data));
     LK_TRY(set_memory(operand->outside, lk__cpu_data(x)));
     if (!kept->made)
-        LK_TRY(run_reorder(cpu, operand));
+        LK_TRY(cpu_prepared_run_reorder(cpu, operand));
     kept->made = true;
     return LK_OK;
 }
 
-static lk_status bind_operand(lk_cpu *cpu, const lk_operand *operand, lk_tensor *x)
+static lk_status cpu_prepared_bind_operand(lk_cpu *cpu, const lk_operand *operand, lk_tensor *x)
 {
     if (operand->direction == LK_OUT)
-        LK_TRY(allocate_output(operand, x));
+        LK_TRY(cpu_prepared_allocate_output(operand, x));
     void *data = operand->layout ? x->storage->data : lk__cpu_data(x);
     if (operand->gather) {
         data = (char *)cpu->scratch + operand->gather_offset;
@@ -267,7 +267,7 @@ static lk_status bind_operand(lk_cpu *cpu, const lk_operand *operand, lk_tensor 
         return set_memory(operand->memory, data);
     LK_TRY(set_memory(operand->memory, (char *)cpu->scratch + operand->offset));
     LK_TRY(set_memory(operand->outside, data));
-    return operand->direction == LK_IN ? run_reorder(cpu, operand) : LK_OK;
+    return operand->direction == LK_IN ? cpu_prepared_run_reorder(cpu, operand) : LK_OK;
 }
 
 enum { WEIGHTS = 1 };
@@ -281,7 +281,8 @@ static lk_status run_prepared(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *con
     for (int i = 0; i < prepared->n_operands; i++) {
         const lk_operand *operand = &prepared->operands[i];
         bool is_kept = kept && i == WEIGHTS;
-        LK_TRY(is_kept ? bind_kept(cpu, operand, tensors[i], kept) : bind_operand(cpu, operand, tensors[i]));
+        LK_TRY(is_kept ? cpu_prepared_bind_kept(cpu, operand, tensors[i], kept)
+                       : cpu_prepared_bind_operand(cpu, operand, tensors[i]));
         arguments[n++] = (dnnl_exec_arg_t){prepared->operands[i].argument, prepared->operands[i].memory};
     }
     if (prepared->scratchpad) {
@@ -291,7 +292,7 @@ static lk_status run_prepared(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *con
     LK_TRY(lk__dnnl_execute(cpu, prepared->primitive, n, arguments, prepared->op));
     for (int i = 0; i < prepared->n_operands; i++)
         if (prepared->operands[i].direction == LK_OUT && prepared->operands[i].reorder)
-            LK_TRY(run_reorder(cpu, &prepared->operands[i]));
+            LK_TRY(cpu_prepared_run_reorder(cpu, &prepared->operands[i]));
     return LK_OK;
 }
 

@@ -23,7 +23,7 @@ static void relu_grad_elements(const float *dy, const float *y, float *dx, size_
 }
 
 /* Allocates `out` in `layout`; *count is the number of elements, padding included. */
-static lk_status allocate_elements(lk_tensor *out, const lk_layout *layout, size_t *count)
+static lk_status cpu_relu_allocate_elements(lk_tensor *out, const lk_layout *layout, size_t *count)
 {
     size_t bytes = layout ? layout->bytes : out->storage->bytes;
     *count = bytes / sizeof(float);
@@ -38,7 +38,7 @@ lk_status lk__cpu_relu(lk_call *call)
     size_t count;
     lk_status status = lk__cpu_as(call->device, call->in[0], layout, &x);
     if (status == LK_OK)
-        status = allocate_elements(out, layout, &count);
+        status = cpu_relu_allocate_elements(out, layout, &count);
     if (status == LK_OK)
         relu_elements(x.data, out->storage->data, count);
     lk__cpu_as_end(call->device, &x);
@@ -51,7 +51,7 @@ static lk_status run_relu_grad(lk_call *call, const lk_layout *layout, lk_conver
     size_t count;
     LK_TRY(lk__cpu_as(call->device, call->in[0], layout, dy));
     LK_TRY(lk__cpu_as(call->device, call->in[1], layout, y));
-    LK_TRY(allocate_elements(out, layout, &count));
+    LK_TRY(cpu_relu_allocate_elements(out, layout, &count));
     relu_grad_elements(dy->data, y->data, out->storage->data, count);
     return LK_OK;
 }

@@ -18,28 +18,28 @@ static struct {
 
 static _Thread_local int callers_threads;
 
-static void *find_symbol(void *library, const char *name)
+static void *cpu_state_find_symbol(void *library, const char *name)
 {
     return dlsym(library ? library : RTLD_DEFAULT, name);
 }
 
 /* dlsym on oneDNN's own handle searches the libraries that oneDNN depends on before any other OpenMP runtime in the
  * process. */
-static void find_omp(void)
+static void cpu_state_find_omp(void)
 {
     Dl_info info;
     void *library = NULL;
     if (dladdr((const void *)(uintptr_t)dnnl_engine_create, &info) && info.dli_fname)
         library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    *(void **)&omp.get_max_threads = find_symbol(library, "omp_get_max_threads");
-    *(void **)&omp.set_num_threads = find_symbol(library, "omp_set_num_threads");
+    *(void **)&omp.get_max_threads = cpu_state_find_symbol(library, "omp_get_max_threads");
+    *(void **)&omp.set_num_threads = cpu_state_find_symbol(library, "omp_set_num_threads");
     if (library)
         dlclose(library);
 }
 
 /* With one thread the order of summation is fixed. OpenMP can be told to use one; a sequential oneDNN has only one; a
  * thread pool is used only if a stream is given one. */
-static lk_status limit_threads(void)
+static lk_status cpu_state_limit_threads(void)
 {
     unsigned runtime = dnnl_version()->cpu_runtime;
     if (runtime == DNNL_RUNTIME_SEQ || runtime == DNNL_RUNTIME_THREADPOOL)
@@ -55,7 +55,7 @@ static lk_status limit_threads(void)
 void lk__cpu_enter(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find_omp);
+    pthread_once(&once, cpu_state_find_omp);
     if (!omp.set_num_threads)
         return;
     callers_threads = omp.get_max_threads();
@@ -70,9 +70,9 @@ void lk__cpu_leave(void)
 
 /* --- open and close ----------------------------------------------------------------------------------------------- */
 
-static lk_status open_engine(lk_cpu *cpu)
+static lk_status cpu_state_open_engine(lk_cpu *cpu)
 {
-    LK_TRY(limit_threads());
+    LK_TRY(cpu_state_limit_threads());
     LK_DNNL(dnnl_engine_create(&cpu->engine, dnnl_cpu, 0), "make an engine");
     LK_DNNL(dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags), "make a stream");
     return LK_OK;
@@ -86,7 +86,7 @@ lk_status lk__cpu_open(void **state)
         return LK_ERR_MEMORY;
     pthread_mutex_init(&cpu->lock, NULL);
     lk__layouts_retain();
-    lk_status status = open_engine(cpu);
+    lk_status status = cpu_state_open_engine(cpu);
     if (status != LK_OK) {
         lk__cpu_close(cpu);
         return status;
@@ -111,7 +111,7 @@ void lk__cpu_close(void *state)
     lk__layouts_release();
 }
 
-static lk_status grow_buffer(void **memory, size_t *have, size_t bytes)
+static lk_status cpu_state_grow_buffer(void **memory, size_t *have, size_t bytes)
 {
     if (*have >= bytes)
         return LK_OK;
@@ -126,10 +126,10 @@ static lk_status grow_buffer(void **memory, size_t *have, size_t bytes)
 
 lk_status lk__cpu_scratch(lk_cpu *cpu, size_t bytes)
 {
-    return grow_buffer(&cpu->scratch, &cpu->scratch_bytes, bytes);
+    return cpu_state_grow_buffer(&cpu->scratch, &cpu->scratch_bytes, bytes);
 }
 
 lk_status lk__cpu_wide(lk_cpu *cpu, size_t bytes)
 {
-    return grow_buffer(&cpu->wide, &cpu->wide_bytes, bytes);
+    return cpu_state_grow_buffer(&cpu->wide, &cpu->wide_bytes, bytes);
 }

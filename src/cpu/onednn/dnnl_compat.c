@@ -62,7 +62,7 @@ static lk_status new_attributes(dnnl_primitive_attr_t *attributes)
 }
 
 /* oneDNN counts the holes between the taps of a dilated kernel. */
-static void dilation_holes(const int64_t *dilation, dnnl_dims_t out)
+static void dnnl_compat_dilation_holes(const int64_t *dilation, dnnl_dims_t out)
 {
     out[0] = dilation[0] - 1;
     out[1] = dilation[1] - 1;
@@ -77,7 +77,7 @@ const char *lk__pd_implementation(dnnl_primitive_desc_t pd)
 
 #if DNNL_VERSION_MAJOR >= 3
 
-static const_dnnl_memory_desc_t desc_of(const lk_md *md)
+static const_dnnl_memory_desc_t dnnl_compat_desc_of(const lk_md *md)
 {
     return md ? md->desc : NULL;
 }
@@ -127,13 +127,14 @@ lk_status lk__dnnl_memory(dnnl_memory_t *memory, const lk_md *md, dnnl_engine_t 
     return lk__dnnl_status(dnnl_memory_create(memory, md->desc, engine, DNNL_MEMORY_NONE), "make a memory object");
 }
 
-static dnnl_status_t create_convolution(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_convolution *problem,
-                                        dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_convolution(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                    const lk_convolution *problem, dnnl_primitive_desc_t hint,
+                                                    dnnl_primitive_attr_t attributes)
 {
     dnnl_dims_t dilation;
-    const_dnnl_memory_desc_t x = desc_of(problem->x), w = desc_of(problem->w), bias = desc_of(problem->bias),
-                             y = desc_of(problem->y);
-    dilation_holes(problem->dilation, dilation);
+    const_dnnl_memory_desc_t x = dnnl_compat_desc_of(problem->x), w = dnnl_compat_desc_of(problem->w),
+                             bias = dnnl_compat_desc_of(problem->bias), y = dnnl_compat_desc_of(problem->y);
+    dnnl_compat_dilation_holes(problem->dilation, dilation);
     switch (problem->kind) {
     case dnnl_backward_data:
         return dnnl_convolution_backward_data_primitive_desc_create(pd, engine, dnnl_convolution_direct, x, w, y,
@@ -150,8 +151,9 @@ static dnnl_status_t create_convolution(dnnl_primitive_desc_t *pd, dnnl_engine_t
     }
 }
 
-static dnnl_status_t create_pooling(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_pooling *problem,
-                                    dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_pooling(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                const lk_pooling *problem, dnnl_primitive_desc_t hint,
+                                                dnnl_primitive_attr_t attributes)
 {
     static const dnnl_dims_t dense = {0};
     if (problem->kind == dnnl_backward_data)
@@ -163,21 +165,21 @@ static dnnl_status_t create_pooling(dnnl_primitive_desc_t *pd, dnnl_engine_t eng
                                                       problem->padding, problem->padding, attributes);
 }
 
-static dnnl_status_t create_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *a, const lk_md *b,
-                                   const lk_md *y, dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *a,
+                                               const lk_md *b, const lk_md *y, dnnl_primitive_attr_t attributes)
 {
     return dnnl_matmul_primitive_desc_create(pd, engine, a->desc, b->desc, NULL, y->desc, attributes);
 }
 
-static dnnl_status_t create_reorder(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *from, const lk_md *to,
-                                    dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_reorder(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *from,
+                                                const lk_md *to, dnnl_primitive_attr_t attributes)
 {
     return dnnl_reorder_primitive_desc_create(pd, from->desc, engine, to->desc, engine, attributes);
 }
 
 #else
 
-static const dnnl_memory_desc_t *desc_of(const lk_md *md)
+static const dnnl_memory_desc_t *dnnl_compat_desc_of(const lk_md *md)
 {
     return md ? &md->desc : NULL;
 }
@@ -230,9 +232,9 @@ lk_status lk__dnnl_memory(dnnl_memory_t *memory, const lk_md *md, dnnl_engine_t 
 static dnnl_status_t init_convolution(dnnl_convolution_desc_t *desc, const lk_convolution *problem)
 {
     dnnl_dims_t dilation;
-    const dnnl_memory_desc_t *x = desc_of(problem->x), *w = desc_of(problem->w), *bias = desc_of(problem->bias),
-                             *y = desc_of(problem->y);
-    dilation_holes(problem->dilation, dilation);
+    const dnnl_memory_desc_t *x = dnnl_compat_desc_of(problem->x), *w = dnnl_compat_desc_of(problem->w),
+                             *bias = dnnl_compat_desc_of(problem->bias), *y = dnnl_compat_desc_of(problem->y);
+    dnnl_compat_dilation_holes(problem->dilation, dilation);
     switch (problem->kind) {
     case dnnl_backward_data:
         return dnnl_dilated_convolution_backward_data_desc_init(desc, dnnl_convolution_direct, x, w, y, problem->stride,
@@ -248,16 +250,18 @@ static dnnl_status_t init_convolution(dnnl_convolution_desc_t *desc, const lk_co
     }
 }
 
-static dnnl_status_t create_convolution(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_convolution *problem,
-                                        dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_convolution(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                    const lk_convolution *problem, dnnl_primitive_desc_t hint,
+                                                    dnnl_primitive_attr_t attributes)
 {
     dnnl_convolution_desc_t desc;
     dnnl_status_t status = init_convolution(&desc, problem);
     return status == dnnl_success ? dnnl_primitive_desc_create(pd, &desc, attributes, engine, hint) : status;
 }
 
-static dnnl_status_t create_pooling(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_pooling *problem,
-                                    dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_pooling(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
+                                                const lk_pooling *problem, dnnl_primitive_desc_t hint,
+                                                dnnl_primitive_attr_t attributes)
 {
     dnnl_pooling_desc_t desc;
     dnnl_status_t status;
@@ -271,16 +275,16 @@ static dnnl_status_t create_pooling(dnnl_primitive_desc_t *pd, dnnl_engine_t eng
     return status == dnnl_success ? dnnl_primitive_desc_create(pd, &desc, attributes, engine, hint) : status;
 }
 
-static dnnl_status_t create_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *a, const lk_md *b,
-                                   const lk_md *y, dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *a,
+                                               const lk_md *b, const lk_md *y, dnnl_primitive_attr_t attributes)
 {
     dnnl_matmul_desc_t desc;
     dnnl_status_t status = dnnl_matmul_desc_init(&desc, &a->desc, &b->desc, NULL, &y->desc);
     return status == dnnl_success ? dnnl_primitive_desc_create(pd, &desc, attributes, engine, NULL) : status;
 }
 
-static dnnl_status_t create_reorder(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *from, const lk_md *to,
-                                    dnnl_primitive_attr_t attributes)
+static dnnl_status_t dnnl_compat_create_reorder(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const lk_md *from,
+                                                const lk_md *to, dnnl_primitive_attr_t attributes)
 {
     return dnnl_reorder_primitive_desc_create(pd, &from->desc, engine, &to->desc, engine, attributes);
 }
@@ -292,7 +296,7 @@ lk_status lk__pd_convolution(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, co
 {
     dnnl_primitive_attr_t attributes;
     LK_TRY(new_attributes(&attributes));
-    dnnl_status_t status = create_convolution(pd, engine, problem, hint, attributes);
+    dnnl_status_t status = dnnl_compat_create_convolution(pd, engine, problem, hint, attributes);
     dnnl_primitive_attr_destroy(attributes);
     return lk__dnnl_status(status, "prepare a convolution");
 }
@@ -302,7 +306,7 @@ lk_status lk__pd_pooling(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const 
 {
     dnnl_primitive_attr_t attributes;
     LK_TRY(new_attributes(&attributes));
-    dnnl_status_t status = create_pooling(pd, engine, problem, hint, attributes);
+    dnnl_status_t status = dnnl_compat_create_pooling(pd, engine, problem, hint, attributes);
     dnnl_primitive_attr_destroy(attributes);
     return lk__dnnl_status(status, "prepare a pooling");
 }
@@ -311,7 +315,7 @@ lk_status lk__pd_matmul(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const l
 {
     dnnl_primitive_attr_t attributes;
     LK_TRY(new_attributes(&attributes));
-    dnnl_status_t status = create_matmul(pd, engine, a, b, y, attributes);
+    dnnl_status_t status = dnnl_compat_create_matmul(pd, engine, a, b, y, attributes);
     dnnl_primitive_attr_destroy(attributes);
     return lk__dnnl_status(status, "prepare a matrix product");
 }
@@ -320,7 +324,7 @@ lk_status lk__pd_reorder(dnnl_primitive_desc_t *pd, dnnl_engine_t engine, const 
 {
     dnnl_primitive_attr_t attributes;
     LK_TRY(new_attributes(&attributes));
-    dnnl_status_t status = create_reorder(pd, engine, from, to, attributes);
+    dnnl_status_t status = dnnl_compat_create_reorder(pd, engine, from, to, attributes);
     dnnl_primitive_attr_destroy(attributes);
     return lk__dnnl_status(status, "prepare a reorder");
 }

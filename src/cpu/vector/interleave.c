@@ -43,7 +43,7 @@ LK_BODY LK_AVX2 void transpose_half(const float *from, int64_t from_stride, floa
     _mm256_storeu_ps(to + 3 * to_stride, _mm256_shuffle_ps(high01, high23, _MM_SHUFFLE(3, 2, 3, 2)));
 }
 
-LK_BODY LK_AVX2 void transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
+LK_BODY LK_AVX2 void interleave_transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
 {
     transpose_half(from, from_stride, to, to_stride);
     transpose_half(from + 4, from_stride, to + 4 * to_stride, to_stride);
@@ -51,7 +51,7 @@ LK_BODY LK_AVX2 void transpose_8x8(const float *from, int64_t from_stride, float
 
 #else
 
-static void transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
+static void interleave_transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
 {
     for (int64_t i = 0; i < EIGHT; i++)
         for (int64_t j = 0; j < EIGHT; j++)
@@ -74,7 +74,7 @@ LK_BODY LK_AVX2 void interleave_tile(const tile *t, const float *plain, float *v
     plain += t->row;
     vectors += t->vector;
     if (t->lanes == EIGHT && t->pixels == EIGHT) {
-        transpose_8x8(plain, t->a_lane, vectors, t->a_pixel);
+        interleave_transpose_8x8(plain, t->a_lane, vectors, t->a_pixel);
         return;
     }
     for (int64_t p = 0; p < t->pixels; p++)
@@ -87,7 +87,7 @@ LK_BODY LK_AVX2 void deinterleave_tile(const tile *t, const float *vectors, floa
     plain += t->row;
     vectors += t->vector;
     if (t->lanes == EIGHT && t->pixels == EIGHT) {
-        transpose_8x8(vectors, t->a_pixel, plain, t->a_lane);
+        interleave_transpose_8x8(vectors, t->a_pixel, plain, t->a_lane);
         return;
     }
     for (int64_t l = 0; l < t->lanes; l++)
@@ -95,7 +95,7 @@ LK_BODY LK_AVX2 void deinterleave_tile(const tile *t, const float *vectors, floa
             plain[l * t->a_lane + p] = vectors[p * t->a_pixel + l];
 }
 
-static tile tile_of(const lk_interleaving *s, int64_t lane, int64_t pixel)
+static tile interleave_tile_of(const lk_interleaving *s, int64_t lane, int64_t pixel)
 {
     int64_t left = s->lanes - lane;
     return (tile){.row = lane * s->inners * s->pixels + pixel,
@@ -107,13 +107,13 @@ static tile tile_of(const lk_interleaving *s, int64_t lane, int64_t pixel)
 }
 
 /* The last eight pixels may overlap the ones before them, so that a tile is always full. */
-static int64_t next_pixel(const lk_interleaving *s, int64_t pixel)
+static int64_t interleave_next_pixel(const lk_interleaving *s, int64_t pixel)
 {
     int64_t next = pixel + EIGHT;
     return next < s->pixels ? lk__min(next, s->pixels - EIGHT) : s->pixels;
 }
 
-static int64_t padded_lanes(const lk_interleaving *s)
+static int64_t interleave_padded_lanes(const lk_interleaving *s)
 {
     return (s->lanes + s->width - 1) / s->width * s->width;
 }
@@ -123,9 +123,9 @@ static int64_t padded_lanes(const lk_interleaving *s)
 /* The vectors of a pixel lie together in memory, so the loop finishes all inners of eight pixels before it goes on. */
 LK_AVX2 void lk__interleave(const lk_interleaving *s, const float *plain, float *vectors)
 {
-    for (int64_t lane = 0; lane < padded_lanes(s); lane += EIGHT)
-        for (int64_t pixel = 0; pixel < s->pixels; pixel = next_pixel(s, pixel)) {
-            tile t = tile_of(s, lane, pixel);
+    for (int64_t lane = 0; lane < interleave_padded_lanes(s); lane += EIGHT)
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
+            tile t = interleave_tile_of(s, lane, pixel);
             for (int64_t i = 0; i < s->inners; i++, t.row += s->pixels, t.vector += s->width)
                 interleave_tile(&t, plain, vectors);
         }
@@ -134,8 +134,8 @@ LK_AVX2 void lk__interleave(const lk_interleaving *s, const float *plain, float 
 LK_AVX2 void lk__deinterleave(const lk_interleaving *s, const float *vectors, float *plain)
 {
     for (int64_t lane = 0; lane < s->lanes; lane += EIGHT)
-        for (int64_t pixel = 0; pixel < s->pixels; pixel = next_pixel(s, pixel)) {
-            tile t = tile_of(s, lane, pixel);
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
+            tile t = interleave_tile_of(s, lane, pixel);
             for (int64_t i = 0; i < s->inners; i++, t.row += s->pixels, t.vector += s->width)
                 deinterleave_tile(&t, vectors, plain);
         }

@@ -26,7 +26,7 @@ typedef struct convolution {
     lk_gpu_status status; /* the first failure while it is made, after which the functions below do nothing */
 } convolution;
 
-static void free_descriptors(convolution *c)
+static void gpu_conv_free_descriptors(convolution *c)
 {
     while (c->n_own > 0)
         cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
@@ -34,7 +34,7 @@ static void free_descriptors(convolution *c)
 
 static void free_convolution(convolution *c)
 {
-    free_descriptors(c);
+    gpu_conv_free_descriptors(c);
     free(c);
 }
 
@@ -51,7 +51,7 @@ void lk__gpu_convolutions_free(lk_gpu_cache *cache)
 
 /* --- descriptors -------------------------------------------------------------------------------------------------- */
 
-static cudnnBackendDescriptor_t descriptor_new(convolution *c, cudnnBackendDescriptorType_t type)
+static cudnnBackendDescriptor_t gpu_conv_descriptor_new(convolution *c, cudnnBackendDescriptorType_t type)
 {
     cudnnBackendDescriptor_t descriptor = NULL;
     if (c->status == LK_GPU_OK)
@@ -61,21 +61,22 @@ static cudnnBackendDescriptor_t descriptor_new(convolution *c, cudnnBackendDescr
     return c->own[c->n_own++] = descriptor;
 }
 
-static void descriptor_set(convolution *c, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                           cudnnBackendAttributeType_t type, int64_t count, const void *values)
+static void gpu_conv_descriptor_set(convolution *c, cudnnBackendDescriptor_t descriptor,
+                                    cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
+                                    const void *values)
 {
     if (c->status == LK_GPU_OK)
         c->status = lk__gpu_check_dnn(cudnnBackendSetAttribute(descriptor, name, type, count, values),
                                       "describe a convolution");
 }
 
-static void descriptor_set_part(convolution *c, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
-                                cudnnBackendDescriptor_t value)
+static void gpu_conv_descriptor_set_part(convolution *c, cudnnBackendDescriptor_t descriptor,
+                                         cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
 {
-    descriptor_set(c, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+    gpu_conv_descriptor_set(c, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-static void descriptor_finalize(convolution *c, cudnnBackendDescriptor_t descriptor)
+static void gpu_conv_descriptor_finalize(convolution *c, cudnnBackendDescriptor_t descriptor)
 {
     if (c->status == LK_GPU_OK)
         c->status = lk__gpu_check_dnn(cudnnBackendFinalize(descriptor), "describe a convolution");
@@ -86,30 +87,30 @@ static void descriptor_finalize(convolution *c, cudnnBackendDescriptor_t descrip
 /* The ids of operands, by which a plan is given their addresses when it runs. */
 typedef enum operand { IMAGES = 1, RESULTS, WEIGHTS, BIAS, INTERMEDIATE } operand;
 
-static cudnnDataType_t dnn_type(lk_dtype dtype)
+static cudnnDataType_t gpu_conv_dnn_type(lk_dtype dtype)
 {
     return dtype == LK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
 /* Describes a tensor with axis 1 innermost in memory. An intermediate tensor is not in memory. */
-static cudnnBackendDescriptor_t tensor_descriptor(convolution *c, operand id, const int64_t dim[4],
-                                                  cudnnDataType_t type)
+static cudnnBackendDescriptor_t gpu_conv_tensor_descriptor(convolution *c, operand id, const int64_t dim[4],
+                                                           cudnnDataType_t type)
 {
     int64_t strides[4] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
     int64_t alignment = LK_GPU_LIBRARY_ALIGNMENT, number = id;
     bool is_virtual = id == INTERMEDIATE;
-    cudnnBackendDescriptor_t t = descriptor_new(c, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    descriptor_set(c, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    descriptor_set(c, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
-    descriptor_set(c, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
-    descriptor_set(c, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number);
-    descriptor_set(c, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    descriptor_set(c, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    descriptor_finalize(c, t);
+    cudnnBackendDescriptor_t t = gpu_conv_descriptor_new(c, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
+    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number);
+    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    gpu_conv_descriptor_finalize(c, t);
     return t;
 }
 
-static void dims_of(operand id, const lk_gpu_conv_shape *s, int64_t dim[4])
+static void gpu_conv_dims_of(operand id, const lk_gpu_conv_shape *s, int64_t dim[4])
 {
     const int64_t dims[][4] = {
         [IMAGES] = {s->images, s->channels, s->size[0], s->size[1]},
@@ -120,38 +121,38 @@ static void dims_of(operand id, const lk_gpu_conv_shape *s, int64_t dim[4])
     memcpy(dim, dims[id], sizeof dims[id]);
 }
 
-static cudnnBackendDescriptor_t operand_tensor(convolution *c, operand id, const lk_gpu_conv_shape *s,
-                                               cudnnDataType_t type)
+static cudnnBackendDescriptor_t gpu_conv_operand_tensor(convolution *c, operand id, const lk_gpu_conv_shape *s,
+                                                        cudnnDataType_t type)
 {
     int64_t dim[4];
-    dims_of(id, s, dim);
-    return tensor_descriptor(c, id, dim, type);
+    gpu_conv_dims_of(id, s, dim);
+    return gpu_conv_tensor_descriptor(c, id, dim, type);
 }
 
 /* An f32 result of one operation that the next one reads; it has the shape of the operand `like`. */
-static cudnnBackendDescriptor_t intermediate_tensor(convolution *c, operand like, const lk_gpu_conv_shape *s)
+static cudnnBackendDescriptor_t gpu_conv_intermediate_tensor(convolution *c, operand like, const lk_gpu_conv_shape *s)
 {
     int64_t dim[4];
-    dims_of(like, s, dim);
-    return tensor_descriptor(c, INTERMEDIATE, dim, CUDNN_DATA_FLOAT);
+    gpu_conv_dims_of(like, s, dim);
+    return gpu_conv_tensor_descriptor(c, INTERMEDIATE, dim, CUDNN_DATA_FLOAT);
 }
 
 /* --- operations --------------------------------------------------------------------------------------------------- */
 
-static cudnnBackendDescriptor_t window_descriptor(convolution *c, const lk_gpu_conv_shape *s)
+static cudnnBackendDescriptor_t gpu_conv_window_descriptor(convolution *c, const lk_gpu_conv_shape *s)
 {
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     int64_t axes = 2;
-    cudnnBackendDescriptor_t d = descriptor_new(c, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
-    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
-    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
-    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
-    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
-    descriptor_finalize(c, d);
+    cudnnBackendDescriptor_t d = gpu_conv_descriptor_new(c, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
+    gpu_conv_descriptor_finalize(c, d);
     return d;
 }
 
@@ -183,77 +184,78 @@ static cudnnBackendDescriptor_t conv_operation(convolution *c, const problem *p,
 {
     const float one = 1, zero = 0;
     const names *n = &names_of[p->direction];
-    cudnnBackendDescriptor_t d = window_descriptor(c, p->shape), operation = descriptor_new(c, n->operation);
-    descriptor_set_part(c, operation, n->images, images);
-    descriptor_set_part(c, operation, n->weights, weights);
-    descriptor_set_part(c, operation, n->results, results);
-    descriptor_set_part(c, operation, n->window, d);
-    descriptor_set(c, operation, n->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    descriptor_set(c, operation, n->beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    descriptor_finalize(c, operation);
+    cudnnBackendDescriptor_t d = gpu_conv_window_descriptor(c, p->shape),
+                             operation = gpu_conv_descriptor_new(c, n->operation);
+    gpu_conv_descriptor_set_part(c, operation, n->images, images);
+    gpu_conv_descriptor_set_part(c, operation, n->weights, weights);
+    gpu_conv_descriptor_set_part(c, operation, n->results, results);
+    gpu_conv_descriptor_set_part(c, operation, n->window, d);
+    gpu_conv_descriptor_set(c, operation, n->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    gpu_conv_descriptor_set(c, operation, n->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    gpu_conv_descriptor_finalize(c, operation);
     return operation;
 }
 
 /* y = x + b, or y = x if b is NULL. */
-static cudnnBackendDescriptor_t add_operation(convolution *c, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
-                                              cudnnBackendDescriptor_t y)
+static cudnnBackendDescriptor_t gpu_conv_add_operation(convolution *c, cudnnBackendDescriptor_t x,
+                                                       cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
 {
     cudnnPointwiseMode_t mode = b ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_IDENTITY;
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t d = descriptor_new(c, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    descriptor_finalize(c, d);
-    cudnnBackendDescriptor_t operation = descriptor_new(c, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
-    descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    cudnnBackendDescriptor_t d = gpu_conv_descriptor_new(c, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    gpu_conv_descriptor_finalize(c, d);
+    cudnnBackendDescriptor_t operation = gpu_conv_descriptor_new(c, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
+    gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     if (b)
-        descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    descriptor_finalize(c, operation);
+        gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    gpu_conv_descriptor_finalize(c, operation);
     return operation;
 }
 
 /* Makes the operations of a problem. An engine for a convolution alone writes the dtype that it reads. If another
  * operation follows, even one that changes nothing, there are engines that read bf16 and write f32. */
-static int64_t operations_of(convolution *c, const problem *p, cudnnBackendDescriptor_t operations[2])
+static int64_t gpu_conv_operations_of(convolution *c, const problem *p, cudnnBackendDescriptor_t operations[2])
 {
     const lk_gpu_conv_shape *s = p->shape;
-    cudnnDataType_t type = dnn_type(s->dtype);
-    cudnnBackendDescriptor_t images = operand_tensor(c, IMAGES, s, type), sums;
-    cudnnBackendDescriptor_t weights = operand_tensor(c, WEIGHTS, s, dnn_type(p->weights));
-    cudnnBackendDescriptor_t results = operand_tensor(c, RESULTS, s, type);
+    cudnnDataType_t type = gpu_conv_dnn_type(s->dtype);
+    cudnnBackendDescriptor_t images = gpu_conv_operand_tensor(c, IMAGES, s, type), sums;
+    cudnnBackendDescriptor_t weights = gpu_conv_operand_tensor(c, WEIGHTS, s, gpu_conv_dnn_type(p->weights));
+    cudnnBackendDescriptor_t results = gpu_conv_operand_tensor(c, RESULTS, s, type);
     if (p->bias) {
-        sums = intermediate_tensor(c, RESULTS, s);
+        sums = gpu_conv_intermediate_tensor(c, RESULTS, s);
         operations[0] = conv_operation(c, p, images, weights, sums);
-        operations[1] = add_operation(c, sums, operand_tensor(c, BIAS, s, type), results);
+        operations[1] = gpu_conv_add_operation(c, sums, gpu_conv_operand_tensor(c, BIAS, s, type), results);
         return 2;
     }
     if (p->weights != s->dtype) {
-        sums = intermediate_tensor(c, WEIGHTS, s);
+        sums = gpu_conv_intermediate_tensor(c, WEIGHTS, s);
         operations[0] = conv_operation(c, p, images, sums, results);
-        operations[1] = add_operation(c, sums, NULL, weights);
+        operations[1] = gpu_conv_add_operation(c, sums, NULL, weights);
         return 2;
     }
     operations[0] = conv_operation(c, p, images, weights, results);
     return 1;
 }
 
-static cudnnBackendDescriptor_t graph_of(convolution *c, cudnnHandle_t dnn, const problem *p)
+static cudnnBackendDescriptor_t gpu_conv_graph_of(convolution *c, cudnnHandle_t dnn, const problem *p)
 {
     cudnnBackendDescriptor_t operations[2];
-    int64_t n = operations_of(c, p, operations);
-    cudnnBackendDescriptor_t graph = descriptor_new(c, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
-    descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
-    descriptor_finalize(c, graph);
+    int64_t n = gpu_conv_operations_of(c, p, operations);
+    cudnnBackendDescriptor_t graph = gpu_conv_descriptor_new(c, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    gpu_conv_descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
+    gpu_conv_descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
+    gpu_conv_descriptor_finalize(c, graph);
     return graph;
 }
 
 /* --- choosing a plan ---------------------------------------------------------------------------------------------- */
 
 /* Sets bit i of *notes if the engine has numerical note i. */
-static lk_gpu_status notes_of(cudnnBackendDescriptor_t configuration, unsigned *notes)
+static lk_gpu_status gpu_conv_notes_of(cudnnBackendDescriptor_t configuration, unsigned *notes)
 {
     cudnnBackendDescriptor_t engine = NULL;
     cudnnBackendNumericalNote_t found[CUDNN_NUMERICAL_NOTE_TYPE_COUNT] = {0};
@@ -278,7 +280,7 @@ static lk_gpu_status notes_of(cudnnBackendDescriptor_t configuration, unsigned *
 /* Requires a fixed order of sums, and no more rounding than the shape allows. Tensor cores take bf16 as it is, but
  * round f32 to 10 bits of mantissa. Winograd's transform in small tiles costs f32 about a digit; larger tiles,
  * transforms of bf16, and Fourier's transform cost more. */
-static bool is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
+static bool gpu_conv_is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
 {
     unsigned refused = NOTE(NONDETERMINISTIC) | NOTE(DOWN_CONVERT_INPUTS) | NOTE(REDUCED_PRECISION_REDUCTION) |
                        NOTE(FFT) | NOTE(WINOGRAD_TILE_6x6) | NOTE(WINOGRAD_TILE_13x13);
@@ -290,12 +292,13 @@ static bool is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
 }
 
 /* NULL if cuDNN cannot make the plan after all, or it needs too much workspace. */
-static cudnnBackendDescriptor_t make_plan(convolution *c, cudnnHandle_t dnn, cudnnBackendDescriptor_t configuration)
+static cudnnBackendDescriptor_t gpu_conv_make_plan(convolution *c, cudnnHandle_t dnn,
+                                                   cudnnBackendDescriptor_t configuration)
 {
     int64_t bytes = 0, n = 0;
-    cudnnBackendDescriptor_t plan = descriptor_new(c, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
-    descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    cudnnBackendDescriptor_t plan = gpu_conv_descriptor_new(c, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    gpu_conv_descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
+    gpu_conv_descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (c->status != LK_GPU_OK)
         return NULL;
     cudnnStatus_t status = cudnnBackendFinalize(plan);
@@ -309,8 +312,8 @@ static cudnnBackendDescriptor_t make_plan(convolution *c, cudnnHandle_t dnn, cud
 }
 
 /* Gets one descriptor out of another. */
-static cudnnStatus_t descriptor_get_part(cudnnBackendDescriptor_t whole, cudnnBackendAttributeName_t name,
-                                         cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *part)
+static cudnnStatus_t gpu_conv_descriptor_get_part(cudnnBackendDescriptor_t whole, cudnnBackendAttributeName_t name,
+                                                  cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *part)
 {
     int64_t n = 0;
     cudnnStatus_t status = cudnnBackendCreateDescriptor(type, part);
@@ -320,12 +323,12 @@ static cudnnStatus_t descriptor_get_part(cudnnBackendDescriptor_t whole, cudnnBa
 }
 
 /* Gets the number of a configuration's engine. */
-static cudnnStatus_t number_of(cudnnBackendDescriptor_t configuration, int64_t *number)
+static cudnnStatus_t gpu_conv_number_of(cudnnBackendDescriptor_t configuration, int64_t *number)
 {
     cudnnBackendDescriptor_t engine = NULL;
     int64_t n = 0;
-    cudnnStatus_t status =
-        descriptor_get_part(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+    cudnnStatus_t status = gpu_conv_descriptor_get_part(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                        CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, number);
     if (engine)
@@ -333,7 +336,7 @@ static cudnnStatus_t number_of(cudnnBackendDescriptor_t configuration, int64_t *
     return status;
 }
 
-static int name_knob(cudnnBackendDescriptor_t choice, char *name, size_t size)
+static int gpu_conv_name_knob(cudnnBackendDescriptor_t choice, char *name, size_t size)
 {
     cudnnBackendKnobType_t type = 0;
     int64_t value = 0, n = 0;
@@ -346,12 +349,12 @@ static int name_knob(cudnnBackendDescriptor_t choice, char *name, size_t size)
 }
 
 /* Writes "cudnn:eng28_k2=3_k13=1": an engine and its knobs, in the notation of cuDNN's frontend. */
-static void name_plan(cudnnBackendDescriptor_t configuration, char *name, size_t size)
+static void gpu_conv_name_plan(cudnnBackendDescriptor_t configuration, char *name, size_t size)
 {
     cudnnBackendDescriptor_t knobs[CUDNN_KNOB_TYPE_COUNTS] = {NULL};
     int64_t number = -1, n = 0;
     size_t used;
-    number_of(configuration, &number);
+    gpu_conv_number_of(configuration, &number);
     used = (size_t)snprintf(name, size, "cudnn:eng%lld", (long long)number);
     for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
         if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[i]) != CUDNN_STATUS_SUCCESS)
@@ -359,57 +362,58 @@ static void name_plan(cudnnBackendDescriptor_t configuration, char *name, size_t
     if (cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                  CUDNN_KNOB_TYPE_COUNTS, &n, knobs) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < n && i < CUDNN_KNOB_TYPE_COUNTS && used < size; i++)
-            used += (size_t)name_knob(knobs[i], name + used, size - used);
+            used += (size_t)gpu_conv_name_knob(knobs[i], name + used, size - used);
     for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
         if (knobs[i])
             cudnnBackendDestroyDescriptor(knobs[i]);
 }
 
 /* Takes the first acceptable configuration, in the heuristics' order of preference. */
-static void try_configurations(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
-                               cudnnBackendDescriptor_t *configurations, int64_t n)
+static void gpu_conv_try_configurations(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
+                                        cudnnBackendDescriptor_t *configurations, int64_t n)
 {
     for (int64_t i = 0; i < n && c->status == LK_GPU_OK && !c->plan; i++) {
         unsigned notes;
-        if (notes_of(configurations[i], &notes) == LK_GPU_OK && is_exact_enough(notes, shape))
-            c->plan = make_plan(c, dnn, configurations[i]);
+        if (gpu_conv_notes_of(configurations[i], &notes) == LK_GPU_OK && gpu_conv_is_exact_enough(notes, shape))
+            c->plan = gpu_conv_make_plan(c, dnn, configurations[i]);
         if (c->plan)
-            name_plan(configurations[i], c->problem.choice.name, sizeof c->problem.choice.name);
+            gpu_conv_name_plan(configurations[i], c->problem.choice.name, sizeof c->problem.choice.name);
     }
 }
 
 /* A plan needs its configuration as long as it lives, so all of a list in which one was taken are kept. */
-static void try_heuristics(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
-                           cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode)
+static void gpu_conv_try_heuristics(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
+                                    cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode)
 {
     cudnnBackendDescriptor_t configurations[MAX_CONFIGURATIONS];
-    cudnnBackendDescriptor_t heuristics = descriptor_new(c, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    cudnnBackendDescriptor_t heuristics = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     int first = c->n_own;
     int64_t found = 0;
-    descriptor_set_part(c, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    descriptor_set(c, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    gpu_conv_descriptor_set_part(c, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    gpu_conv_descriptor_set(c, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     for (int i = 0; i < MAX_CONFIGURATIONS; i++)
-        configurations[i] = descriptor_new(c, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        configurations[i] = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     /* Heuristics that have no answer for a graph fail; that is not an error here. */
     if (c->status == LK_GPU_OK && cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                  MAX_CONFIGURATIONS, &found, configurations) == CUDNN_STATUS_SUCCESS)
-        try_configurations(c, dnn, shape, configurations, found < MAX_CONFIGURATIONS ? found : MAX_CONFIGURATIONS);
+        gpu_conv_try_configurations(c, dnn, shape, configurations,
+                                    found < MAX_CONFIGURATIONS ? found : MAX_CONFIGURATIONS);
     while (!c->plan && c->n_own > first)
         cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
 }
 
 /* A graph that cuDNN does not support at all counts as one without a plan. */
-static void choose_plan(convolution *c, cudnnHandle_t dnn, const problem *p)
+static void gpu_conv_choose_plan(convolution *c, cudnnHandle_t dnn, const problem *p)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    cudnnBackendDescriptor_t graph = graph_of(c, dnn, p);
+    cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, dnn, p);
     for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++)
-        try_heuristics(c, dnn, p->shape, graph, modes[i]);
+        gpu_conv_try_heuristics(c, dnn, p->shape, graph, modes[i]);
     if (c->status == LK_GPU_UNSUPPORTED)
         c->status = LK_GPU_OK;
     if (!c->plan)
-        free_descriptors(c);
+        gpu_conv_free_descriptors(c);
 }
 
 static lk_gpu_status make_convolution(lk_gpu_libraries *libraries, const problem *p, const int64_t *key,
@@ -424,7 +428,7 @@ static lk_gpu_status make_convolution(lk_gpu_libraries *libraries, const problem
                                         .conv = *p->shape,
                                         .bias = p->bias,
                                         .dw_dtype = p->weights};
-    choose_plan(c, libraries->dnn, p);
+    gpu_conv_choose_plan(c, libraries->dnn, p);
     if (c->status != LK_GPU_OK) {
         lk_gpu_status status = c->status;
         free_convolution(c);
@@ -451,8 +455,8 @@ static lk_gpu_status convolution_of(lk_gpu_stream *stream, const problem *p, con
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-static lk_gpu_status fill_pack(cudnnBackendDescriptor_t pack, int64_t n, const int64_t *ids, void *const *data,
-                               void *workspace)
+static lk_gpu_status gpu_conv_fill_pack(cudnnBackendDescriptor_t pack, int64_t n, const int64_t *ids, void *const *data,
+                                        void *workspace)
 {
     cudnnStatus_t status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids);
     if (status == CUDNN_STATUS_SUCCESS)
@@ -465,8 +469,8 @@ static lk_gpu_status fill_pack(cudnnBackendDescriptor_t pack, int64_t n, const i
 }
 
 /* bias NULL: the plan has none. Which of images, weights and results is written depends on the plan's direction. */
-static lk_gpu_status execute_plan(lk_gpu_stream *stream, const convolution *c, const void *images, const void *weights,
-                                  const void *results, const void *bias)
+static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, const convolution *c, const void *images,
+                                           const void *weights, const void *results, const void *bias)
 {
     const lk_gpu_libraries *libraries = stream->libraries;
     const int64_t ids[] = {IMAGES, WEIGHTS, RESULTS, BIAS};
@@ -475,7 +479,7 @@ static lk_gpu_status execute_plan(lk_gpu_stream *stream, const convolution *c, c
     cudnnBackendDescriptor_t pack;
     LK_GPU_TRY(lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
                                  "make a descriptor"));
-    lk_gpu_status status = fill_pack(pack, bias ? 4 : 3, ids, data, stream->workspace);
+    lk_gpu_status status = gpu_conv_fill_pack(pack, bias ? 4 : 3, ids, data, stream->workspace);
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnSetStream(libraries->dnn, stream->stream), "take a stream");
     if (status == LK_GPU_OK)
@@ -486,13 +490,13 @@ static lk_gpu_status execute_plan(lk_gpu_stream *stream, const convolution *c, c
 
 /* The caller then uses f32, which is faster than the direct kernels, and loses nothing: with tensor cores bf16 operands
  * stay exact. */
-static lk_gpu_status refuse_bf16(void)
+static lk_gpu_status gpu_conv_refuse_bf16(void)
 {
     return lk__gpu_fail(LK_GPU_UNSUPPORTED, "cuDNN: no engine for this convolution in bf16");
 }
 
 /* y = y + bias, y [rows, channels] */
-static lk_gpu_status launch_bias(lk_gpu_stream *stream, const lk_gpu_conv *a)
+static lk_gpu_status gpu_conv_launch_bias(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
     const lk_gpu_conv_shape *s = &a->shape;
     lk_gpu_view y = {a->y, s->dtype, {s->out_channels, 1}};
@@ -507,14 +511,14 @@ static lk_gpu_status launch_bias(lk_gpu_stream *stream, const lk_gpu_conv *a)
 
 /* In f32 without tensor cores cuDNN has no plan with a bias; then another kernel adds it. *done is false if cuDNN has
  * no plan at all. */
-static lk_gpu_status run_forward(lk_gpu_stream *stream, const lk_gpu_conv *a, bool *done)
+static lk_gpu_status gpu_conv_run_forward(lk_gpu_stream *stream, const lk_gpu_conv *a, bool *done)
 {
     problem p = {FORWARD, a->bias != NULL, a->shape.dtype, &a->shape};
     convolution *c;
     LK_GPU_TRY(convolution_of(stream, &p, &c));
     *done = c->plan != NULL;
     if (c->plan)
-        return execute_plan(stream, c, a->x, a->w, a->y, a->bias);
+        return gpu_conv_execute_plan(stream, c, a->x, a->w, a->y, a->bias);
     if (!a->bias)
         return LK_GPU_OK;
     p.bias = false;
@@ -522,17 +526,17 @@ static lk_gpu_status run_forward(lk_gpu_stream *stream, const lk_gpu_conv *a, bo
     *done = c->plan != NULL;
     if (!c->plan)
         return LK_GPU_OK;
-    LK_GPU_TRY(execute_plan(stream, c, a->x, a->w, a->y, NULL));
-    return launch_bias(stream, a);
+    LK_GPU_TRY(gpu_conv_execute_plan(stream, c, a->x, a->w, a->y, NULL));
+    return gpu_conv_launch_bias(stream, a);
 }
 
 lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
     const lk_gpu_conv_shape *s = &a->shape;
     bool done;
-    LK_GPU_TRY(run_forward(stream, a, &done));
+    LK_GPU_TRY(gpu_conv_run_forward(stream, a, &done));
     if (!done)
-        return s->dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv(stream, a);
+        return s->dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv(stream, a);
     if (!a->relu)
         return LK_GPU_OK;
     /* cuDNN's own relu would make NaN 0. */
@@ -549,8 +553,8 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
     convolution *c;
     LK_GPU_TRY(convolution_of(stream, &p, &c));
     if (c->plan)
-        return execute_plan(stream, c, a->dx, a->w, a->dy, NULL);
-    return a->shape.dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv_input_grad(stream, a);
+        return gpu_conv_execute_plan(stream, c, a->dx, a->w, a->dy, NULL);
+    return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_input_grad(stream, a);
 }
 
 lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
@@ -559,8 +563,8 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
     convolution *c;
     LK_GPU_TRY(convolution_of(stream, &p, &c));
     if (c->plan)
-        return execute_plan(stream, c, a->x, a->dw, a->dy, NULL);
-    return a->shape.dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
+        return gpu_conv_execute_plan(stream, c, a->x, a->dw, a->dy, NULL);
+    return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
 }
 
 /* --- naming ------------------------------------------------------------------------------------------------------- */
@@ -590,7 +594,7 @@ lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *c
         LK_GPU_TRY(convolution_of(stream, &p, &c));
     }
     if (!c->plan && choice->conv.dtype == LK_BF16)
-        return refuse_bf16();
+        return gpu_conv_refuse_bf16();
     snprintf(choice->name, sizeof choice->name, "%.100s%s", c->plan ? c->problem.choice.name : "direct",
              c->plan ? added : "");
     return LK_GPU_OK;

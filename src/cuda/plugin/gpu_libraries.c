@@ -37,7 +37,7 @@ lk_gpu_status lk__gpu_check_dnn(cudnnStatus_t status, const char *what)
 /* --- the cache of choices ----------------------------------------------------------------------------------------- */
 
 /* The list for a key: FNV-1a over its words, folded. */
-static size_t list_of_key(const int64_t key[LK_GPU_KEY_WORDS])
+static size_t gpu_libraries_list_of_key(const int64_t key[LK_GPU_KEY_WORDS])
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int i = 0; i < LK_GPU_KEY_WORDS; i++)
@@ -47,7 +47,7 @@ static size_t list_of_key(const int64_t key[LK_GPU_KEY_WORDS])
 
 lk_gpu_problem *lk__gpu_cache_find(const lk_gpu_cache *cache, const int64_t key[LK_GPU_KEY_WORDS])
 {
-    lk_gpu_problem *problem = cache->lists[list_of_key(key)];
+    lk_gpu_problem *problem = cache->lists[gpu_libraries_list_of_key(key)];
     while (problem && memcmp(problem->key, key, sizeof problem->key) != 0)
         problem = problem->next;
     return problem;
@@ -55,7 +55,7 @@ lk_gpu_problem *lk__gpu_cache_find(const lk_gpu_cache *cache, const int64_t key[
 
 void lk__gpu_cache_add(lk_gpu_cache *cache, lk_gpu_problem *problem, const int64_t key[LK_GPU_KEY_WORDS])
 {
-    lk_gpu_problem **list = &cache->lists[list_of_key(key)];
+    lk_gpu_problem **list = &cache->lists[gpu_libraries_list_of_key(key)];
     memcpy(problem->key, key, sizeof problem->key);
     problem->next = *list;
     *list = problem;
@@ -68,8 +68,8 @@ lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
 }
 
 /* Asks again for each cached problem, because lk__gpu_choose also names the parts that run outside the library. */
-static void visit_choices(lk_gpu_stream *stream, const lk_gpu_cache *cache,
-                          void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
+static void gpu_libraries_visit_choices(lk_gpu_stream *stream, const lk_gpu_cache *cache,
+                                        void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
 {
     for (int i = 0; i < LK_GPU_CACHE_LISTS; i++) {
         for (const lk_gpu_problem *problem = cache->lists[i]; problem; problem = problem->next) {
@@ -84,8 +84,8 @@ void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_g
 {
     if (!stream->libraries)
         return;
-    visit_choices(stream, &stream->libraries->products, visit, user);
-    visit_choices(stream, &stream->libraries->convolutions, visit, user);
+    gpu_libraries_visit_choices(stream, &stream->libraries->products, visit, user);
+    gpu_libraries_visit_choices(stream, &stream->libraries->convolutions, visit, user);
 }
 
 /* --- a stream's libraries ----------------------------------------------------------------------------------------- */

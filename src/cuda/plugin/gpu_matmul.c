@@ -25,7 +25,7 @@ void lk__gpu_products_free(lk_gpu_cache *cache)
 
 /* --- describing a problem ----------------------------------------------------------------------------------------- */
 
-static cudaDataType blas_type(lk_dtype dtype)
+static cudaDataType gpu_matmul_blas_type(lk_dtype dtype)
 {
     return dtype == LK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
@@ -38,10 +38,10 @@ static lk_gpu_status product_set(product *p, cublasLtMatmulDescAttributes_t attr
 
 /* The heuristics must be asked with an address of the bias. This one stands for any: it has the alignment that every
  * bias has at least. */
-static lk_gpu_status describe_bias(product *p, lk_dtype dtype)
+static lk_gpu_status gpu_matmul_describe_bias(product *p, lk_dtype dtype)
 {
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-    int32_t type = (int32_t)blas_type(dtype);
+    int32_t type = (int32_t)gpu_matmul_blas_type(dtype);
     const void *somewhere = (const void *)(uintptr_t)LK_GPU_LIBRARY_ALIGNMENT;
     LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
     LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
@@ -50,12 +50,12 @@ static lk_gpu_status describe_bias(product *p, lk_dtype dtype)
 
 /* Describes a row-major matrix [rows, columns], or one that is stored transposed. Our row is cuBLASLt's column, so the
  * row's length comes first. */
-static lk_gpu_status describe_matrix(cublasLtMatrixLayoutOpaque_t *layout, lk_dtype dtype, int64_t rows,
-                                     int64_t columns, bool transposed)
+static lk_gpu_status gpu_matmul_describe_matrix(cublasLtMatrixLayoutOpaque_t *layout, lk_dtype dtype, int64_t rows,
+                                                int64_t columns, bool transposed)
 {
     int64_t length = transposed ? rows : columns, count = transposed ? columns : rows;
     return lk__gpu_check_blas(
-        cublasLtMatrixLayoutInit(layout, blas_type(dtype), (uint64_t)length, (uint64_t)count, length),
+        cublasLtMatrixLayoutInit(layout, gpu_matmul_blas_type(dtype), (uint64_t)length, (uint64_t)count, length),
         "describe a matrix");
 }
 
@@ -68,15 +68,15 @@ static lk_gpu_status describe_product(product *p, const lk_gpu_matmul *m)
     LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     if (m->bias)
-        LK_GPU_TRY(describe_bias(p, m->y_dtype));
-    LK_GPU_TRY(describe_matrix(&p->a, m->dtype, m->rows, m->inner, m->a_transposed));
-    LK_GPU_TRY(describe_matrix(&p->b, m->dtype, m->inner, m->columns, m->b_transposed));
-    return describe_matrix(&p->y, m->y_dtype, m->rows, m->columns, false);
+        LK_GPU_TRY(gpu_matmul_describe_bias(p, m->y_dtype));
+    LK_GPU_TRY(gpu_matmul_describe_matrix(&p->a, m->dtype, m->rows, m->inner, m->a_transposed));
+    LK_GPU_TRY(gpu_matmul_describe_matrix(&p->b, m->dtype, m->inner, m->columns, m->b_transposed));
+    return gpu_matmul_describe_matrix(&p->y, m->y_dtype, m->rows, m->columns, false);
 }
 
 /* --- choosing an algorithm ---------------------------------------------------------------------------------------- */
 
-static lk_gpu_status set_preference(cublasLtMatmulPreferenceOpaque_t *preference)
+static lk_gpu_status gpu_matmul_set_preference(cublasLtMatmulPreferenceOpaque_t *preference)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -96,7 +96,7 @@ static lk_gpu_status set_preference(cublasLtMatmulPreferenceOpaque_t *preference
 }
 
 /* If a sum is split its bits depend on the number of parts, which depends on the number of rows. */
-static lk_gpu_status adds_in_one_sequence(const cublasLtMatmulAlgo_t *algorithm, bool *in_one)
+static lk_gpu_status gpu_matmul_adds_in_one_sequence(const cublasLtMatmulAlgo_t *algorithm, bool *in_one)
 {
     int32_t splits = 0;
     uint32_t reduction = 0;
@@ -109,13 +109,13 @@ static lk_gpu_status adds_in_one_sequence(const cublasLtMatmulAlgo_t *algorithm,
     return lk__gpu_check_blas(status, "look at an algorithm");
 }
 
-static lk_gpu_status choose_algorithm(cublasLtHandle_t blas, product *p, const lk_gpu_matmul *m)
+static lk_gpu_status gpu_matmul_choose_algorithm(cublasLtHandle_t blas, product *p, const lk_gpu_matmul *m)
 {
     enum { MAX_RESULTS = 16 };
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[MAX_RESULTS];
     int found = 0;
-    LK_GPU_TRY(set_preference(&preference));
+    LK_GPU_TRY(gpu_matmul_set_preference(&preference));
     LK_GPU_TRY(lk__gpu_check_blas(cublasLtMatmulAlgoGetHeuristic(blas, &p->operation, &p->b, &p->a, &p->y, &p->y,
                                                                  &preference, MAX_RESULTS, results, &found),
                                   "choose an algorithm"));
@@ -123,7 +123,7 @@ static lk_gpu_status choose_algorithm(cublasLtHandle_t blas, product *p, const l
         bool is_fine;
         if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > LK_GPU_WORKSPACE_BYTES)
             continue;
-        LK_GPU_TRY(adds_in_one_sequence(&results[i].algo, &is_fine));
+        LK_GPU_TRY(gpu_matmul_adds_in_one_sequence(&results[i].algo, &is_fine));
         if (is_fine) {
             p->algorithm = results[i].algo;
             return LK_GPU_OK;
@@ -135,7 +135,7 @@ static lk_gpu_status choose_algorithm(cublasLtHandle_t blas, product *p, const l
 }
 
 /* Writes "cublaslt:algo66_tile20_stages36_…": the parameters of an algorithm. */
-static lk_gpu_status name_algorithm(const cublasLtMatmulAlgo_t *algorithm, char *name, size_t size)
+static lk_gpu_status gpu_matmul_name_algorithm(const cublasLtMatmulAlgo_t *algorithm, char *name, size_t size)
 {
     static const struct {
         cublasLtMatmulAlgoConfigAttributes_t attribute;
@@ -164,18 +164,18 @@ static lk_gpu_status name_algorithm(const cublasLtMatmulAlgo_t *algorithm, char 
     return LK_GPU_OK;
 }
 
-static lk_gpu_status make_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, const int64_t *key,
-                                  product **out)
+static lk_gpu_status gpu_matmul_make_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, const int64_t *key,
+                                             product **out)
 {
     product *p = calloc(1, sizeof *p);
     if (!p)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a product");
     lk_gpu_status status = describe_product(p, m);
     if (status == LK_GPU_OK)
-        status = choose_algorithm(libraries->blas, p, m);
+        status = gpu_matmul_choose_algorithm(libraries->blas, p, m);
     p->problem.choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = *m};
     if (status == LK_GPU_OK)
-        status = name_algorithm(&p->algorithm, p->problem.choice.name, sizeof p->problem.choice.name);
+        status = gpu_matmul_name_algorithm(&p->algorithm, p->problem.choice.name, sizeof p->problem.choice.name);
     if (status != LK_GPU_OK) {
         free(p);
         return status;
@@ -185,12 +185,12 @@ static lk_gpu_status make_product(lk_gpu_libraries *libraries, const lk_gpu_matm
     return LK_GPU_OK;
 }
 
-static lk_gpu_status find_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
+static lk_gpu_status gpu_matmul_find_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
 {
     int64_t key[LK_GPU_KEY_WORDS] = {m->rows,         m->inner,        m->columns,      m->dtype, m->y_dtype,
                                      m->a_transposed, m->b_transposed, m->bias != NULL, m->tf32};
     *out = (product *)lk__gpu_cache_find(&libraries->products, key);
-    return *out ? LK_GPU_OK : make_product(libraries, m, key, out);
+    return *out ? LK_GPU_OK : gpu_matmul_make_product(libraries, m, key, out);
 }
 
 lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice)
@@ -201,19 +201,19 @@ lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choic
     if (m->rows == 0 || m->columns == 0 || m->inner == 0)
         return LK_GPU_OK;
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    LK_GPU_TRY(find_product(stream->libraries, m, &p));
+    LK_GPU_TRY(gpu_matmul_find_product(stream->libraries, m, &p));
     snprintf(choice->name, sizeof choice->name, "%s", p->problem.choice.name);
     return LK_GPU_OK;
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-static lk_gpu_status run_product(lk_gpu_stream *stream, const lk_gpu_matmul *m)
+static lk_gpu_status gpu_matmul_run_product(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 {
     static const float one = 1, zero = 0;
     product *p;
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    LK_GPU_TRY(find_product(stream->libraries, m, &p));
+    LK_GPU_TRY(gpu_matmul_find_product(stream->libraries, m, &p));
     if (m->bias)
         LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias, sizeof m->bias));
     return lk__gpu_check_blas(cublasLtMatmul(stream->libraries->blas, &p->operation, &one, m->b, &p->b, m->a, &p->a,
@@ -223,7 +223,7 @@ static lk_gpu_status run_product(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 }
 
 /* With inner = 0 the product is 0, and y is the bias. */
-static lk_gpu_status only_bias(lk_gpu_stream *stream, const lk_gpu_matmul *m)
+static lk_gpu_status gpu_matmul_only_bias(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 {
     lk_gpu_fill zeros = {.y = m->y, .dtype = m->y_dtype, .count = m->rows * m->columns};
     lk_gpu_binary sum = {.y = {m->y, m->y_dtype, {m->columns, 1}},
@@ -240,7 +240,7 @@ lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 {
     if (m->rows == 0 || m->columns == 0)
         return LK_GPU_OK;
-    LK_GPU_TRY(m->inner > 0 ? run_product(stream, m) : only_bias(stream, m));
+    LK_GPU_TRY(m->inner > 0 ? gpu_matmul_run_product(stream, m) : gpu_matmul_only_bias(stream, m));
     if (!m->relu)
         return LK_GPU_OK;
     /* cuBLASLt's own relu is max(x, 0), which makes NaN 0. */

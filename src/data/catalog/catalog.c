@@ -71,7 +71,7 @@ const char *lk_dataset_names(void)
 
 /* With opts->val_split both splits are cut from the training set, so the training set is opened whole. */
 static lk_status catalog_open_samples(const lk_catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
-                                    char source[PATH_MAX], lk_samples *samples)
+                                      char source[PATH_MAX], lk_samples *samples)
 {
     if (opts->val_split > 0)
         split = LK_SPLIT_TRAIN;

@@ -140,7 +140,7 @@ static lk_status fetch_check_gzip(const lk_byte_source *source, const char *url,
 
 /* Stops as soon as there is more than the expected length, however much a hostile answer would decode to. */
 static lk_status fetch_decode(const lk_fetch_job *job, lk_byte_source *source, const char *url, int fd,
-                                 lk_fetch_reason *reason)
+                              lk_fetch_reason *reason)
 {
     uint8_t chunk[CHUNK];
     int64_t total = 0;
@@ -162,7 +162,8 @@ static lk_status fetch_decode(const lk_fetch_job *job, lk_byte_source *source, c
     }
 }
 
-static lk_status fetch_compare_sum(const lk_remote_file *file, XXH128_hash_t sum, const char *name, lk_fetch_reason *reason)
+static lk_status fetch_compare_sum(const lk_remote_file *file, XXH128_hash_t sum, const char *name,
+                                   lk_fetch_reason *reason)
 {
     if (sum.high64 == file->xxh3_high && sum.low64 == file->xxh3_low)
         return LK_OK;
@@ -182,7 +183,8 @@ static lk_status fetch_check_sum(const lk_remote_file *file, int fd, const char 
     return fetch_compare_sum(file, sum, url, reason);
 }
 
-static lk_status fetch_hash_content(lk_byte_source *source, XXH3_state_t *state, const char *path, lk_fetch_reason *reason)
+static lk_status fetch_hash_content(lk_byte_source *source, XXH3_state_t *state, const char *path,
+                                    lk_fetch_reason *reason)
 {
     uint8_t chunk[CHUNK];
     for (size_t got = 1; got;) {
@@ -215,7 +217,7 @@ lk_status lk__fetch_check(const char *path, const lk_remote_file *file, lk_fetch
 }
 
 static lk_status fetch_decode_verified(const lk_fetch_job *job, const paths *p, const char *url, int fd,
-                                 lk_fetch_reason *reason)
+                                       lk_fetch_reason *reason)
 {
     lk_byte_source source;
     lk_status status = lk__byte_source_open(p->part, &source);
@@ -253,7 +255,7 @@ static lk_status fetch_install(const lk_fetch_job *job, const paths *p, const ch
 /* Sends one request, appends the answer to the part and, if it is complete, installs the file. *retry: another request
  * may succeed. */
 static lk_status fetch_request_once(const lk_fetch_job *job, const paths *p, const char *url, bool *retry,
-                              lk_fetch_reason *reason)
+                                    lk_fetch_reason *reason)
 {
     *retry = reason->is_cut = false;
     int fd = open(p->part, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
@@ -275,7 +277,8 @@ static lk_status fetch_request_once(const lk_fetch_job *job, const paths *p, con
             (void)REFUSE_LOCAL(reason, "%s %s", p->part, answer.reason);
         else
             fetch_problem(reason, status, "%s: %s", url, answer.reason);
-        *retry = status == LK_ERR_IO && !answer.is_local && (answer.discard ? offset > 0 : fetch_file_size(p->part) > offset);
+        *retry = status == LK_ERR_IO && !answer.is_local &&
+                 (answer.discard ? offset > 0 : fetch_file_size(p->part) > offset);
         if (answer.discard || fetch_file_size(p->part) == 0)
             unlink(p->part);
         return status;

@@ -95,8 +95,8 @@ static lk_status own_data_read_pictures(pictures *p, lk_samples *samples)
 
 /* --- CSV ---------------------------------------------------------------------------------------------------------- */
 
-static lk_status own_data_read_csv_folder(const char *folder, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
-                                 lk_samples *samples)
+static lk_status own_data_read_csv_folder(const char *folder, lk_split split, const lk_dataset_opts *opts,
+                                          char source[PATH_MAX], lk_samples *samples)
 {
     char train[PATH_MAX];
     if (!lk__find_file(folder, "train.csv", train))
@@ -109,8 +109,8 @@ static lk_status own_data_read_csv_folder(const char *folder, lk_split split, co
     return lk__csv_read(source, train, opts, samples);
 }
 
-static lk_status own_data_read_csv_file(const char *path, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
-                               lk_samples *samples)
+static lk_status own_data_read_csv_file(const char *path, lk_split split, const lk_dataset_opts *opts,
+                                        char source[PATH_MAX], lk_samples *samples)
 {
     size_t length = strlen(path), less = length > 3 && strcasecmp(path + length - 3, ".gz") == 0 ? 3 : 0;
     if (length < 5 + less || strncasecmp(path + length - less - 4, ".csv", 4) != 0)
@@ -124,7 +124,7 @@ static lk_status own_data_read_csv_file(const char *path, lk_split split, const 
 /* --- the format --------------------------------------------------------------------------------------------------- */
 
 static lk_status own_data_read_folder(const char *path, lk_split split, const lk_dataset_opts *opts,
-                                     char source[PATH_MAX], lk_samples *samples)
+                                      char source[PATH_MAX], lk_samples *samples)
 {
     char file[PATH_MAX];
     if (lk__is_cifar(path))
@@ -156,7 +156,7 @@ static bool own_data_has_sample_files(const char *path)
 }
 
 static lk_status own_data_open_path(const char *path, const char *name, lk_split split, const lk_dataset_opts *opts,
-                           lk_dataset **dataset)
+                                    lk_dataset **dataset)
 {
     char source[PATH_MAX];
     lk_samples samples = {0};

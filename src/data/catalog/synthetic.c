@@ -70,7 +70,8 @@ static bool synthetic_shape_contains(enum shape shape, int x, int y, int radius,
     case PLUS:
         return synthetic_in_stroke(x, y, radius, width) || synthetic_in_stroke(y, x, radius, width);
     case CROSS:
-        return synthetic_in_stroke(rising, falling, radius, width) || synthetic_in_stroke(falling, rising, radius, width);
+        return synthetic_in_stroke(rising, falling, radius, width) ||
+               synthetic_in_stroke(falling, rising, radius, width);
     }
     return false;
 }

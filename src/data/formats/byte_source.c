@@ -32,7 +32,7 @@ static lk_status byte_source_map_file(lk_byte_source *source, int fd)
         return byte_source_problem(source, LK_ERR_IO, "is not a regular file");
     if ((uintmax_t)status.st_size > PTRDIFF_MAX)
         return byte_source_problem(source, LK_ERR_IO, "is larger than the address space: %jd bytes",
-                              (intmax_t)status.st_size);
+                                   (intmax_t)status.st_size);
     source->size = (size_t)status.st_size;
     if (source->size == 0)
         return LK_OK;
@@ -82,7 +82,7 @@ static lk_status byte_source_detect_gzip(lk_byte_source *source, const char *pat
     if (source->size < 2)
         return byte_source_problem(source, LK_ERR_FORMAT, "truncated: %zu bytes, too few for gzip data", source->size);
     return byte_source_problem(source, LK_ERR_FORMAT, "is not gzip data: begins with bytes %02x %02x, expected 1f 8b",
-                          source->bytes[0], source->bytes[1]);
+                               source->bytes[0], source->bytes[1]);
 }
 
 lk_status lk__byte_source_open(const char *path, lk_byte_source *source)
@@ -121,8 +121,8 @@ static lk_status byte_source_end_member(lk_byte_source *source)
         return LK_OK;
     }
     if (!byte_source_has_gzip_magic(source->bytes + offset, source->size - offset))
-        return byte_source_problem(source, LK_ERR_FORMAT, "gzip data end at offset %zu, but %zu more bytes follow", offset,
-                              source->size - offset);
+        return byte_source_problem(source, LK_ERR_FORMAT, "gzip data end at offset %zu, but %zu more bytes follow",
+                                   offset, source->size - offset);
     inflateReset(&source->stream);
     return LK_OK;
 }
@@ -136,8 +136,8 @@ static lk_status byte_source_read_gzip(lk_byte_source *source, uint8_t *bytes, s
         source->cut = stream->avail_in == 0;
         if (source->cut)
             return byte_source_problem(source, LK_ERR_FORMAT,
-                                  "truncated: gzip data break off at offset %zu, after %zu decoded bytes", source->size,
-                                  source->position);
+                                       "truncated: gzip data break off at offset %zu, after %zu decoded bytes",
+                                       source->size, source->position);
         stream->next_out = bytes + *got;
         stream->avail_out = space;
         int result = inflate(stream, Z_NO_FLUSH);
@@ -146,8 +146,9 @@ static lk_status byte_source_read_gzip(lk_byte_source *source, uint8_t *bytes, s
         if (result == Z_MEM_ERROR)
             return byte_source_problem(source, LK_ERR_MEMORY, "out of memory for decompression");
         if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-            return byte_source_problem(source, LK_ERR_FORMAT, "damaged gzip data at offset %zu: %s", byte_source_consumed(source),
-                                  stream->msg ? stream->msg : "a preset dictionary is asked for");
+            return byte_source_problem(source, LK_ERR_FORMAT, "damaged gzip data at offset %zu: %s",
+                                       byte_source_consumed(source),
+                                       stream->msg ? stream->msg : "a preset dictionary is asked for");
         if (result == Z_STREAM_END) {
             lk_status status = byte_source_end_member(source);
             if (status != LK_OK)

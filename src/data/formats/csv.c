@@ -266,8 +266,8 @@ static bool csv_parse_row(csv *c, uint8_t *pixels, int32_t *label)
         const char *end = csv_parse_value(p, largest, &value);
         if (!end)
             return csv_bad_row(c, "column %" PRId64 " is '%.*s', expected %san integer from 0 to %d", i + 1,
-                           (int)(strcspn(p, ",") < 24 ? strcspn(p, ",") : 24), p, i == c->label ? "a label, " : "",
-                           largest);
+                               (int)(strcspn(p, ",") < 24 ? strcspn(p, ",") : 24), p, i == c->label ? "a label, " : "",
+                               largest);
         if (i == c->label)
             *label = value;
         else

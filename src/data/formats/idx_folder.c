@@ -28,7 +28,8 @@ static bool idx_folder_find_file(const char *folder, const char *split, const ch
 {
     char literal[PATH_MAX], pattern[PATH_MAX];
     glob_t found;
-    if (!idx_folder_escape_pattern(folder, literal) || snprintf(pattern, PATH_MAX, "%s/%s-%s*", literal, split, what) >= PATH_MAX)
+    if (!idx_folder_escape_pattern(folder, literal) ||
+        snprintf(pattern, PATH_MAX, "%s/%s-%s*", literal, split, what) >= PATH_MAX)
         return false;
     bool is_there = glob(pattern, 0, NULL, &found) == 0; /* glob sorts: a plain file comes before its .gz */
     if (is_there)
@@ -40,7 +41,8 @@ static bool idx_folder_find_file(const char *folder, const char *split, const ch
 bool lk__is_idx_folder(const char *folder)
 {
     char path[PATH_MAX];
-    return idx_folder_find_file(folder, "train", "images", path) && idx_folder_find_file(folder, "train", "labels", path);
+    return idx_folder_find_file(folder, "train", "images", path) &&
+           idx_folder_find_file(folder, "train", "labels", path);
 }
 
 /* Sets *classes to the largest label of the training set plus one. */

@@ -81,7 +81,7 @@ static lk_range loader_wanted_images(const lk_loader *loader, int64_t count)
 }
 
 static void loader_fill_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
-                       const lk_batch_memory *memory)
+                              const lk_batch_memory *memory)
 {
     int64_t first = index * loader->opts.batch_size;
     batch->count = lk__min(lk_dataset_count(loader->dataset) - first, loader->opts.batch_size);

@@ -84,7 +84,8 @@ static lk_status picture_read_bytes(int fd, lk_encoded *encoded, uint8_t *buffer
     return LK_OK;
 }
 
-static lk_status picture_read_open_file(int fd, size_t most, lk_picture_memory *memory, lk_encoded *encoded, bool *whole)
+static lk_status picture_read_open_file(int fd, size_t most, lk_picture_memory *memory, lk_encoded *encoded,
+                                        bool *whole)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
@@ -106,7 +107,7 @@ static lk_status picture_read_open_file(int fd, size_t most, lk_picture_memory *
 }
 
 static lk_status picture_read_at_most(const char *path, size_t most, lk_picture_memory *memory, lk_encoded *encoded,
-                                   bool *whole)
+                                      bool *whole)
 {
     *whole = true;
     *encoded = (lk_encoded){0};
@@ -243,7 +244,8 @@ static lk_status picture_decode(lk_encoded *encoded, const lk_image *file, const
 {
     int64_t count = file->height * file->width;
     int64_t channels = file->channels > wanted->channels ? file->channels : wanted->channels;
-    lk_status status = picture_reserve_buffer(encoded, &memory->decoded, &memory->decoded_bytes, (size_t)(count * channels));
+    lk_status status =
+        picture_reserve_buffer(encoded, &memory->decoded, &memory->decoded_bytes, (size_t)(count * channels));
     if (status == LK_OK)
         status = lk__codec_of(encoded)->read(encoded, &(lk_image){0}, memory->decoded);
     if (status != LK_OK)
@@ -253,8 +255,8 @@ static lk_status picture_decode(lk_encoded *encoded, const lk_image *file, const
     if (!as_it_is)
         status = picture_resize(encoded, file, wanted, memory);
     if (status == LK_OK)
-        picture_split_channels(as_it_is ? memory->decoded : memory->resized, wanted->height * wanted->width, wanted->channels,
-                       pixels);
+        picture_split_channels(as_it_is ? memory->decoded : memory->resized, wanted->height * wanted->width,
+                               wanted->channels, pixels);
     return status;
 }
 

@@ -84,7 +84,8 @@ static bool picture_folder_is_picture(const char *name)
     return false;
 }
 
-static lk_status picture_folder_add_file(lk_picture_folder *folder, const char *path, const struct stat *status, int label)
+static lk_status picture_folder_add_file(lk_picture_folder *folder, const char *path, const struct stat *status,
+                                         int label)
 {
     lk_picture_file *grown = lk__grow(folder->files, &folder->capacity, folder->count + 1, sizeof *grown);
     if (!grown)
@@ -119,7 +120,8 @@ static lk_status picture_folder_scan_entry(lk_picture_folder *folder, const char
     return LK_OK;
 }
 
-static lk_status picture_folder_scan_names(lk_picture_folder *folder, const char *path, const lk_names *names, int label, int depth)
+static lk_status picture_folder_scan_names(lk_picture_folder *folder, const char *path, const lk_names *names,
+                                           int label, int depth)
 {
     char inside[PATH_MAX];
     for (int64_t i = 0; i < names->count; i++) {

@@ -116,11 +116,11 @@ static lk_status png_codec_read_or_jump(reading *r, lk_image *header, uint8_t *p
 static lk_status png_codec_read(lk_encoded *encoded, lk_image *header, uint8_t *pixels)
 {
     reading r = {.encoded = encoded};
-    r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, png_codec_fail, png_codec_ignore_warning, &r, png_codec_allocate,
-                                     png_codec_free_memory);
+    r.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, &r, png_codec_fail, png_codec_ignore_warning, &r,
+                                     png_codec_allocate, png_codec_free_memory);
     r.info = r.png ? png_create_info_struct(r.png) : NULL;
-    lk_status status =
-        r.info ? png_codec_read_or_jump(&r, header, pixels) : lk__encoded_problem(encoded, LK_ERR_MEMORY, "out of memory");
+    lk_status status = r.info ? png_codec_read_or_jump(&r, header, pixels)
+                              : lk__encoded_problem(encoded, LK_ERR_MEMORY, "out of memory");
     png_destroy_read_struct(&r.png, &r.info, NULL);
     lk__free(r.rows);
     return status;

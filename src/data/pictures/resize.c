@@ -102,14 +102,15 @@ static void resize_filter_column(const tap *t, const int32_t *weights, const uin
     }
 }
 
-static void resize_filter_both(const filter *across, const filter *down, const uint8_t *from, int64_t height, int64_t width,
-                        int64_t channels, uint8_t *between, uint8_t *to, int64_t to_height, int64_t to_width)
+static void resize_filter_both(const filter *across, const filter *down, const uint8_t *from, int64_t height,
+                               int64_t width, int64_t channels, uint8_t *between, uint8_t *to, int64_t to_height,
+                               int64_t to_width)
 {
     for (int64_t y = 0; y < height; y++)
         resize_filter_row(across, from + y * width * channels, channels, between + y * to_width * channels, to_width);
     for (int64_t y = 0; y < to_height; y++)
         resize_filter_column(&down->taps[y], down->weights + y * down->widest, between, to + y * to_width * channels,
-                      to_width * channels);
+                             to_width * channels);
 }
 
 lk_status lk__resize(const uint8_t *from, int64_t height, int64_t width, int64_t channels, uint8_t *to,

@@ -14,7 +14,7 @@
 /* --- split, broadcast --------------------------------------------------------------------------------------------- */
 
 /* The samples as a view of the batch, or as a copy if the batch is on another device. */
-static lk_tensor *shard_on(lk_call_site at, lk_tensor *batch, lk_range samples, lk_device *device)
+static lk_tensor *exchange_shard_on(lk_call_site at, lk_tensor *batch, lk_range samples, lk_device *device)
 {
     lk_tensor *view = lk_slice_at(at, batch, 0, samples.begin, samples.end);
     return !view || lk_tensor_device(view) == device ? view : lk_copy_at(at, view, device);
@@ -36,7 +36,8 @@ lk_status lk_split_batch_at(lk_call_site at, lk_tensor *batch, int64_t shards, l
     for (int d = 0; d < n_devices && status == LK_OK; d++) {
         lk_range own = lk_part(shards, n_devices, d);
         for (int64_t s = own.begin; s < own.end && status == LK_OK; s++) {
-            parts[s] = lk_tensor_retain(shard_on(at, batch, lk_part(batch->shape.dim[0], shards, s), devices[d]));
+            parts[s] =
+                lk_tensor_retain(exchange_shard_on(at, batch, lk_part(batch->shape.dim[0], shards, s), devices[d]));
             status = parts[s] ? LK_OK : lk_error_status();
         }
     }
@@ -60,7 +61,7 @@ lk_status lk_broadcast_at(lk_call_site at, lk_tensor *tensor, lk_device *const *
 
 /* --- all-reduce --------------------------------------------------------------------------------------------------- */
 
-static lk_status allreduce_check(lk_tensor *const *tensors, int64_t n)
+static lk_status exchange_allreduce_check(lk_tensor *const *tensors, int64_t n)
 {
     const lk_tensor *first = NULL;
     for (int64_t i = 0; i < n; i++) {
@@ -109,7 +110,7 @@ typedef struct reduced {
     int n;
 } reduced;
 
-static lk_status allreduce_to_sums(lk_call_site at, lk_tensor *const *tensors, int64_t n, reduced *result)
+static lk_status exchange_allreduce_to_sums(lk_call_site at, lk_tensor *const *tensors, int64_t n, reduced *result)
 {
     LK_TRY(distinct_devices(tensors, n, result->devices, &result->n));
     if (result->n == 0)
@@ -127,7 +128,7 @@ static lk_status allreduce_to_sums(lk_call_site at, lk_tensor *const *tensors, i
     return status;
 }
 
-static lk_tensor *sum_for(const reduced *result, const lk_tensor *tensor)
+static lk_tensor *exchange_sum_for(const reduced *result, const lk_tensor *tensor)
 {
     int d = 0;
     while (result->devices[d] != lk_tensor_device(tensor))
@@ -136,14 +137,14 @@ static lk_tensor *sum_for(const reduced *result, const lk_tensor *tensor)
 }
 
 /* Computes the sums as new tensors, and copies them into the tensors. */
-static lk_status allreduce_by_copies(lk_call_site at, lk_tensor *const *tensors, int64_t n)
+static lk_status exchange_allreduce_by_copies(lk_call_site at, lk_tensor *const *tensors, int64_t n)
 {
     reduced result;
-    LK_TRY(allreduce_to_sums(at, tensors, n, &result));
+    LK_TRY(exchange_allreduce_to_sums(at, tensors, n, &result));
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int64_t i = 0; i < n && status == LK_OK; i++) {
-        lk_tensor *sum = tensors[i] ? sum_for(&result, tensors[i]) : NULL;
+        lk_tensor *sum = tensors[i] ? exchange_sum_for(&result, tensors[i]) : NULL;
         if (sum != tensors[i])
             status = lk_copy_into_at(at, tensors[i], sum);
     }
@@ -153,7 +154,7 @@ static lk_status allreduce_by_copies(lk_call_site at, lk_tensor *const *tensors,
 }
 
 /* Returns whether tensors of one storage all have the same offset: then none of them overlap in part. */
-static bool are_disjoint(lk_tensor *const *tensors, int64_t n)
+static bool exchange_are_disjoint(lk_tensor *const *tensors, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < i; j++)
@@ -164,7 +165,8 @@ static bool are_disjoint(lk_tensor *const *tensors, int64_t n)
 }
 
 /* nodes and results: scratch for n tensors. */
-static lk_status allreduce_in_place(lk_tensor *const *tensors, int64_t n, lk_tree_node *nodes, lk_tensor **results)
+static lk_status exchange_allreduce_in_place(lk_tensor *const *tensors, int64_t n, lk_tree_node *nodes,
+                                             lk_tensor **results)
 {
     lk_device *devices[LK_MAX_DEVICES];
     lk_shared_sum sum = {.devices = devices,
@@ -187,31 +189,31 @@ static lk_status allreduce_in_place(lk_tensor *const *tensors, int64_t n, lk_tre
 
 lk_status lk_allreduce_at(lk_call_site at, lk_tensor *const *tensors, int64_t n)
 {
-    LK_TRY(allreduce_check(tensors, n));
+    LK_TRY(exchange_allreduce_check(tensors, n));
     lk_tree_node *nodes = lk__calloc((size_t)n, sizeof *nodes);
     lk_tensor **results = lk__calloc((size_t)n, sizeof(lk_tensor *));
     lk_status status = nodes && results ? LK_OK : LK_ERR_MEMORY;
     for (int64_t i = 0; i < n && status == LK_OK; i++)
         nodes[i] = (lk_tree_node){.range = {i, i + 1}, .values = tensors + i};
     if (status == LK_OK)
-        status = are_disjoint(tensors, n) && lk__shared_sum_takes(nodes, n, 0)
-                     ? allreduce_in_place(tensors, n, nodes, results)
-                     : allreduce_by_copies(at, tensors, n);
+        status = exchange_are_disjoint(tensors, n) && lk__shared_sum_takes(nodes, n, 0)
+                     ? exchange_allreduce_in_place(tensors, n, nodes, results)
+                     : exchange_allreduce_by_copies(at, tensors, n);
     lk__free(nodes);
     lk__free(results);
     return status;
 }
 
 /* Gives tensors of one device different views of one sum, because a tape tells tensors apart by object. */
-static lk_status allreduce_to_views(lk_call_site at, lk_tensor *const *parts, lk_tensor **sums, int n)
+static lk_status exchange_allreduce_to_views(lk_call_site at, lk_tensor *const *parts, lk_tensor **sums, int n)
 {
     reduced result;
-    LK_TRY(allreduce_check(parts, n));
-    LK_TRY(allreduce_to_sums(at, parts, n, &result));
+    LK_TRY(exchange_allreduce_check(parts, n));
+    LK_TRY(exchange_allreduce_to_sums(at, parts, n, &result));
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int i = 0; i < n && status == LK_OK; i++) {
-        lk_tensor *sum = sum_for(&result, parts[i]);
+        lk_tensor *sum = exchange_sum_for(&result, parts[i]);
         sums[i] = lk_tensor_retain(lk_reshape_at(at, sum, sum->shape));
         status = sums[i] ? LK_OK : lk_error_status();
     }
@@ -221,7 +223,8 @@ static lk_status allreduce_to_views(lk_call_site at, lk_tensor *const *parts, lk
     return status;
 }
 
-static lk_status allreduce_gradient(void *user, lk_call_site at, lk_tensor *const *dout, lk_tensor **din, int n)
+static lk_status exchange_allreduce_gradient(void *user, lk_call_site at, lk_tensor *const *dout, lk_tensor **din,
+                                             int n)
 {
     (void)user;
     return lk_allreduce_recorded_at(at, dout, din, n);
@@ -234,9 +237,9 @@ lk_status lk_allreduce_recorded_at(lk_call_site at, lk_tensor *const *parts, lk_
         if (!parts[i])
             return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "allreduce: NULL");
     lk_recorder recorder = lk__recorder_set((lk_recorder){0});
-    lk_status status = allreduce_to_views(at, parts, sums, n);
+    lk_status status = exchange_allreduce_to_views(at, parts, sums, n);
     lk__recorder_set(recorder);
     LK_TRY(status);
-    lk_function function = {"allreduce", at, n, parts, sums, allreduce_gradient, NULL};
+    lk_function function = {"allreduce", at, n, parts, sums, exchange_allreduce_gradient, NULL};
     return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
 }

@@ -154,7 +154,7 @@ static void flat_exchange_release(lk_task *task)
 
 /* --- on the devices' threads -------------------------------------------------------------------------------------- */
 
-static int64_t words_in(const lk_tensor *x)
+static int64_t flat_allreduce_words_in(const lk_tensor *x)
 {
     return lk_tensor_count(x) * (int64_t)lk_dtype_size(x->dtype) / WORD;
 }
@@ -176,7 +176,8 @@ static lk_status flat_pack_on(lk_device *device, const packing *p)
         const piece *from = &j->pieces[i];
         float *row = lk__flat_own_row(&j->e, p->device, from->m);
         LK_TRY(flat_check_written(from->value));
-        j->copies[i] = (lk_links_copy){lk__data(from->value), row + j->spans[from->q].begin, words_in(from->value)};
+        j->copies[i] =
+            (lk_links_copy){lk__data(from->value), row + j->spans[from->q].begin, flat_allreduce_words_in(from->value)};
     }
     return j->e.table->pack(device, j->copies + p->first, p->n);
 }
@@ -204,7 +205,7 @@ static lk_status flat_prepare_values(const job *j, int d)
     return LK_OK;
 }
 
-static int64_t elements_in(const job *j, int64_t words)
+static int64_t flat_allreduce_elements_in(const job *j, int64_t words)
 {
     return words * WORD / (int64_t)lk_dtype_size(j->dtype);
 }
@@ -222,7 +223,7 @@ static lk_status flat_finish_tree(const job *j, int d)
         for (int m = 0; m < e->n_nodes; m++)
             sum.addends[m] = lk__flat_words(e, d, m, s, words.begin);
         sum.y = lk__flat_sum_row(e, d) + words.begin;
-        sum.count = elements_in(j, words.end - words.begin);
+        sum.count = flat_allreduce_elements_in(j, words.end - words.begin);
         LK_TRY(e->table->sum(e->links, d, &sum));
     }
     return LK_OK;
@@ -232,7 +233,7 @@ static lk_status flat_finish_tree(const job *j, int d)
 static lk_status flat_sum_own(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
-    lk_links_sum sum = {.y = lk__flat_sum_row(e, d), .dtype = j->dtype, .count = elements_in(j, e->row)};
+    lk_links_sum sum = {.y = lk__flat_sum_row(e, d), .dtype = j->dtype, .count = flat_allreduce_elements_in(j, e->row)};
     lk_range ranges[LK_FLAT_PARTS];
     for (int m = 0; m < e->n_nodes; m++) {
         if (j->nodes[m].rank != e->first + d)
@@ -305,12 +306,12 @@ static lk_status flat_exchange_run(lk_task *task)
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-static int64_t align_words(int64_t words)
+static int64_t flat_allreduce_align_words(int64_t words)
 {
     return (words + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static int64_t quantity_words(const lk_flat_sum *sum, int q)
+static int64_t flat_allreduce_quantity_words(const lk_flat_sum *sum, int q)
 {
     return lk_shape_count(sum->shapes[sum->quantities[q]]) * (int64_t)lk_dtype_size(sum->dtype) / WORD;
 }
@@ -382,11 +383,11 @@ static void flat_job_measure(job *j, const lk_flat_sum *sum)
     lk_flat_exchange *e = &j->e;
     int64_t row = 0;
     for (int q = 0; q < sum->n_quantities; q++) {
-        j->spans[q] = (lk_flat_span){row, quantity_words(sum, q)};
-        row += align_words(j->spans[q].words);
+        j->spans[q] = (lk_flat_span){row, flat_allreduce_quantity_words(sum, q)};
+        row += flat_allreduce_align_words(j->spans[q].words);
     }
     bool whole = sum->whole && !sum->by_library;
-    e->slice = whole ? 0 : align_words((row + e->ranks - 1) / e->ranks);
+    e->slice = whole ? 0 : flat_allreduce_align_words((row + e->ranks - 1) / e->ranks);
     e->row = whole ? row : e->slice * e->ranks;
     e->compressed = sum->compressed && e->slice > 0 && sum->dtype == LK_F32;
     bool in_place = e->table->in_place && !whole;
@@ -423,7 +424,7 @@ static lk_status flat_job_make_sums(const job *j, const lk_flat_sum *sum, int d)
     for (int q = 0; q < sum->n_quantities; q++) {
         lk_tensor view = {.dtype = sum->dtype,
                           .shape = sum->shapes[sum->quantities[q]],
-                          .offset = elements_in(j, begin + j->spans[q].begin)};
+                          .offset = flat_allreduce_elements_in(j, begin + j->spans[q].begin)};
         lk__shape_strides(view.shape, view.strides);
         lk_tensor **out = &sum->sums[(int64_t)d * sum->stride + sum->quantities[q]];
         *out = lk__tensor_over(j->storage[d], &view);
@@ -498,7 +499,7 @@ lk_status lk__flat_allreduce(lk_flat *f, const lk_flat_sum *sum)
     return status;
 }
 
-static int64_t count_nodes(int64_t shards, int rank, int ranks)
+static int64_t flat_allreduce_count_nodes(int64_t shards, int rank, int ranks)
 {
     lk_range nodes[LK_TREE_COVER];
     return lk__tree_cover(shards, lk_part(shards, ranks, rank), nodes);
@@ -508,9 +509,9 @@ int64_t lk__flat_buffer_bytes(const lk_flat *f, int64_t shards, int64_t bytes)
 {
     int64_t nodes = 0, least = INT64_MAX;
     for (int rank = 0; rank < f->ranks; rank++)
-        nodes += count_nodes(shards, rank, f->ranks);
+        nodes += flat_allreduce_count_nodes(shards, rank, f->ranks);
     for (int rank = f->first; rank < f->first + f->n; rank++) {
-        int64_t own = count_nodes(shards, rank, f->ranks);
+        int64_t own = flat_allreduce_count_nodes(shards, rank, f->ranks);
         int64_t needed = own * bytes + (nodes - own) * (bytes / f->ranks) + bytes;
         least = lk__min(least, needed);
     }

@@ -15,7 +15,7 @@ typedef struct allreduce {
     int quantity;
 } allreduce;
 
-static const lk_tensor *first_present(const allreduce *job)
+static const lk_tensor *tree_allreduce_first_present(const allreduce *job)
 {
     for (int64_t n = 0; n < job->n_nodes; n++)
         if (job->nodes[n].values && job->nodes[n].values[job->quantity])
@@ -23,18 +23,18 @@ static const lk_tensor *first_present(const allreduce *job)
     return NULL;
 }
 
-static lk_status sum_on(const allreduce *job, int d, lk_range elements, lk_tensor **sum)
+static lk_status tree_allreduce_sum_on(const allreduce *job, int d, lk_range elements, lk_tensor **sum)
 {
     return lk__tree_sum(job->at, job->devices[d], job->transport, (lk_range){0, job->shards}, job->nodes, job->n_nodes,
                         job->quantity, elements, sum);
 }
 
 /* Every device finishes the whole tree. */
-static lk_status reduce_small(const allreduce *job, lk_tensor **sums)
+static lk_status tree_allreduce_reduce_small(const allreduce *job, lk_tensor **sums)
 {
     for (int d = 0; d < job->n_devices; d++) {
         lk_tensor *sum;
-        LK_TRY(sum_on(job, d, (lk_range){0, -1}, &sum));
+        LK_TRY(tree_allreduce_sum_on(job, d, (lk_range){0, -1}, &sum));
         if (sum && lk_tensor_device(sum) != job->devices[d])
             sum = lk_copy_at(job->at, sum, job->devices[d]);
         if (!sum)
@@ -45,14 +45,15 @@ static lk_status reduce_small(const allreduce *job, lk_tensor **sums)
 }
 
 /* Copies `part` to destination[begin …]; both have one dimension. */
-static lk_status write_slice(lk_call_site at, lk_tensor *destination, int64_t begin, lk_tensor *part)
+static lk_status tree_allreduce_write_slice(lk_call_site at, lk_tensor *destination, int64_t begin, lk_tensor *part)
 {
     lk_tensor *view = lk_slice_at(at, destination, 0, begin, begin + lk_tensor_count(part));
     return view ? lk_copy_into_at(at, view, part) : lk_error_status();
 }
 
 /* Every device finishes its slice of the tree. */
-static lk_status begin_large(const allreduce *job, const lk_tensor *like, lk_tensor **sums, lk_tensor **slices)
+static lk_status tree_allreduce_begin_large(const allreduce *job, const lk_tensor *like, lk_tensor **sums,
+                                            lk_tensor **slices)
 {
     lk_tensor *vectors[LK_MAX_DEVICES];
     int64_t count = lk_tensor_count(like);
@@ -66,9 +67,9 @@ static lk_status begin_large(const allreduce *job, const lk_tensor *like, lk_ten
     for (int d = 0; d < job->n_devices; d++) {
         lk_range slice = lk_part(count, job->n_devices, d);
         lk_tensor *sum;
-        LK_TRY(sum_on(job, d, slice, &sum));
+        LK_TRY(tree_allreduce_sum_on(job, d, slice, &sum));
         slices[d] = lk_tensor_retain(sum);
-        LK_TRY(write_slice(job->at, vectors[d], slice.begin, sum));
+        LK_TRY(tree_allreduce_write_slice(job->at, vectors[d], slice.begin, sum));
     }
     return LK_OK;
 }
@@ -88,12 +89,13 @@ lk_status lk__tree_allreduce_begin(lk_call_site at, lk_device *const *devices, i
     allreduce job = {at, devices, n_devices, transport, shards, nodes, n_nodes, i};
     for (int d = 0; d < n_devices; d++)
         sums[d] = slices[d] = NULL;
-    const lk_tensor *like = first_present(&job);
+    const lk_tensor *like = tree_allreduce_first_present(&job);
     if (!like)
         return LK_OK;
     lk_scope_begin();
     bool small = n_devices == 1 || lk_tensor_count(like) <= LK_SMALL_QUANTITY;
-    lk_status status = small ? reduce_small(&job, sums) : begin_large(&job, like, sums, slices);
+    lk_status status =
+        small ? tree_allreduce_reduce_small(&job, sums) : tree_allreduce_begin_large(&job, like, sums, slices);
     lk_scope_end();
     if (status != LK_OK) {
         lk__tree_allreduce_release(sums, n_devices);
@@ -115,8 +117,9 @@ lk_status lk__tree_allreduce_finish(lk_call_site at, lk_device *const *devices, 
         for (int j = 1; j < n_devices && status == LK_OK; j++) {
             int from = (d + j) % n_devices; /* each device starts with another neighbor */
             lk_tensor *slice = transport->reach(at, slices[from], devices[d]);
-            status = slice && vector ? write_slice(at, vector, lk_part(count, n_devices, from).begin, slice)
-                                     : lk_error_status();
+            status = slice && vector
+                         ? tree_allreduce_write_slice(at, vector, lk_part(count, n_devices, from).begin, slice)
+                         : lk_error_status();
         }
     }
     lk_scope_end();

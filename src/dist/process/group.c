@@ -52,7 +52,7 @@ void lk__processes_give_up(lk_status status)
 }
 
 /* Fails with the error of the rank that gave up, the same on all ranks. */
-static lk_status fail_as_noted(const lk_group *group)
+static lk_status group_fail_as_noted(const lk_group *group)
 {
     const lk_note *note = &group->notes.first;
     lk_status status = (lk_status)note->status;
@@ -65,16 +65,16 @@ static lk_status fail_as_noted(const lk_group *group)
 
 lk_status lk__group_check(const lk_group *group)
 {
-    return lk__notes_are_bad(&group->notes) ? fail_as_noted(group) : LK_OK;
+    return lk__notes_are_bad(&group->notes) ? group_fail_as_noted(group) : LK_OK;
 }
 
 lk_status lk__group_look(lk_group *group)
 {
-    return atomic_load(&group->has_notes) && lk__notes_look(&group->notes) ? fail_as_noted(group) : LK_OK;
+    return atomic_load(&group->has_notes) && lk__notes_look(&group->notes) ? group_fail_as_noted(group) : LK_OK;
 }
 
 /* If one rank skips an operation, all must fail; otherwise the others would match the wrong message. */
-static lk_status give_up_on_error(lk_group *group, lk_status status)
+static lk_status group_give_up_on_error(lk_group *group, lk_status status)
 {
     if (status != LK_OK)
         lk__group_give_up(group, status, lk_error_message());
@@ -95,7 +95,7 @@ static lk_status group_begin_message(const lk_group *group, lk_channel channel, 
 /* Pauses between two polls. Messages make progress only while somebody polls, so the thread only yields for the first
  * AWAKE nanoseconds; if a yield takes longer than SHORT, a device computes on this core, and the thread also sleeps, to
  * leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls. */
-static void pause_between_polls(int64_t waited)
+static void group_pause_between_polls(int64_t waited)
 {
     enum { AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
     int64_t began = lk__nanoseconds();
@@ -124,8 +124,8 @@ static lk_status group_wait(lk_group *group, lk_message *messages, int n)
         if (!known && waited > UNTROUBLED && lk__notes_look(&group->notes))
             known = waited;
         if (known && waited - known > PATIENCE)
-            return fail_as_noted(group);
-        pause_between_polls(waited);
+            return group_fail_as_noted(group);
+        group_pause_between_polls(waited);
     }
     return LK_OK;
 }
@@ -144,7 +144,7 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     lk__activity_end(before);
     if (in_flight != few)
         lk__free(in_flight);
-    return give_up_on_error(group, status);
+    return group_give_up_on_error(group, status);
 }
 
 /* Memory of messages. If they fail they may stay in flight, and the memory is kept for the rest of the process. */
@@ -153,7 +153,7 @@ typedef struct message_memory {
     max_align_t bytes[];
 } message_memory;
 
-static message_memory *message_memory_new(size_t bytes)
+static message_memory *group_message_memory_new(size_t bytes)
 {
     return lk__calloc(1, sizeof(message_memory) + bytes);
 }
@@ -178,7 +178,7 @@ static lk_status group_gather_rows(lk_group *group, char *rows, size_t bytes)
     int others = group->ranks - 1, n = 0;
     lk_group_message *messages = lk__calloc(2 * (size_t)others + 1, sizeof *messages);
     if (!messages)
-        return give_up_on_error(group, LK_ERR_MEMORY);
+        return group_give_up_on_error(group, LK_ERR_MEMORY);
     for (int step = 1; step <= others; step++) {
         int to = (group->rank + step) % group->ranks, from = (group->rank + group->ranks - step) % group->ranks;
         messages[n++] = (lk_group_message){true, to, rows + (size_t)group->rank * bytes, bytes};
@@ -192,9 +192,9 @@ static lk_status group_gather_rows(lk_group *group, char *rows, size_t bytes)
 lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void *all)
 {
     size_t size = (size_t)group->ranks * bytes;
-    message_memory *b = message_memory_new(size);
+    message_memory *b = group_message_memory_new(size);
     if (!b)
-        return give_up_on_error(group, LK_ERR_MEMORY);
+        return group_give_up_on_error(group, LK_ERR_MEMORY);
     char *rows = (char *)b->bytes;
     memcpy(rows + (size_t)group->rank * bytes, mine, bytes);
     lk_status status = group_gather_rows(group, rows, bytes);
@@ -207,7 +207,7 @@ lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void
 void *lk__group_gather_new(lk_group *group, const void *mine, size_t bytes)
 {
     void *all = lk__calloc((size_t)group->ranks, bytes);
-    lk_status status = all ? lk__group_gather(group, mine, bytes, all) : give_up_on_error(group, LK_ERR_MEMORY);
+    lk_status status = all ? lk__group_gather(group, mine, bytes, all) : group_give_up_on_error(group, LK_ERR_MEMORY);
     if (status == LK_OK)
         return all;
     lk__free(all);
@@ -226,9 +226,9 @@ static lk_status group_broadcast(lk_group *group, int from, void *data, size_t b
 
 lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes)
 {
-    message_memory *b = message_memory_new(bytes);
+    message_memory *b = group_message_memory_new(bytes);
     if (!b)
-        return give_up_on_error(group, LK_ERR_MEMORY);
+        return group_give_up_on_error(group, LK_ERR_MEMORY);
     memcpy(b->bytes, data, bytes);
     lk_status status = group_broadcast(group, from, b->bytes, bytes);
     if (status == LK_OK)
@@ -306,7 +306,7 @@ static lk_status group_leave(lk_group *group)
 {
     char mine = 0;
     char *all = lk__calloc((size_t)group->ranks, 1);
-    lk_status status = all ? lk__group_gather(group, &mine, 1, all) : give_up_on_error(group, LK_ERR_MEMORY);
+    lk_status status = all ? lk__group_gather(group, &mine, 1, all) : group_give_up_on_error(group, LK_ERR_MEMORY);
     lk__free(all);
     if (status == LK_OK)
         group_close(group);

@@ -58,17 +58,18 @@ typedef struct ring {
     _Alignas(128) char bytes[];
 } ring;
 
-static uint64_t ring_capacity(const shared_header *h, lk_channel channel)
+static uint64_t shared_messages_ring_capacity(const shared_header *h, lk_channel channel)
 {
     return channel == LK_CHANNEL_DATA ? (uint64_t)h->large_ring : SMALL_RING;
 }
 
 /* The offset of the channel's first ring. */
-static size_t channel_offset(const shared_header *h, lk_channel channel)
+static size_t shared_messages_channel_offset(const shared_header *h, lk_channel channel)
 {
     size_t offset = (sizeof *h + (size_t)h->ranks * sizeof(shared_process) + 4095) / 4096 * 4096;
     for (int c = 0; c < (int)channel; c++)
-        offset += (size_t)h->ranks * (size_t)h->ranks * (sizeof(ring) + ring_capacity(h, (lk_channel)c));
+        offset +=
+            (size_t)h->ranks * (size_t)h->ranks * (sizeof(ring) + shared_messages_ring_capacity(h, (lk_channel)c));
     return offset;
 }
 
@@ -81,7 +82,7 @@ lk_status lk_processes_share(int ranks, int *descriptor)
     while (h.large_ring > LEAST_LARGE_RING && (int64_t)ranks * ranks * h.large_ring > MOST_BYTES)
         h.large_ring /= 2;
     int file = memfd_create("lockstep", MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)channel_offset(&h, LK_CHANNELS)) != 0 ||
+    if (file < 0 || ftruncate(file, (off_t)shared_messages_channel_offset(&h, LK_CHANNELS)) != 0 ||
         pwrite(file, &h, sizeof h, 0) != (ssize_t)sizeof h) {
         int error = errno;
         if (file >= 0)
@@ -130,7 +131,8 @@ static void transfer_aim(transfer *t, int other)
     t->other = other;
     int from = t->is_sent ? shared.rank : other, to = t->is_sent ? other : shared.rank;
     size_t number = (size_t)from * (size_t)h->ranks + (size_t)to,
-           offset = channel_offset(h, t->channel) + number * (sizeof(ring) + ring_capacity(h, t->channel));
+           offset = shared_messages_channel_offset(h, t->channel) +
+                    number * (sizeof(ring) + shared_messages_ring_capacity(h, t->channel));
     t->ring = (ring *)(void *)((char *)shared.memory + offset);
     t->queue = &shared.queues[((int)t->is_sent * LK_CHANNELS + (int)t->channel) * shared.ranks + other];
 }
@@ -148,7 +150,7 @@ static void transfer_enqueue(transfer *t)
 static uint64_t transfer_move(const transfer *t, char *data, uint64_t n)
 {
     ring *r = t->ring;
-    uint64_t capacity = ring_capacity(shared.memory, t->channel), done = 0;
+    uint64_t capacity = shared_messages_ring_capacity(shared.memory, t->channel), done = 0;
     _Atomic uint64_t *own = t->is_sent ? &r->written : &r->read, *theirs = t->is_sent ? &r->read : &r->written;
     while (done < n) {
         uint64_t at = atomic_load_explicit(own, memory_order_relaxed),
@@ -173,7 +175,7 @@ static bool transfer_can_move(const transfer *t, uint64_t n)
 {
     uint64_t used = atomic_load_explicit(&t->ring->written, memory_order_acquire) -
                     atomic_load_explicit(&t->ring->read, memory_order_acquire);
-    return (t->is_sent ? ring_capacity(shared.memory, t->channel) - used : used) >= n;
+    return (t->is_sent ? shared_messages_ring_capacity(shared.memory, t->channel) - used : used) >= n;
 }
 
 /* Moves the size, and the address of a large message, in one piece. Returns false if the sender's size is not that
@@ -278,7 +280,7 @@ static lk_messages_status shared_advance(char error[LK_MESSAGES_ERROR])
     return LK_MESSAGES_OK;
 }
 
-static transfer *transfer_of(const lk_message *message)
+static transfer *shared_messages_transfer_of(const lk_message *message)
 {
     transfer *t;
     memcpy(&t, message->bytes, sizeof t);
@@ -291,7 +293,7 @@ static void transfer_drop(transfer *t)
     shared.unused = t;
 }
 
-static transfer *transfer_new(void)
+static transfer *shared_messages_transfer_new(void)
 {
     transfer *t = shared.unused;
     if (!t)
@@ -325,7 +327,7 @@ static lk_messages_status shared_join(int *rank, int *ranks, char error[LK_MESSA
     struct stat found;
     shared_header h;
     if (pread(file, &h, sizeof h, 0) != (ssize_t)sizeof h || h.magic != SHARED_MAGIC || fstat(file, &found) != 0 ||
-        (uint64_t)found.st_size != channel_offset(&h, LK_CHANNELS))
+        (uint64_t)found.st_size != shared_messages_channel_offset(&h, LK_CHANNELS))
         return shared_fail(error, "no memory for messages; lockstep launch makes it");
     shared.rank = shared_number(LK_RANK_VARIABLE);
     shared.ranks = h.ranks;
@@ -361,7 +363,7 @@ static lk_messages_status shared_begin(bool is_sent, lk_channel channel, int oth
                                        lk_message *message, char error[LK_MESSAGES_ERROR])
 {
     pthread_mutex_lock(&shared.lock);
-    transfer *t = transfer_new();
+    transfer *t = shared_messages_transfer_new();
     if (t) {
         transfer **end = &shared.first;
         t->is_sent = is_sent;
@@ -390,9 +392,9 @@ static lk_messages_status shared_done(lk_message *messages, int n, bool *all, ch
     lk_messages_status status = shared_advance(error);
     *all = status == LK_MESSAGES_OK;
     for (int i = 0; i < n && *all; i++)
-        *all = transfer_of(&messages[i])->is_done;
+        *all = shared_messages_transfer_of(&messages[i])->is_done;
     for (int i = 0; i < n && *all; i++)
-        transfer_drop(transfer_of(&messages[i]));
+        transfer_drop(shared_messages_transfer_of(&messages[i]));
     pthread_mutex_unlock(&shared.lock);
     return status;
 }
@@ -400,7 +402,7 @@ static lk_messages_status shared_done(lk_message *messages, int n, bool *all, ch
 static void shared_cancel(lk_message *message)
 {
     pthread_mutex_lock(&shared.lock);
-    transfer *t = transfer_of(message), **at = &shared.first;
+    transfer *t = shared_messages_transfer_of(message), **at = &shared.first;
     while (*at && *at != t)
         at = &(*at)->next;
     if (*at)

@@ -26,13 +26,14 @@ lk_status lk__in_process_open(lk_strategy *strategy)
 }
 
 /* Copy column i of from[replica * n + i], and back. */
-static void take_column(const lk_strategy *strategy, lk_tensor *const *from, int n, int i, lk_tensor **column)
+static void in_process_take_column(const lk_strategy *strategy, lk_tensor *const *from, int n, int i,
+                                   lk_tensor **column)
 {
     for (int r = 0; r < strategy->n_devices; r++)
         column[r] = from[r * n + i];
 }
 
-static void put_column(const lk_strategy *strategy, lk_tensor *const *column, lk_tensor **to, int n, int i)
+static void in_process_put_column(const lk_strategy *strategy, lk_tensor *const *column, lk_tensor **to, int n, int i)
 {
     for (int r = 0; r < strategy->n_devices; r++)
         to[r * n + i] = column[r];
@@ -50,8 +51,8 @@ lk_status lk__in_process_begin(lk_call_site at, lk_strategy *strategy, const lk_
             continue;
         LK_TRY(lk__tree_allreduce_begin(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, b->root.end,
                                         b->nodes, b->n_nodes, i, sums, begun));
-        put_column(strategy, sums, b->sums, b->n, i);
-        put_column(strategy, begun, b->begun, b->n, i);
+        in_process_put_column(strategy, sums, b->sums, b->n, i);
+        in_process_put_column(strategy, begun, b->begun, b->n, i);
     }
     return LK_OK;
 }
@@ -62,8 +63,8 @@ lk_status lk__in_process_finish(lk_call_site at, lk_strategy *strategy, const lk
     LK_TRY(lk__shared_sum_finish(*b->jobs));
     for (int q = 0; q < b->n_quantities; q++) {
         int i = b->quantities[q];
-        take_column(strategy, b->sums, b->n, i, sums);
-        take_column(strategy, b->begun, b->n, i, begun);
+        in_process_take_column(strategy, b->sums, b->n, i, sums);
+        in_process_take_column(strategy, b->begun, b->n, i, begun);
         LK_TRY(
             lk__tree_allreduce_finish(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, sums, begun));
     }

@@ -154,7 +154,7 @@ static lk_status pjrt_close_client(finding *f)
     return f->client ? pjrt_check(f, "the end of a client", f->api->client_destroy(&args)) : LK_OK;
 }
 
-static bool path_is_named(const char *path)
+static bool pjrt_path_is_named(const char *path)
 {
     return path && *path;
 }
@@ -162,14 +162,14 @@ static bool path_is_named(const char *path)
 const char *lk_pjrt_default_path(void)
 {
     const char *path = getenv("PJRT_PLUGIN_LIBRARY_PATH");
-    if (!path_is_named(path))
+    if (!pjrt_path_is_named(path))
         path = getenv("TPU_LIBRARY_PATH");
-    return path_is_named(path) ? path : NULL;
+    return pjrt_path_is_named(path) ? path : NULL;
 }
 
 lk_status lk_pjrt_find(const char *path, lk_pjrt **pjrt)
 {
-    finding f = {.path = path_is_named(path) ? path : lk_pjrt_default_path()};
+    finding f = {.path = pjrt_path_is_named(path) ? path : lk_pjrt_default_path()};
     *pjrt = NULL;
     if (!f.path)
         LK_FAIL(LK_ERR_NOT_FOUND, "no PJRT plug-in is named: give its file, libtpu.so for TPUs, with --pjrt, "

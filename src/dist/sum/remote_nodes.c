@@ -67,7 +67,7 @@ int64_t lk__remote_nodes_count(const lk_remote_nodes *r)
     return r->n_nodes + r->most;
 }
 
-static bool shards_are_empty(const lk_remote_nodes *r, int64_t samples, lk_range shards)
+static bool remote_nodes_shards_are_empty(const lk_remote_nodes *r, int64_t samples, lk_range shards)
 {
     return lk_part(samples, r->opts.shards, shards.begin).begin == lk_part(samples, r->opts.shards, shards.end - 1).end;
 }
@@ -76,9 +76,9 @@ void lk__remote_nodes_start(lk_remote_nodes *r, int64_t samples)
 {
     r->has_idle_ranks = false;
     for (int rank = 0; rank < r->opts.ranks && r->n_known < r->opts.n; rank++)
-        r->has_idle_ranks |= shards_are_empty(r, samples, lk_part(r->opts.shards, r->opts.ranks, rank));
+        r->has_idle_ranks |= remote_nodes_shards_are_empty(r, samples, lk_part(r->opts.shards, r->opts.ranks, rank));
     for (int64_t m = 0; m < r->n_nodes; m++)
-        r->nodes[m].empty = shards_are_empty(r, samples, r->nodes[m].range);
+        r->nodes[m].empty = remote_nodes_shards_are_empty(r, samples, r->nodes[m].range);
 }
 
 bool lk__remote_nodes_have_idle_ranks(const lk_remote_nodes *r)

@@ -48,7 +48,7 @@ struct lk_shard_sum {
     lk_remote_nodes *remote_nodes;
 };
 
-static int64_t log2_ceil(int64_t n)
+static int64_t shard_sum_log2_ceil(int64_t n)
 {
     int64_t bits = 0;
     while (((int64_t)1 << bits) < n)
@@ -78,17 +78,17 @@ static lk_status shard_sum_allocate(lk_shard_sum *sum)
 }
 
 /* Index of position p in the stack of quantity i on device d. */
-static int64_t stack_slot(const lk_shard_sum *sum, int d, int64_t p, int i)
+static int64_t shard_sum_stack_slot(const lk_shard_sum *sum, int d, int64_t p, int i)
 {
     return (d * sum->capacity + p) * sum->n + i;
 }
 
-static node_stack *stack_of(const lk_shard_sum *sum, int d, int i)
+static node_stack *shard_sum_stack_of(const lk_shard_sum *sum, int d, int i)
 {
     return &sum->stacks[(int64_t)d * sum->n + i];
 }
 
-static void drop_tensor(lk_tensor **tensor)
+static void shard_sum_drop_tensor(lk_tensor **tensor)
 {
     lk_tensor_release(*tensor);
     *tensor = NULL;
@@ -97,9 +97,9 @@ static void drop_tensor(lk_tensor **tensor)
 static void shard_sum_drop_nodes(lk_shard_sum *sum, int quantity)
 {
     for (int d = 0; d < sum->k; d++) {
-        node_stack *stack = stack_of(sum, d, quantity);
+        node_stack *stack = shard_sum_stack_of(sum, d, quantity);
         while (stack->depth > 0)
-            drop_tensor(&sum->values[stack_slot(sum, d, --stack->depth, quantity)]);
+            shard_sum_drop_tensor(&sum->values[shard_sum_stack_slot(sum, d, --stack->depth, quantity)]);
     }
 }
 
@@ -109,11 +109,11 @@ static void shard_sum_empty(lk_shard_sum *sum)
     for (int i = 0; i < sum->n; i++) {
         shard_sum_drop_nodes(sum, i);
         for (int d = 0; d < sum->k; d++) {
-            stack_of(sum, d, i)->next = sum->owned[d].begin;
-            drop_tensor(&sum->sums[(int64_t)d * sum->n + i]);
-            drop_tensor(&sum->begun[(int64_t)d * sum->n + i]);
+            shard_sum_stack_of(sum, d, i)->next = sum->owned[d].begin;
+            shard_sum_drop_tensor(&sum->sums[(int64_t)d * sum->n + i]);
+            shard_sum_drop_tensor(&sum->begun[(int64_t)d * sum->n + i]);
         }
-        drop_tensor(&sum->subtree[i]);
+        shard_sum_drop_tensor(&sum->subtree[i]);
         sum->missing[i] = sum->owned[sum->k - 1].end - sum->owned[0].begin; /* all shards of this process */
     }
     lk__shared_sum_release(&sum->jobs);
@@ -174,7 +174,7 @@ lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
     sum->shards = shards;
     sum->k = k;
     sum->n = n;
-    sum->capacity = 2 * log2_ceil(shards) + 2;
+    sum->capacity = 2 * shard_sum_log2_ceil(shards) + 2;
     lk_status status = shard_sum_allocate(sum);
     for (int d = 0; d < k && status == LK_OK; d++)
         sum->owned[d] = lk_part(shards, ranks, lk_strategy_first_rank(strategy) + d);
@@ -242,7 +242,7 @@ static lk_status contribution_check_order(const contribution *c, lk_range node)
 {
     bool right = c->d >= 0;
     for (int j = 0; j < c->n && right; j++)
-        right = stack_of(c->sum, c->d, c->quantities[j])->next == node.begin;
+        right = shard_sum_stack_of(c->sum, c->d, c->quantities[j])->next == node.begin;
     if (!right)
         LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)node.begin,
                 (long long)c->sum->shards);
@@ -261,12 +261,12 @@ static lk_bucket contribution_completed(const contribution *c, int64_t shard)
                         .sums = sum->subtree,
                         .jobs = &sum->jobs};
     int i = c->quantities[0];
-    int64_t depth = stack_of(sum, c->d, i)->depth, first = depth;
-    while (first > 0 && sum->ranges[stack_slot(sum, c->d, first - 1, i)].begin >= bucket.root.begin)
+    int64_t depth = shard_sum_stack_of(sum, c->d, i)->depth, first = depth;
+    while (first > 0 && sum->ranges[shard_sum_stack_slot(sum, c->d, first - 1, i)].begin >= bucket.root.begin)
         first--;
     for (int64_t p = first; p < depth; p++)
-        sum->nodes[bucket.n_nodes++] = (lk_tree_node){.range = sum->ranges[stack_slot(sum, c->d, p, i)],
-                                                      .values = sum->values + stack_slot(sum, c->d, p, 0)};
+        sum->nodes[bucket.n_nodes++] = (lk_tree_node){.range = sum->ranges[shard_sum_stack_slot(sum, c->d, p, i)],
+                                                      .values = sum->values + shard_sum_stack_slot(sum, c->d, p, 0)};
     return bucket;
 }
 
@@ -278,10 +278,10 @@ static lk_status contribution_add_up(const contribution *c, const lk_bucket *buc
     LK_TRY(lk__bucket_sum_on(LK_HERE, device, &device, 1, bucket));
     for (int j = 0; j < c->n; j++) {
         int i = c->quantities[j];
-        node_stack *stack = stack_of(sum, c->d, i);
+        node_stack *stack = shard_sum_stack_of(sum, c->d, i);
         for (int64_t p = 0; p < bucket->n_nodes; p++)
-            drop_tensor(&sum->values[stack_slot(sum, c->d, --stack->depth, i)]);
-        int64_t node = stack_slot(sum, c->d, stack->depth++, i);
+            shard_sum_drop_tensor(&sum->values[shard_sum_stack_slot(sum, c->d, --stack->depth, i)]);
+        int64_t node = shard_sum_stack_slot(sum, c->d, stack->depth++, i);
         sum->ranges[node] = bucket->root;
         sum->values[node] = sum->subtree[i];
         sum->subtree[i] = NULL;
@@ -308,8 +308,8 @@ static lk_status contribution_take(const contribution *c, lk_range node, lk_tens
     for (int j = 0; j < c->n; j++) {
         int i = c->quantities[j];
         lk_tensor *value = values ? values[i] : NULL;
-        node_stack *stack = stack_of(sum, c->d, i);
-        int64_t top = stack_slot(sum, c->d, stack->depth++, i);
+        node_stack *stack = shard_sum_stack_of(sum, c->d, i);
+        int64_t top = shard_sum_stack_slot(sum, c->d, stack->depth++, i);
         stack->next = node.end;
         sum->ranges[top] = node;
         sum->values[top] = lk_tensor_retain(value);
@@ -366,9 +366,9 @@ static int64_t shard_sum_list_nodes(const lk_shard_sum *sum, int quantity)
 {
     int64_t count = 0;
     for (int d = 0; d < sum->k; d++)
-        for (int64_t p = 0; p < stack_of(sum, d, quantity)->depth; p++)
-            sum->nodes[count++] = (lk_tree_node){.range = sum->ranges[stack_slot(sum, d, p, quantity)],
-                                                 .values = sum->values + stack_slot(sum, d, p, 0),
+        for (int64_t p = 0; p < shard_sum_stack_of(sum, d, quantity)->depth; p++)
+            sum->nodes[count++] = (lk_tree_node){.range = sum->ranges[shard_sum_stack_slot(sum, d, p, quantity)],
+                                                 .values = sum->values + shard_sum_stack_slot(sum, d, p, 0),
                                                  .rank = lk_strategy_first_rank(sum->strategy) + d};
     if (!sum->remote_nodes)
         return count;
@@ -509,9 +509,9 @@ static lk_status shard_sum_check_complete(const lk_shard_sum *sum)
 {
     for (int d = 0; d < sum->k && sum->n_ready < sum->n; d++)
         for (int i = 0; i < sum->n; i++)
-            if (stack_of(sum, d, i)->next != sum->owned[d].end)
-                LK_FAIL(LK_ERR_STATE, "shard sum: shard %lld of %lld is missing", (long long)stack_of(sum, d, i)->next,
-                        (long long)sum->shards);
+            if (shard_sum_stack_of(sum, d, i)->next != sum->owned[d].end)
+                LK_FAIL(LK_ERR_STATE, "shard sum: shard %lld of %lld is missing",
+                        (long long)shard_sum_stack_of(sum, d, i)->next, (long long)sum->shards);
     return LK_OK;
 }
 

@@ -80,18 +80,18 @@ static void shared_job_release(job *j)
 
 /* Returns whether x can give up its memory: only the job holds it, it covers its whole storage, and the sizes are
  * equal. */
-static bool addend_is_free(lk_tensor *x, const lk_storage *like)
+static bool shared_sum_addend_is_free(lk_tensor *x, const lk_storage *like)
 {
     const lk_storage *storage = x->storage;
     return storage->device == like->device && storage->bytes == like->bytes && storage->block &&
            lk__refcount_is_one(&x->references) && lk__refcount_is_one(&storage->references);
 }
 
-static bool result_take_over(lk_storage *result, lk_tensor *const *addends, int n)
+static bool shared_sum_result_take_over(lk_storage *result, lk_tensor *const *addends, int n)
 {
     for (int a = 0; a < n; a++) {
         lk_storage *storage = addends[a]->storage;
-        if (!addend_is_free(addends[a], result))
+        if (!shared_sum_addend_is_free(addends[a], result))
             continue;
         lk__storage_replace(result, storage->block, NULL);
         result->used = result->bytes;
@@ -112,7 +112,7 @@ static lk_status shared_item_locate(job *j, int i)
     }
     for (int r = 0; r < j->n_results; r++) {
         lk_tensor *result = j->results[i * j->n_results + r];
-        if (!j->in_use && !(j->may_take_over && result_take_over(result->storage, addends, it->n_addends)))
+        if (!j->in_use && !(j->may_take_over && shared_sum_result_take_over(result->storage, addends, it->n_addends)))
             LK_TRY(lk__storage_allocate(result->storage, result->storage->bytes, NULL));
         j->to[i * j->n_results + r] = lk__data(result);
     }

@@ -37,7 +37,7 @@ static bool buffer_set_is_poisoned(const lk_exchange_buffers *b, const buffer_se
 }
 
 /* Drops free sets whose storage is poisoned by a failure. The failure was already reported to those who used them. */
-static void drop_poisoned_sets(lk_exchange_buffers *b, const lk_device *links)
+static void exchange_buffer_drop_poisoned_sets(lk_exchange_buffers *b, const lk_device *links)
 {
     for (buffer_set **link = &b->sets; *link;) {
         buffer_set *set = *link;
@@ -81,7 +81,7 @@ static buffer_set *buffer_set_find(const lk_exchange_buffers *b, int64_t words)
 
 lk_status lk__exchange_buffers_take(lk_exchange_buffers *b, lk_device *links, int64_t words, lk_tensor **taken)
 {
-    drop_poisoned_sets(b, links);
+    exchange_buffer_drop_poisoned_sets(b, links);
     buffer_set *set = buffer_set_find(b, words);
     if (!set)
         LK_TRY(buffer_set_new(b, words, &set));

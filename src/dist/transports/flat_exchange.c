@@ -2,7 +2,7 @@
 
 #include "base/minmax.h"
 
-static int64_t count_own_nodes(const lk_flat_exchange *e, int rank)
+static int64_t flat_exchange_count_own_nodes(const lk_flat_exchange *e, int rank)
 {
     int64_t n = 0;
     for (int m = 0; m < e->n_nodes; m++)
@@ -11,15 +11,16 @@ static int64_t count_own_nodes(const lk_flat_exchange *e, int rank)
 }
 
 /* The words of a buffer that hold the rows of the rank's own nodes. */
-static int64_t own_rows_words(const lk_flat_exchange *e, int rank)
+static int64_t flat_exchange_own_rows_words(const lk_flat_exchange *e, int rank)
 {
-    return e->values ? 0 : count_own_nodes(e, rank) * e->row;
+    return e->values ? 0 : flat_exchange_count_own_nodes(e, rank) * e->row;
 }
 
 int64_t lk__flat_sum_begin(const lk_flat_exchange *e, int d)
 {
     int rank = e->first + d;
-    return own_rows_words(e, rank) + (e->n_nodes - count_own_nodes(e, rank)) * lk__flat_chunk_count(e);
+    return flat_exchange_own_rows_words(e, rank) +
+           (e->n_nodes - flat_exchange_count_own_nodes(e, rank)) * lk__flat_chunk_count(e);
 }
 
 int64_t lk__flat_buffer_words(const lk_flat_exchange *e)
@@ -46,7 +47,7 @@ float *lk__flat_chunk(const lk_flat_exchange *e, int d, int m)
     int64_t before = 0;
     for (int i = 0; i < m; i++)
         before += e->nodes[i].rank != rank;
-    return e->buffers[d] + own_rows_words(e, rank) + before * lk__flat_chunk_count(e);
+    return e->buffers[d] + flat_exchange_own_rows_words(e, rank) + before * lk__flat_chunk_count(e);
 }
 
 lk_range lk__flat_span_part(const lk_flat_exchange *e, int s, int rank)

@@ -19,7 +19,7 @@ static void message_list_add(message_list *list, bool is_sent, int other, const 
     list->n++;
 }
 
-static int process_of(const lk_flat_exchange *e, int rank)
+static int mpi_process_of(const lk_flat_exchange *e, int rank)
 {
     int process = 0;
     while (e->group->starts[process + 1] <= rank)
@@ -27,7 +27,7 @@ static int process_of(const lk_flat_exchange *e, int rank)
     return process;
 }
 
-static bool rank_is_local(const lk_flat_exchange *e, int rank)
+static bool mpi_rank_is_local(const lk_flat_exchange *e, int rank)
 {
     return rank >= e->first && rank < e->first + e->n;
 }
@@ -39,7 +39,7 @@ static size_t message_words(const lk_group_message *m)
     return m->bytes / sizeof(float);
 }
 
-static void round_to_bf16(float *x, int64_t count)
+static void mpi_round_to_bf16(float *x, int64_t count)
 {
     enum { PIECE = 1024 };
     uint16_t halves[PIECE];
@@ -111,11 +111,11 @@ static void mpi_list_node(const lk_flat_exchange *e, message_list *list, int m, 
         lk_range words = lk__flat_span_part(e, s, to);
         if (range_words(words) == 0)
             continue;
-        if (rank_is_local(e, owner))
-            message_list_add(list, true, process_of(e, to), lk__flat_words(e, owner - e->first, m, s, words.begin),
+        if (mpi_rank_is_local(e, owner))
+            message_list_add(list, true, mpi_process_of(e, to), lk__flat_words(e, owner - e->first, m, s, words.begin),
                              range_words(words));
         else
-            message_list_add(list, false, process_of(e, owner), lk__flat_words(e, to - e->first, m, s, words.begin),
+            message_list_add(list, false, mpi_process_of(e, owner), lk__flat_words(e, to - e->first, m, s, words.begin),
                              range_words(words));
     }
 }
@@ -124,7 +124,7 @@ static void mpi_list_chunks(const lk_flat_exchange *e, message_list *list)
 {
     for (int m = 0; m < e->n_nodes; m++)
         for (int to = 0; to < e->ranks; to++)
-            if (rank_is_local(e, e->nodes[m].rank) != rank_is_local(e, to))
+            if (mpi_rank_is_local(e, e->nodes[m].rank) != mpi_rank_is_local(e, to))
                 mpi_list_node(e, list, m, to);
 }
 
@@ -140,7 +140,7 @@ static lk_status mpi_copy_node(const lk_flat_exchange *e, int m, int from, int t
         LK_TRY(
             e->table->copy(e->links, to, here, from, lk__flat_words(e, from, m, s, words.begin), range_words(words)));
         if (e->compressed)
-            round_to_bf16(here, range_words(words));
+            mpi_round_to_bf16(here, range_words(words));
     }
     return LK_OK;
 }
@@ -149,7 +149,7 @@ static lk_status mpi_scatter(const lk_flat_exchange *e)
 {
     for (int m = 0; m < e->n_nodes; m++) {
         int owner = e->nodes[m].rank - e->first;
-        for (int to = 0; to < e->n && rank_is_local(e, e->nodes[m].rank); to++)
+        for (int to = 0; to < e->n && mpi_rank_is_local(e, e->nodes[m].rank); to++)
             if (to != owner)
                 LK_TRY(mpi_copy_node(e, m, owner, to));
     }
@@ -173,10 +173,10 @@ static lk_status mpi_gather(const lk_flat_exchange *e)
 {
     /* Replicas must be equal, so a rank that computed a slice in f32 rounds it as the others receive it. */
     for (int d = 0; d < e->n && e->compressed; d++)
-        round_to_bf16(lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
+        mpi_round_to_bf16(lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
     LK_TRY(mpi_exchange(e, mpi_list_slices));
     for (int rank = 0; rank < e->ranks; rank++) {
-        int from = rank_is_local(e, rank) ? rank - e->first : 0;
+        int from = mpi_rank_is_local(e, rank) ? rank - e->first : 0;
         for (int to = 0; to < e->n; to++)
             if (to != from)
                 LK_TRY(e->table->copy(e->links, to, lk__flat_sum_row(e, to) + rank * e->slice, from,

@@ -62,7 +62,7 @@ static lk_status fail_zmq(const char *what)
 enum { ZAP_VERSION, ZAP_ID, ZAP_DOMAIN, ZAP_ADDRESS, ZAP_IDENTITY, ZAP_MECHANISM, ZAP_CREDENTIALS, ZAP_FRAMES };
 
 /* Receives a request into frames[ZAP_FRAMES], all of which are then initialized; false: it has more or fewer frames. */
-static bool zap_receive(void *zap_socket, zmq_msg_t *frames)
+static bool zmq_zap_receive(void *zap_socket, zmq_msg_t *frames)
 {
     int n = 0;
     for (bool more = true; more; n++) {
@@ -81,7 +81,7 @@ static bool zap_receive(void *zap_socket, zmq_msg_t *frames)
     return n == ZAP_FRAMES;
 }
 
-static bool zap_is_allowed(const lk_post *post, zmq_msg_t *frames, char key[LK_KEY_TEXT])
+static bool zmq_zap_is_allowed(const lk_post *post, zmq_msg_t *frames, char key[LK_KEY_TEXT])
 {
     bool is_curve =
         zmq_msg_size(&frames[ZAP_MECHANISM]) == 5 && memcmp(zmq_msg_data(&frames[ZAP_MECHANISM]), "CURVE", 5) == 0;
@@ -92,7 +92,7 @@ static bool zap_is_allowed(const lk_post *post, zmq_msg_t *frames, char key[LK_K
     return lk__keys_find_name(&post->keys, key) != NULL;
 }
 
-static void zap_answer(void *zap_socket, zmq_msg_t *id, bool allowed, const char *key)
+static void zmq_zap_answer(void *zap_socket, zmq_msg_t *id, bool allowed, const char *key)
 {
     const char *code = allowed ? "200" : "400", *text = allowed ? "" : "this key is not allowed",
                *user = allowed ? key : "";
@@ -104,19 +104,19 @@ static void zap_answer(void *zap_socket, zmq_msg_t *id, bool allowed, const char
     zmq_send(zap_socket, "", 0, 0);
 }
 
-static void *zap_thread(void *argument)
+static void *zmq_zap_thread(void *argument)
 {
     lk_post *post = argument;
     for (;;) {
         zmq_msg_t frames[ZAP_FRAMES];
         char key[LK_KEY_TEXT];
-        bool whole = zap_receive(post->zap_socket, frames);
+        bool whole = zmq_zap_receive(post->zap_socket, frames);
         if (whole) {
-            bool allowed = zap_is_allowed(post, frames, key);
+            bool allowed = zmq_zap_is_allowed(post, frames, key);
             if (!allowed)
                 lk__log(LK_LOG_WARNING, "a connection from %.*s was refused: its key, %s, is not allowed",
                         (int)zmq_msg_size(&frames[ZAP_ADDRESS]), (const char *)zmq_msg_data(&frames[ZAP_ADDRESS]), key);
-            zap_answer(post->zap_socket, &frames[ZAP_ID], allowed, key);
+            zmq_zap_answer(post->zap_socket, &frames[ZAP_ID], allowed, key);
         }
         bool ended = !whole && zmq_errno() == ETERM;
         for (int i = 0; i < ZAP_FRAMES; i++)
@@ -128,12 +128,12 @@ static void *zap_thread(void *argument)
     return NULL;
 }
 
-static lk_status zap_start(lk_post *post)
+static lk_status zmq_zap_start(lk_post *post)
 {
     post->zap_socket = zmq_socket(post->context, ZMQ_REP);
     if (!post->zap_socket || zmq_bind(post->zap_socket, "inproc://zeromq.zap.01") != 0)
         return fail_zmq("who may connect cannot be looked at");
-    if (lk__thread_start(&post->zap_thread_id, zap_thread, post) != 0)
+    if (lk__thread_start(&post->zap_thread_id, zmq_zap_thread, post) != 0)
         LK_FAIL(LK_ERR_MEMORY, "ZeroMQ: no thread to look at who connects");
     return LK_OK;
 }
@@ -156,7 +156,7 @@ lk_status lk__post_open(const lk_keys *keys, lk_post **post)
     if (status == LK_OK && keys)
         status = lk__keys_copy(keys, &made->keys);
     if (status == LK_OK && keys)
-        status = zap_start(made);
+        status = zmq_zap_start(made);
     made->has_keys = keys && status == LK_OK;
     if (status == LK_OK) {
         *post = made;
@@ -194,7 +194,7 @@ lk_status lk__keys_generate(char public_key[LK_KEY_TEXT], char secret_key[LK_KEY
 
 /* --- sockets ------------------------------------------------------------------------------------------------------ */
 
-static lk_status check_loopback(const lk_post *post, const lk_address *address)
+static lk_status zmq_check_loopback(const lk_post *post, const lk_address *address)
 {
     char text[LK_ADDRESS_TEXT];
     lk__address_print(address, text);
@@ -203,17 +203,18 @@ static lk_status check_loopback(const lk_post *post, const lk_address *address)
     return LK_OK;
 }
 
-static bool socket_set_int(void *socket, int option, int value)
+static bool zmq_socket_set_int(void *socket, int option, int value)
 {
     return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
 }
 
 /* Opens a socket without a limit on queued messages: an asker has only one request in flight. */
-static lk_status socket_open(const lk_post *post, const lk_address *address, int type, void **socket)
+static lk_status zmq_socket_open(const lk_post *post, const lk_address *address, int type, void **socket)
 {
     *socket = zmq_socket(post->context, type);
-    bool set = *socket && socket_set_int(*socket, ZMQ_LINGER, LINGER) && socket_set_int(*socket, ZMQ_SNDHWM, 0) &&
-               socket_set_int(*socket, ZMQ_RCVHWM, 0) && socket_set_int(*socket, ZMQ_IPV6, address->is_ipv6) &&
+    bool set = *socket && zmq_socket_set_int(*socket, ZMQ_LINGER, LINGER) &&
+               zmq_socket_set_int(*socket, ZMQ_SNDHWM, 0) && zmq_socket_set_int(*socket, ZMQ_RCVHWM, 0) &&
+               zmq_socket_set_int(*socket, ZMQ_IPV6, address->is_ipv6) &&
                zmq_setsockopt(*socket, ZMQ_MAXMSGSIZE, &most_bytes, sizeof most_bytes) == 0;
     if (set && post->has_keys)
         set = zmq_setsockopt(*socket, ZMQ_CURVE_SECRETKEY, post->keys.secret_key, LK_KEY_TEXT) == 0;
@@ -222,7 +223,7 @@ static lk_status socket_open(const lk_post *post, const lk_address *address, int
 
 /* --- receiving and sending ---------------------------------------------------------------------------------------- */
 
-static void socket_discard_rest(void *socket)
+static void zmq_socket_discard_rest(void *socket)
 {
     zmq_msg_t frame;
     for (bool more = true; more;) {
@@ -244,7 +245,7 @@ void lk__mail_release(lk_mail *mail)
     lk__free(p);
 }
 
-static bool parcel_receive(void *socket, parcel *p)
+static bool zmq_parcel_receive(void *socket, parcel *p)
 {
     bool more = true;
     while (more && p->mail.n < LK_MAX_FRAMES) {
@@ -258,12 +259,12 @@ static bool parcel_receive(void *socket, parcel *p)
         more = zmq_msg_more(frame);
     }
     if (more)
-        socket_discard_rest(socket);
+        zmq_socket_discard_rest(socket);
     return !more;
 }
 
 /* Receives a waiting message. A malformed one is dropped: *mail stays NULL. */
-static lk_status socket_take(void *socket, bool has_sender, lk_mail **mail)
+static lk_status zmq_socket_take(void *socket, bool has_sender, lk_mail **mail)
 {
     parcel *p = lk__calloc(1, sizeof *p);
     if (!p)
@@ -274,7 +275,7 @@ static lk_status socket_take(void *socket, bool has_sender, lk_mail **mail)
         p->has_sender = true;
         whole = zmq_msg_recv(&p->sender, socket, 0) >= 0 && zmq_msg_more(&p->sender);
     }
-    if (whole && parcel_receive(socket, p)) {
+    if (whole && zmq_parcel_receive(socket, p)) {
         const char *key = p->mail.n > 0 ? zmq_msg_gets(&p->frames[0], "User-Id") : NULL;
         snprintf(p->mail.key, sizeof p->mail.key, "%s", key ? key : "");
         *mail = &p->mail;
@@ -284,18 +285,18 @@ static lk_status socket_take(void *socket, bool has_sender, lk_mail **mail)
     return LK_OK;
 }
 
-static lk_status socket_receive(void *socket, int milliseconds, bool has_sender, lk_mail **mail)
+static lk_status zmq_socket_receive(void *socket, int milliseconds, bool has_sender, lk_mail **mail)
 {
     zmq_pollitem_t item = {.socket = socket, .events = ZMQ_POLLIN};
     *mail = NULL;
     int n = zmq_poll(&item, 1, milliseconds);
     if (n < 0 && zmq_errno() != EINTR)
         return fail_zmq("nothing can be received");
-    return n > 0 ? socket_take(socket, has_sender, mail) : LK_OK;
+    return n > 0 ? zmq_socket_take(socket, has_sender, mail) : LK_OK;
 }
 
 /* Sends a message. If the receiver has gone it counts as lost on its way, which is no error. */
-static lk_status socket_send(void *socket, const lk_frame *frames, int n)
+static lk_status zmq_socket_send(void *socket, const lk_frame *frames, int n)
 {
     for (int i = 0; i < n; i++) {
         int sent;
@@ -310,13 +311,13 @@ static lk_status socket_send(void *socket, const lk_frame *frames, int n)
 
 /* --- service ------------------------------------------------------------------------------------------------------ */
 
-static lk_status service_bind(const lk_post *post, const lk_address *address, lk_service *service)
+static lk_status zmq_service_bind(const lk_post *post, const lk_address *address, lk_service *service)
 {
     char text[LK_ADDRESS_TEXT], endpoint[LK_ADDRESS_TEXT + 16];
     size_t size = sizeof endpoint;
     lk__address_print(address, text);
-    LK_TRY(socket_open(post, address, ZMQ_ROUTER, &service->socket));
-    if (post->has_keys && !socket_set_int(service->socket, ZMQ_CURVE_SERVER, 1))
+    LK_TRY(zmq_socket_open(post, address, ZMQ_ROUTER, &service->socket));
+    if (post->has_keys && !zmq_socket_set_int(service->socket, ZMQ_CURVE_SERVER, 1))
         return fail_zmq("keys cannot be used");
     snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
     if (zmq_bind(service->socket, endpoint) != 0) {
@@ -334,11 +335,11 @@ static lk_status service_bind(const lk_post *post, const lk_address *address, lk
 lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
 {
     *service = NULL;
-    LK_TRY(check_loopback(post, address));
+    LK_TRY(zmq_check_loopback(post, address));
     lk_service *made = lk__calloc(1, sizeof *made);
     if (!made)
         return LK_ERR_MEMORY;
-    lk_status status = service_bind(post, address, made);
+    lk_status status = zmq_service_bind(post, address, made);
     if (status == LK_OK)
         *service = made;
     else
@@ -362,7 +363,7 @@ int lk__service_port(const lk_service *service)
 
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
 {
-    return socket_receive(service->socket, milliseconds, true, mail);
+    return zmq_socket_receive(service->socket, milliseconds, true, mail);
 }
 
 lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)
@@ -370,12 +371,12 @@ lk_status lk__service_reply(lk_service *service, const lk_mail *request, const l
     const parcel *p = (const parcel *)request;
     lk_frame all[LK_MAX_FRAMES + 1] = {{zmq_msg_data((zmq_msg_t *)&p->sender), zmq_msg_size(&p->sender)}};
     memcpy(all + 1, frames, (size_t)n * sizeof *frames);
-    return socket_send(service->socket, all, n + 1);
+    return zmq_socket_send(service->socket, all, n + 1);
 }
 
 /* --- peer --------------------------------------------------------------------------------------------------------- */
 
-static lk_status peer_watch(lk_post *post, lk_peer *peer)
+static lk_status zmq_peer_watch(lk_post *post, lk_peer *peer)
 {
     char name[MONITOR_TEXT];
     snprintf(name, sizeof name, "inproc://peer-%d", atomic_fetch_add(&post->peers, 1));
@@ -387,17 +388,17 @@ static lk_status peer_watch(lk_post *post, lk_peer *peer)
     return peer->monitor && zmq_connect(peer->monitor, name) == 0 ? LK_OK : fail_zmq("a connection cannot be watched");
 }
 
-static lk_status peer_connect(lk_post *post, const lk_address *address, const char *key, lk_peer *peer)
+static lk_status zmq_peer_connect(lk_post *post, const lk_address *address, const char *key, lk_peer *peer)
 {
     char text[LK_ADDRESS_TEXT], endpoint[LK_ADDRESS_TEXT + 16];
-    LK_TRY(socket_open(post, address, ZMQ_DEALER, &peer->socket));
+    LK_TRY(zmq_socket_open(post, address, ZMQ_DEALER, &peer->socket));
     if (post->has_keys) {
         bool set = key && zmq_setsockopt(peer->socket, ZMQ_CURVE_PUBLICKEY, post->keys.public_key, LK_KEY_TEXT) == 0 &&
                    zmq_setsockopt(peer->socket, ZMQ_CURVE_SERVERKEY, key, LK_KEY_TEXT) == 0;
         if (!set)
             return fail_zmq("keys cannot be used");
     }
-    LK_TRY(peer_watch(post, peer));
+    LK_TRY(zmq_peer_watch(post, peer));
     lk__address_print(address, text);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
     return zmq_connect(peer->socket, endpoint) == 0 ? LK_OK : fail_zmq(endpoint);
@@ -406,11 +407,11 @@ static lk_status peer_connect(lk_post *post, const lk_address *address, const ch
 lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *key, lk_peer **peer)
 {
     *peer = NULL;
-    LK_TRY(check_loopback(post, address));
+    LK_TRY(zmq_check_loopback(post, address));
     lk_peer *made = lk__calloc(1, sizeof *made);
     if (!made)
         return LK_ERR_MEMORY;
-    lk_status status = peer_connect(post, address, key, made);
+    lk_status status = zmq_peer_connect(post, address, key, made);
     if (status == LK_OK)
         *peer = made;
     else
@@ -433,12 +434,12 @@ void lk__peer_release(lk_peer *peer)
 
 lk_status lk__peer_send(lk_peer *peer, const lk_frame *frames, int n)
 {
-    return socket_send(peer->socket, frames, n);
+    return zmq_socket_send(peer->socket, frames, n);
 }
 
 lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
 {
-    return socket_receive(peer->socket, milliseconds, false, mail);
+    return zmq_socket_receive(peer->socket, milliseconds, false, mail);
 }
 
 static void peer_take_event(lk_peer *peer, uint16_t event)
@@ -454,7 +455,7 @@ static void peer_take_event(lk_peer *peer, uint16_t event)
 const char *lk__peer_refusal(lk_peer *peer)
 {
     lk_mail *mail;
-    while (socket_receive(peer->monitor, 0, false, &mail) == LK_OK && mail) {
+    while (zmq_socket_receive(peer->monitor, 0, false, &mail) == LK_OK && mail) {
         uint16_t event = 0;
         if (mail->n > 0 && mail->frames[0].bytes >= sizeof event)
             memcpy(&event, mail->frames[0].data, sizeof event);

@@ -165,7 +165,8 @@ static void bar_chart_draw_whisker(const layout *l, const lk_bar *bar, double ce
 {
     const lk_canvas_table *draw = l->frame.canvas->table;
     const lk_pen pen = {.width = 1.5, .color = LK__INK};
-    double low = bar_chart_height_at(l, bar->low), high = bar_chart_height_at(l, bar->high), half = fmin(6, l->slot / 4);
+    double low = bar_chart_height_at(l, bar->low), high = bar_chart_height_at(l, bar->high),
+           half = fmin(6, l->slot / 4);
     draw->lines(l->frame.canvas, (lk_point[]){{center, low}, {center, high}}, 2, pen);
     draw->lines(l->frame.canvas, (lk_point[]){{center - half, low}, {center + half, low}}, 2, pen);
     draw->lines(l->frame.canvas, (lk_point[]){{center - half, high}, {center + half, high}}, 2, pen);

@@ -19,7 +19,8 @@ double lk__tick_width(lk_canvas *canvas, const lk_axis *axis)
     return widest;
 }
 
-static void chart_draw_fitted(lk_canvas *canvas, lk_point at, const char *text, lk_font font, double width, double angle)
+static void chart_draw_fitted(lk_canvas *canvas, lk_point at, const char *text, lk_font font, double width,
+                              double angle)
 {
     char fitted[FIT];
     lk__canvas_fit(canvas, text, font, width, fitted, sizeof fitted);
@@ -50,8 +51,8 @@ void lk__frame_begin(lk_chart_frame *f, lk_canvas *canvas, lk_labels labels, con
         chart_draw_fitted(canvas, at, labels.y, lk__label_font, f->bottom - f->top, 90);
     }
     if (right && labels.right)
-        chart_draw_fitted(canvas, (lk_point){width - LK__MARGIN, middle}, labels.right, lk__label_font, f->bottom - f->top,
-                    90);
+        chart_draw_fitted(canvas, (lk_point){width - LK__MARGIN, middle}, labels.right, lk__label_font,
+                          f->bottom - f->top, 90);
 }
 
 /* Moves a coordinate to the middle of a pixel, so that a line one pixel wide is sharp. */
@@ -81,7 +82,8 @@ void lk__frame_right(const lk_chart_frame *f, const lk_axis *right)
     for (int i = 0; i < right->ticks; i++) {
         char text[LK__TICK_TEXT];
         lk__axis_text(right, i, text);
-        double at = chart_pixel_middle(f->bottom - (f->bottom - f->top) * lk__axis_position(right, lk__axis_tick(right, i)));
+        double at =
+            chart_pixel_middle(f->bottom - (f->bottom - f->top) * lk__axis_position(right, lk__axis_tick(right, i)));
         draw->lines(f->canvas, (lk_point[]){{f->right, at}, {f->right + 4, at}}, 2, pen);
         lk_point label = {f->right + LK__TICK_GAP, at + lk__tick_font.size * 0.36};
         draw->text(f->canvas, label, text, lk__tick_font, LK__LEFT, 0);

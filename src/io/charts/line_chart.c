@@ -140,7 +140,7 @@ static void line_chart_draw_legend(lk_chart_frame *f, const lk_line_chart *chart
 
 /* Draws a line through each run of points without a gap. Marks the points of short series, and those that are alone. */
 static void line_chart_draw_series(const lk_chart_frame *f, const lk_axis *x, const lk_axis *y, const lk_series *series,
-                             int number, lk_point *run)
+                                   int number, lk_point *run)
 {
     const lk_canvas_table *draw = f->canvas->table;
     lk_pen pen = lk__series_pen(number);

@@ -28,7 +28,8 @@ static lk_status matrix_chart_check(const lk_matrix_chart *chart)
     return LK_OK;
 }
 
-static void matrix_chart_draw_text(const layout *l, double x, double y, const char *text, lk_font font, lk_align align, double angle)
+static void matrix_chart_draw_text(const layout *l, double x, double y, const char *text, lk_font font, lk_align align,
+                                   double angle)
 {
     l->canvas->table->text(l->canvas, (lk_point){x, y}, text, font, align, angle);
 }
@@ -88,9 +89,10 @@ static void matrix_chart_draw_names(const layout *l)
         snprintf(number, sizeof number, "%" PRId64, i);
         lk__canvas_fit(l->canvas, name ? name : number, lk__tick_font, NAME_LENGTH, fitted, sizeof fitted);
         double middle = ((double)i + 0.5) * l->side, below = l->top + (double)l->chart->size * l->side;
-        matrix_chart_draw_text(l, l->left - LK__TICK_GAP, l->top + middle + lk__tick_font.size * 0.36, fitted, lk__tick_font,
-                LK__RIGHT, 0);
-        matrix_chart_draw_text(l, l->left + middle + 4, below + LK__TICK_GAP + 7, fitted, lk__tick_font, LK__RIGHT, LEAN);
+        matrix_chart_draw_text(l, l->left - LK__TICK_GAP, l->top + middle + lk__tick_font.size * 0.36, fitted,
+                               lk__tick_font, LK__RIGHT, 0);
+        matrix_chart_draw_text(l, l->left + middle + 4, below + LK__TICK_GAP + 7, fitted, lk__tick_font, LK__RIGHT,
+                               LEAN);
     }
 }
 
@@ -106,14 +108,15 @@ static void matrix_chart_draw(const layout *l)
         char fitted[FIT];
         lk__canvas_fit(l->canvas, chart->title, lk__title_font, l->canvas->width - 2 * LK__MARGIN, fitted,
                        sizeof fitted);
-        matrix_chart_draw_text(l, l->canvas->width / 2.0, LK__MARGIN + lk__title_font.size, fitted, lk__title_font, LK__CENTER, 0);
+        matrix_chart_draw_text(l, l->canvas->width / 2.0, LK__MARGIN + lk__title_font.size, fitted, lk__title_font,
+                               LK__CENTER, 0);
     }
     if (chart->row_label)
-        matrix_chart_draw_text(l, LK__MARGIN + lk__label_font.size, l->top + length / 2, chart->row_label, lk__label_font, LK__CENTER,
-                90);
+        matrix_chart_draw_text(l, LK__MARGIN + lk__label_font.size, l->top + length / 2, chart->row_label,
+                               lk__label_font, LK__CENTER, 90);
     if (chart->column_label)
-        matrix_chart_draw_text(l, l->left + length / 2, l->canvas->height - LK__MARGIN, chart->column_label, lk__label_font,
-                LK__CENTER, 0);
+        matrix_chart_draw_text(l, l->left + length / 2, l->canvas->height - LK__MARGIN, chart->column_label,
+                               lk__label_font, LK__CENTER, 0);
 }
 
 lk_status lk_matrix_chart_write(const lk_matrix_chart *chart, const char *path)

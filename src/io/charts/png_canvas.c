@@ -54,7 +54,8 @@ static double png_canvas_text_width(lk_canvas *canvas, const char *text, lk_font
     return extents.x_advance;
 }
 
-static void png_canvas_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align, double angle)
+static void png_canvas_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align,
+                            double angle)
 {
     lk_bytes utf8 = {0};
     if (png_canvas_clean_text(canvas, text, &utf8)) {

@@ -54,7 +54,8 @@ static double svg_canvas_text_width(lk_canvas *canvas, const char *text, lk_font
     return hundredths * font.size / 100;
 }
 
-static void svg_canvas_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align, double angle)
+static void svg_canvas_text(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align,
+                            double angle)
 {
     static const char *const anchors[] = {"start", "middle", "end"};
     lk_bytes *body = &((svg_canvas *)canvas)->body;

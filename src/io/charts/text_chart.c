@@ -164,7 +164,8 @@ static void text_chart_draw_series(text_chart *t, int number)
         bool visible = lk__plot_value(series->x[i]) && lk__plot_value(series->y[i]);
         if (visible) {
             int x = text_chart_dot_position(&t->x, series->x[i], text_chart_dots_across(t));
-            int y = text_chart_dots_down(t) - 1 - text_chart_dot_position(series->right ? &t->right : &t->y, series->y[i], text_chart_dots_down(t));
+            int y = text_chart_dots_down(t) - 1 -
+                    text_chart_dot_position(series->right ? &t->right : &t->y, series->y[i], text_chart_dots_down(t));
             text_chart_draw_line(t, joined ? last_x : x, joined ? last_y : y, x, y, number);
             last_x = x;
             last_y = y;

@@ -82,7 +82,8 @@ static void text_sheet_put_cell(text_sheet *t, const unsigned char *above, const
 {
     static const char ramp[] = " .:-=+*#%@";
     if (t->style.color && !t->style.ascii) {
-        lk__bytes_format(&t->out, "\x1b[38;5;%d;48;5;%dm▀", text_sheet_terminal_color(above), text_sheet_terminal_color(below));
+        lk__bytes_format(&t->out, "\x1b[38;5;%d;48;5;%dm▀", text_sheet_terminal_color(above),
+                         text_sheet_terminal_color(below));
         return;
     }
     int sum = 0;
@@ -105,7 +106,7 @@ static void text_sheet_put_pixel_line(text_sheet *t, int64_t y, int64_t count)
         const unsigned char *image = t->small + i * t->height * t->width * 3;
         for (int64_t x = 0; x < t->width; x++)
             text_sheet_put_cell(t, image + 3 * (y * t->width + x),
-                     y + 1 < t->height ? image + 3 * ((y + 1) * t->width + x) : nothing);
+                                y + 1 < t->height ? image + 3 * ((y + 1) * t->width + x) : nothing);
         if (t->style.color)
             lk__bytes_text(&t->out, "\x1b[0m");
         for (int gap = 0; gap < GAP && i + 1 < count; gap++)

@@ -72,7 +72,8 @@ static double event_file_wall_clock(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static lk_status event_file_begin_value(lk_event_writer *writer, const char *tag, int64_t step, double wall_time, open_value *open)
+static lk_status event_file_begin_value(lk_event_writer *writer, const char *tag, int64_t step, double wall_time,
+                                        open_value *open)
 {
     if (!tag || !*tag)
         LK_FAIL(LK_ERR_ARGUMENT, "event file: a tag is missing");

@@ -123,7 +123,7 @@ static void row_writer_make_json_line(lk_bytes *line, const lk_field *fields, in
 /* Copies the file's first bytes, at most `size`, to `start` and finds the end of its last whole line, *whole. In CSV a
  * line break between quotes belongs to a field; JSON lines contain none. */
 static lk_status row_writer_scan_lines(lk_row_writer *writer, unsigned char *start, size_t size, size_t *start_size,
-                            int64_t *whole)
+                                       int64_t *whole)
 {
     unsigned char chunk[4096];
     bool quoted = false;

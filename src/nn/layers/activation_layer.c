@@ -5,54 +5,54 @@
 /* The defaults of Keras; for leaky_relu darknet's. */
 static const double leaky_alpha = 0.2, elu_alpha = 1;
 
-static lk_tensor *activation_relu(lk_tensor *x)
+static lk_tensor *activation_layer_relu(lk_tensor *x)
 {
     return lk_relu(x);
 }
 
-static lk_tensor *activation_leaky_relu(lk_tensor *x)
+static lk_tensor *activation_layer_leaky_relu(lk_tensor *x)
 {
     return lk_leaky_relu(x, leaky_alpha);
 }
 
-static lk_tensor *activation_elu(lk_tensor *x)
+static lk_tensor *activation_layer_elu(lk_tensor *x)
 {
     return lk_elu(x, elu_alpha);
 }
 
-static lk_tensor *activation_sigmoid(lk_tensor *x)
+static lk_tensor *activation_layer_sigmoid(lk_tensor *x)
 {
     return lk_sigmoid(x);
 }
 
-static lk_tensor *activation_tanh(lk_tensor *x)
+static lk_tensor *activation_layer_tanh(lk_tensor *x)
 {
     return lk_tanh(x);
 }
 
-static lk_tensor *activation_silu(lk_tensor *x)
+static lk_tensor *activation_layer_silu(lk_tensor *x)
 {
     return lk_silu(x);
 }
 
-static lk_tensor *activation_gelu(lk_tensor *x)
+static lk_tensor *activation_layer_gelu(lk_tensor *x)
 {
     return lk_gelu(x);
 }
 
-static lk_tensor *activation_softplus(lk_tensor *x)
+static lk_tensor *activation_layer_softplus(lk_tensor *x)
 {
     return lk_softplus(x);
 }
 
 static lk_tensor *(*const functions[LK_ACTIVATION_COUNT])(lk_tensor *x) = {
-    [LK_RELU] = activation_relu, [LK_LEAKY_RELU] = activation_leaky_relu,
-    [LK_ELU] = activation_elu,   [LK_SIGMOID] = activation_sigmoid,
-    [LK_TANH] = activation_tanh, [LK_SILU] = activation_silu,
-    [LK_GELU] = activation_gelu, [LK_SOFTPLUS] = activation_softplus,
+    [LK_RELU] = activation_layer_relu, [LK_LEAKY_RELU] = activation_layer_leaky_relu,
+    [LK_ELU] = activation_layer_elu,   [LK_SIGMOID] = activation_layer_sigmoid,
+    [LK_TANH] = activation_layer_tanh, [LK_SILU] = activation_layer_silu,
+    [LK_GELU] = activation_layer_gelu, [LK_SOFTPLUS] = activation_layer_softplus,
 };
 
-static lk_status activation_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status activation_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     bool simple = *(const lk_activation *)config == LK_RELU;
     *out = in;
@@ -61,13 +61,13 @@ static lk_status activation_build(lk_layer_builder *builder, const void *config,
     return LK_OK;
 }
 
-static lk_tensor *activation_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *activation_layer_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     (void)call;
     return functions[*(const lk_activation *)config](x);
 }
 
-static void activation_describe(const void *config, lk_node *node)
+static void activation_layer_describe(const void *config, lk_node *node)
 {
     node->kind = LK_NODE_ACTIVATION;
     node->activation = *(const lk_activation *)config;
@@ -77,9 +77,10 @@ static void activation_describe(const void *config, lk_node *node)
         node->alpha = elu_alpha;
 }
 
-#define ACTIVATION(name)                                                                                        \
-    {                                                                                                           \
-        .kind = name, .build = activation_build, .forward = activation_forward, .describe = activation_describe \
+#define ACTIVATION(name)                                                                    \
+    {                                                                                       \
+        .kind = name, .build = activation_layer_build, .forward = activation_layer_forward, \
+        .describe = activation_layer_describe                                               \
     }
 
 static const lk_layer_table tables[LK_ACTIVATION_COUNT] = {

@@ -16,7 +16,7 @@ typedef struct batch_norm_config {
 
 enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
 
-static lk_status batch_norm_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status batch_norm_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
     *out = in;
@@ -33,7 +33,7 @@ static lk_status batch_norm_build(lk_layer_builder *builder, const void *config,
 
 /* Hands the sums to the caller of the forward pass, if it asked for statistics. The reference outlives the scopes of
  * the layers around this one. */
-static void batch_norm_give_sums(const lk_layer_call *call, int shard, lk_tensor *sums)
+static void batch_norm_layer_give_sums(const lk_layer_call *call, int shard, lk_tensor *sums)
 {
     if (!call->opts->statistics)
         return;
@@ -43,8 +43,8 @@ static void batch_norm_give_sums(const lk_layer_call *call, int shard, lk_tensor
     *slot = lk_tensor_retain(sums);
 }
 
-static lk_status batch_norm_each_shard(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
-                                       lk_tensor **y)
+static lk_status batch_norm_layer_each_shard(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
+                                             lk_tensor **y)
 {
     for (int s = 0; s < call->n; s++) {
         lk_tensor *sums = NULL;
@@ -52,25 +52,25 @@ static lk_status batch_norm_each_shard(lk_layer_call *call, const batch_norm_con
                              call->opts->statistics ? &sums : NULL);
         if (!y[s])
             return lk_error_status();
-        batch_norm_give_sums(call, s, sums);
+        batch_norm_layer_give_sums(call, s, sums);
     }
     return LK_OK;
 }
 
-static lk_status batch_norm_find_sums(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **parts,
-                                      lk_tensor **sums)
+static lk_status batch_norm_layer_find_sums(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **parts,
+                                            lk_tensor **sums)
 {
     for (int s = 0; s < call->n; s++) {
         parts[s] = lk_channel_sums(x[s]);
         if (!parts[s])
             return lk_error_status();
-        batch_norm_give_sums(call, s, parts[s]);
+        batch_norm_layer_give_sums(call, s, parts[s]);
     }
     return call->opts->sync(call->opts->sync_user, parts, sums, call->n);
 }
 
-static lk_status batch_norm_global_batch(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
-                                         lk_tensor **y)
+static lk_status batch_norm_layer_global_batch(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
+                                               lk_tensor **y)
 {
     int n = call->n;
     int64_t count = call->opts->global_batch * call->layer->samples;
@@ -78,7 +78,7 @@ static lk_status batch_norm_global_batch(lk_layer_call *call, const batch_norm_c
     if (!parts)
         return LK_ERR_MEMORY;
     lk_tensor **sums = parts + n;
-    lk_status status = batch_norm_find_sums(call, x, parts, sums);
+    lk_status status = batch_norm_layer_find_sums(call, x, parts, sums);
     for (int s = 0; s < n && status == LK_OK; s++) {
         y[s] = lk_batch_norm_with(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA), sums[s],
                                   count, c->epsilon);
@@ -88,8 +88,8 @@ static lk_status batch_norm_global_batch(lk_layer_call *call, const batch_norm_c
     return status;
 }
 
-static lk_status batch_norm_inference(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
-                                      lk_tensor **y)
+static lk_status batch_norm_layer_inference(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
+                                            lk_tensor **y)
 {
     for (int s = 0; s < call->n; s++) {
         y[s] = lk_batch_norm_inference(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA),
@@ -101,23 +101,24 @@ static lk_status batch_norm_inference(lk_layer_call *call, const batch_norm_conf
     return LK_OK;
 }
 
-static lk_status batch_norm_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+static lk_status batch_norm_layer_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
 {
     if (!call->opts->training)
-        return batch_norm_inference(call, config, x, y);
-    return call->opts->sync ? batch_norm_global_batch(call, config, x, y) : batch_norm_each_shard(call, config, x, y);
+        return batch_norm_layer_inference(call, config, x, y);
+    return call->opts->sync ? batch_norm_layer_global_batch(call, config, x, y)
+                            : batch_norm_layer_each_shard(call, config, x, y);
 }
 
-static void batch_norm_describe(const void *config, lk_node *node)
+static void batch_norm_layer_describe(const void *config, lk_node *node)
 {
     node->kind = LK_NODE_BATCH_NORM;
     node->epsilon = ((const batch_norm_config *)config)->epsilon;
 }
 
 static const lk_layer_table batch_norm_table = {.kind = "batch_norm",
-                                                .build = batch_norm_build,
-                                                .forward_shards = batch_norm_forward,
-                                                .describe = batch_norm_describe};
+                                                .build = batch_norm_layer_build,
+                                                .forward_shards = batch_norm_layer_forward,
+                                                .describe = batch_norm_layer_describe};
 
 double lk__batch_norm_running(const lk_layer *layer, int *mean, int *variance)
 {

@@ -10,7 +10,7 @@ typedef struct conv2d_config {
     lk_init weight_init, bias_init;
 } conv2d_config;
 
-static lk_status conv2d_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status conv2d_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     const conv2d_config *c = config;
     LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
@@ -29,7 +29,7 @@ static lk_status conv2d_build(lk_layer_builder *builder, const void *config, lk_
     return LK_OK;
 }
 
-static lk_tensor *conv2d_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *conv2d_layer_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     const conv2d_config *c = config;
     lk_tensor *weight = lk_layer_call_variable(call, 0, 0);
@@ -38,7 +38,7 @@ static lk_tensor *conv2d_forward(lk_layer_call *call, const void *config, lk_ten
     return lk_conv2d(x, weight, bias, &opts);
 }
 
-static void conv2d_describe(const void *config, lk_node *node)
+static void conv2d_layer_describe(const void *config, lk_node *node)
 {
     const conv2d_config *c = config;
     node->kind = LK_NODE_CONV2D;
@@ -48,9 +48,9 @@ static void conv2d_describe(const void *config, lk_node *node)
 }
 
 static const lk_layer_table conv2d_table = {
-    .kind = "conv2d", .build = conv2d_build, .forward = conv2d_forward, .describe = conv2d_describe};
+    .kind = "conv2d", .build = conv2d_layer_build, .forward = conv2d_layer_forward, .describe = conv2d_layer_describe};
 
-static lk_status conv2d_check(const conv2d_config *c, bool same, int64_t padding)
+static lk_status conv2d_layer_check(const conv2d_config *c, bool same, int64_t padding)
 {
     LK_TRY(lk__layer_range("conv2d", "number of filters", c->filters, 1, LK_LAYER_MAX_SIZE));
     LK_TRY(lk__layer_range("conv2d", "kernel", c->kernel, 1, LK_LAYER_MAX_KERNEL));
@@ -77,7 +77,7 @@ lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer
         .weight_init = lk__init_or(o->weight, LK_INIT_GLOROT_UNIFORM),
         .bias_init = lk__init_or(o->bias, LK_INIT_ZEROS),
     };
-    if (conv2d_check(&config, o->same, o->padding) != LK_OK)
+    if (conv2d_layer_check(&config, o->same, o->padding) != LK_OK)
         return NULL;
     return lk_layer_new(&conv2d_table, &config, sizeof config, NULL, 0);
 }

@@ -10,7 +10,7 @@ typedef struct dense_config {
     lk_init weight_init, bias_init;
 } dense_config;
 
-static lk_status dense_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status dense_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     const dense_config *c = config;
     LK_TRY(lk__layer_check_ndim(builder, in, 2, "[N, K]"));
@@ -24,21 +24,21 @@ static lk_status dense_build(lk_layer_builder *builder, const void *config, lk_s
     return LK_OK;
 }
 
-static lk_tensor *dense_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *dense_layer_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     const dense_config *c = config;
     lk_tensor *y = lk_matmul(x, lk_layer_call_variable(call, 0, 0));
     return c->bias ? lk_add(y, lk_layer_call_variable(call, 0, 1)) : y;
 }
 
-static void dense_describe(const void *config, lk_node *node)
+static void dense_layer_describe(const void *config, lk_node *node)
 {
     (void)config;
     node->kind = LK_NODE_DENSE;
 }
 
 static const lk_layer_table dense_table = {
-    .kind = "dense", .build = dense_build, .forward = dense_forward, .describe = dense_describe};
+    .kind = "dense", .build = dense_layer_build, .forward = dense_layer_forward, .describe = dense_layer_describe};
 
 lk_layer *lk_layer_dense(int64_t units, const lk_dense_layer_opts *opts)
 {

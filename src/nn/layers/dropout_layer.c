@@ -2,7 +2,7 @@
 #include "nn/layer.h"
 #include "lockstep/ops.h"
 
-static lk_status dropout_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status dropout_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     *out = in;
     bool identity = *(const double *)config == 0;
@@ -12,7 +12,7 @@ static lk_status dropout_build(lk_layer_builder *builder, const void *config, lk
 }
 
 /* The random numbers are keyed by the layer's path, so two dropouts of one network drop different elements. */
-static lk_tensor *dropout_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *dropout_layer_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     double rate = *(const double *)config;
     const lk_forward_opts *opts = call->opts;
@@ -29,14 +29,16 @@ static lk_tensor *dropout_forward(lk_layer_call *call, const void *config, lk_te
     return lk_dropout(x, indices, rate, key);
 }
 
-static void dropout_describe(const void *config, lk_node *node)
+static void dropout_layer_describe(const void *config, lk_node *node)
 {
     (void)config;
     node->kind = LK_NODE_IDENTITY;
 }
 
-static const lk_layer_table dropout_table = {
-    .kind = "dropout", .build = dropout_build, .forward = dropout_forward, .describe = dropout_describe};
+static const lk_layer_table dropout_table = {.kind = "dropout",
+                                             .build = dropout_layer_build,
+                                             .forward = dropout_layer_forward,
+                                             .describe = dropout_layer_describe};
 
 lk_layer *lk_layer_dropout(double rate)
 {

@@ -14,7 +14,7 @@ typedef struct pool_config {
     bool max;
 } pool_config;
 
-static lk_status pool_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status pool_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     const pool_config *c = config;
     LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
@@ -27,7 +27,7 @@ static lk_status pool_build(lk_layer_builder *builder, const void *config, lk_sh
     return LK_OK;
 }
 
-static lk_tensor *pool_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *pool_layer_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     (void)call;
     const pool_config *c = config;
@@ -36,7 +36,7 @@ static lk_tensor *pool_forward(lk_layer_call *call, const void *config, lk_tenso
     return c->max ? lk_max_pool2d(x, &opts) : lk_avg_pool2d(x, &opts);
 }
 
-static void pool_describe(const void *config, lk_node *node)
+static void pool_layer_describe(const void *config, lk_node *node)
 {
     const pool_config *c = config;
     node->kind = c->max ? LK_NODE_MAX_POOL : LK_NODE_AVG_POOL;
@@ -46,11 +46,11 @@ static void pool_describe(const void *config, lk_node *node)
 }
 
 static const lk_layer_table max_pool_table = {
-    .kind = "max_pool", .build = pool_build, .forward = pool_forward, .describe = pool_describe};
+    .kind = "max_pool", .build = pool_layer_build, .forward = pool_layer_forward, .describe = pool_layer_describe};
 static const lk_layer_table avg_pool_table = {
-    .kind = "avg_pool", .build = pool_build, .forward = pool_forward, .describe = pool_describe};
+    .kind = "avg_pool", .build = pool_layer_build, .forward = pool_layer_forward, .describe = pool_layer_describe};
 
-static lk_layer *pool_layer(const lk_layer_table *table, int64_t kernel, const lk_pool_layer_opts *opts)
+static lk_layer *pool_layer_new(const lk_layer_table *table, int64_t kernel, const lk_pool_layer_opts *opts)
 {
     const pool_config config = {.kernel = kernel,
                                 .stride = opts && opts->stride ? opts->stride : kernel,
@@ -65,17 +65,17 @@ static lk_layer *pool_layer(const lk_layer_table *table, int64_t kernel, const l
 
 lk_layer *lk_layer_max_pool(int64_t kernel, const lk_pool_layer_opts *opts)
 {
-    return pool_layer(&max_pool_table, kernel, opts);
+    return pool_layer_new(&max_pool_table, kernel, opts);
 }
 
 lk_layer *lk_layer_avg_pool(int64_t kernel, const lk_pool_layer_opts *opts)
 {
-    return pool_layer(&avg_pool_table, kernel, opts);
+    return pool_layer_new(&avg_pool_table, kernel, opts);
 }
 
 /* --- the whole image ---------------------------------------------------------------------------------------------- */
 
-static lk_status global_build(lk_layer_builder *builder, lk_shape in, lk_shape *out, int64_t bytes)
+static lk_status pool_layer_global_build(lk_layer_builder *builder, lk_shape in, lk_shape *out, int64_t bytes)
 {
     LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
     *out = LK_SHAPE(1, in.dim[1]);
@@ -84,52 +84,52 @@ static lk_status global_build(lk_layer_builder *builder, lk_shape in, lk_shape *
     return LK_OK;
 }
 
-static lk_status global_max_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status pool_layer_global_max_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
-    return global_build(builder, in, out, index_bytes);
+    return pool_layer_global_build(builder, in, out, index_bytes);
 }
 
-static lk_status global_avg_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status pool_layer_global_avg_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
-    return global_build(builder, in, out, 0);
+    return pool_layer_global_build(builder, in, out, 0);
 }
 
-static lk_tensor *global_max_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *pool_layer_global_max_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     (void)call;
     (void)config;
     return lk_flatten(lk_global_max_pool2d(x));
 }
 
-static lk_tensor *global_avg_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *pool_layer_global_avg_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     (void)call;
     (void)config;
     return lk_flatten(lk_global_avg_pool2d(x));
 }
 
-static void global_max_describe(const void *config, lk_node *node)
+static void pool_layer_global_max_describe(const void *config, lk_node *node)
 {
     (void)config;
     node->kind = LK_NODE_GLOBAL_MAX_POOL;
 }
 
-static void global_avg_describe(const void *config, lk_node *node)
+static void pool_layer_global_avg_describe(const void *config, lk_node *node)
 {
     (void)config;
     node->kind = LK_NODE_GLOBAL_AVG_POOL;
 }
 
 static const lk_layer_table global_max_table = {.kind = "global_max_pool",
-                                                .build = global_max_build,
-                                                .forward = global_max_forward,
-                                                .describe = global_max_describe};
+                                                .build = pool_layer_global_max_build,
+                                                .forward = pool_layer_global_max_forward,
+                                                .describe = pool_layer_global_max_describe};
 static const lk_layer_table global_avg_table = {.kind = "global_avg_pool",
-                                                .build = global_avg_build,
-                                                .forward = global_avg_forward,
-                                                .describe = global_avg_describe};
+                                                .build = pool_layer_global_avg_build,
+                                                .forward = pool_layer_global_avg_forward,
+                                                .describe = pool_layer_global_avg_describe};
 
 lk_layer *lk_layer_global_max_pool(void)
 {

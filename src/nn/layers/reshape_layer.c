@@ -3,7 +3,7 @@
 #include "nn/layer.h"
 #include "lockstep/ops.h"
 
-static lk_status flatten_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status flatten_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
     *out = LK_SHAPE(1, lk__layer_count(in));
@@ -11,21 +11,23 @@ static lk_status flatten_build(lk_layer_builder *builder, const void *config, lk
     return LK_OK;
 }
 
-static lk_tensor *flatten_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *flatten_layer_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     (void)call;
     (void)config;
     return lk_flatten(x);
 }
 
-static void reshape_describe(const void *config, lk_node *node)
+static void reshape_layer_describe(const void *config, lk_node *node)
 {
     (void)config;
     node->kind = LK_NODE_RESHAPE;
 }
 
-static const lk_layer_table flatten_table = {
-    .kind = "flatten", .build = flatten_build, .forward = flatten_forward, .describe = reshape_describe};
+static const lk_layer_table flatten_table = {.kind = "flatten",
+                                             .build = flatten_layer_build,
+                                             .forward = flatten_layer_forward,
+                                             .describe = reshape_layer_describe};
 
 lk_layer *lk_layer_flatten(void)
 {
@@ -36,7 +38,7 @@ typedef struct reshape_config {
     int64_t channels, height, width;
 } reshape_config;
 
-static lk_status reshape_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status reshape_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     const reshape_config *c = config;
     *out = LK_SHAPE(1, c->channels, c->height, c->width);
@@ -49,15 +51,17 @@ static lk_status reshape_build(lk_layer_builder *builder, const void *config, lk
     return LK_OK;
 }
 
-static lk_tensor *reshape_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+static lk_tensor *reshape_layer_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     (void)call;
     const reshape_config *c = config;
     return x ? lk_reshape(x, LK_SHAPE(lk_tensor_shape(x).dim[0], c->channels, c->height, c->width)) : NULL;
 }
 
-static const lk_layer_table reshape_table = {
-    .kind = "reshape", .build = reshape_build, .forward = reshape_forward, .describe = reshape_describe};
+static const lk_layer_table reshape_table = {.kind = "reshape",
+                                             .build = reshape_layer_build,
+                                             .forward = reshape_layer_forward,
+                                             .describe = reshape_layer_describe};
 
 lk_layer *lk_layer_reshape(int64_t channels, int64_t height, int64_t width)
 {

@@ -8,7 +8,7 @@
 
 /* --- sequential --------------------------------------------------------------------------------------------------- */
 
-static lk_status sequential_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status sequential_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
     *out = in;
@@ -19,7 +19,7 @@ static lk_status sequential_build(lk_layer_builder *builder, const void *config,
 
 /* Replaces now[s] by the output of layer `child` for it, and releases the old one and everything else that the layer
  * made. next: scratch, [shards]. */
-static lk_status sequential_advance(lk_layer_call *call, int child, lk_tensor **now, lk_tensor **next)
+static lk_status sequential_layer_advance(lk_layer_call *call, int child, lk_tensor **now, lk_tensor **next)
 {
     lk_scope_begin();
     lk_status status = lk_layer_call_child(call, child, now, next);
@@ -33,7 +33,7 @@ static lk_status sequential_advance(lk_layer_call *call, int child, lk_tensor **
     return status;
 }
 
-static lk_status sequential_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+static lk_status sequential_layer_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
 {
     (void)config;
     lk_tensor **next = lk__calloc((size_t)call->n, sizeof(lk_tensor *));
@@ -43,15 +43,15 @@ static lk_status sequential_forward(lk_layer_call *call, const void *config, lk_
         y[s] = lk_tensor_retain(x[s]);
     lk_status status = LK_OK;
     for (int i = 0; i < call->layer->n_children && status == LK_OK; i++)
-        status = sequential_advance(call, i, y, next);
+        status = sequential_layer_advance(call, i, y, next);
     lk__free(next);
     return lk__scope_adopt_all(y, call->n, status);
 }
 
 const lk_layer_table lk__layer_sequential_table = {
     .kind = "sequential",
-    .build = sequential_build,
-    .forward_shards = sequential_forward,
+    .build = sequential_layer_build,
+    .forward_shards = sequential_layer_forward,
 };
 
 lk_layer *lk_layer_sequential(lk_layer *const *layers, int n)
@@ -63,7 +63,7 @@ lk_layer *lk_layer_sequential(lk_layer *const *layers, int n)
 
 enum { BODY, SHORTCUT, PARTS };
 
-static lk_status add_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+static lk_status add_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
     lk_shape shortcut;
@@ -80,7 +80,7 @@ static lk_status add_build(lk_layer_builder *builder, const void *config, lk_sha
     return LK_OK;
 }
 
-static lk_status add_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+static lk_status add_layer_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
 {
     (void)config;
     int n = call->n;
@@ -99,7 +99,8 @@ static lk_status add_forward(lk_layer_call *call, const void *config, lk_tensor 
     return status;
 }
 
-const lk_layer_table lk__layer_add_table = {.kind = "add", .build = add_build, .forward_shards = add_forward};
+const lk_layer_table lk__layer_add_table = {
+    .kind = "add", .build = add_layer_build, .forward_shards = add_layer_forward};
 
 lk_layer *lk_layer_add(lk_layer *body, lk_layer *shortcut)
 {

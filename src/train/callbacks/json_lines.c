@@ -236,7 +236,8 @@ static lk_status json_lines_write_stopped(json_lines *j, const lk_train_result *
 
 static lk_status json_lines_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
-    return status == LK_OK ? json_lines_write_done(self, trainer, result) : json_lines_write_stopped(self, result, status);
+    return status == LK_OK ? json_lines_write_done(self, trainer, result)
+                           : json_lines_write_stopped(self, result, status);
 }
 
 static lk_status json_lines_save(void *self, lk_trainer *trainer, lk_state *state)

@@ -165,8 +165,8 @@ static lk_status log_dir_save(void *self, lk_trainer *trainer, lk_state *state)
 
 /* Clears *same if the run's file is not the one that was saved; skips the check if it is already false. record: the
  * name of the callback that writes the file. */
-static lk_status log_dir_check_same_file(const log_dir *log, const lk_state *records, const char *record, const char *extension,
-                                 bool *same)
+static lk_status log_dir_check_same_file(const log_dir *log, const lk_state *records, const char *record,
+                                         const char *extension, bool *same)
 {
     int64_t bytes;
     lk_state own = {.in = json_object_get(records->in, record)};

@@ -40,7 +40,8 @@ static lk_status stop_at_accuracy_epoch_end(void *self, lk_trainer *trainer, con
     return LK_OK;
 }
 
-static lk_status stop_at_accuracy_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status stop_at_accuracy_train_end(void *self, lk_trainer *trainer, const lk_train_result *result,
+                                            lk_status status)
 {
     (void)trainer, (void)result, (void)status;
     stopper *s = self;

@@ -76,7 +76,8 @@ static lk_status tensorboard_write_scalars(tensorboard *t, const lk_epoch_report
 
 /* --- histograms --------------------------------------------------------------------------------------------------- */
 
-static lk_status tensorboard_write_histogram(tensorboard *t, const char *group, const char *name, int64_t epoch, lk_tensor *tensor)
+static lk_status tensorboard_write_histogram(tensorboard *t, const char *group, const char *name, int64_t epoch,
+                                             lk_tensor *tensor)
 {
     int64_t count = lk_tensor_count(tensor);
     if (count > t->capacity) {

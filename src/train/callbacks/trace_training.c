@@ -19,7 +19,8 @@ static lk_status trace_training_train_begin(void *self, lk_trainer *trainer)
     return status;
 }
 
-static lk_status trace_training_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status trace_training_train_end(void *self, lk_trainer *trainer, const lk_train_result *result,
+                                          lk_status status)
 {
     tracing *t = self;
     (void)trainer, (void)result;

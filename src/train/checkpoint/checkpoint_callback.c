@@ -205,9 +205,12 @@ static lk_status checkpoint_callback_rest(void *self, lk_trainer *trainer, const
     bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
     checkpoint_callback_note_failed(s); /* before a comparison with a best that could not be written */
     bool is_best = checkpoint_callback_update_best(s, report->epoch_end);
-    if (!(is_best || every_epoch || report->ends || report->interrupted || checkpoint_callback_is_due(s, report->steps)))
+    if (!(is_best || every_epoch || report->ends || report->interrupted ||
+          checkpoint_callback_is_due(s, report->steps)))
         return LK_OK;
-    return checkpoint_callback_is_written(s, trainer, report->ends) ? LK_OK : checkpoint_callback_queue(s, trainer, report->ends, is_best);
+    return checkpoint_callback_is_written(s, trainer, report->ends)
+               ? LK_OK
+               : checkpoint_callback_queue(s, trainer, report->ends, is_best);
 }
 
 static lk_status checkpoint_callback_save(void *self, lk_trainer *trainer, lk_state *state)
@@ -232,7 +235,8 @@ static lk_status checkpoint_callback_resume(void *self, lk_trainer *trainer, con
     return LK_OK;
 }
 
-static lk_status checkpoint_callback_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status checkpoint_callback_train_end(void *self, lk_trainer *trainer, const lk_train_result *result,
+                                               lk_status status)
 {
     (void)trainer, (void)result;
     saver *s = self;

@@ -20,14 +20,15 @@ lk_status lk__checkpoint_contents_init(lk_checkpoint_contents *c, lk_replicas *r
     const lk_model *model = lk__replicas_model(replicas);
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     *c = (lk_checkpoint_contents){.model = model};
-    c->variables = lk__calloc((size_t)checkpoint_contents_elements(model, lk_model_variable_count(model)), sizeof *c->variables);
+    c->variables =
+        lk__calloc((size_t)checkpoint_contents_elements(model, lk_model_variable_count(model)), sizeof *c->variables);
     if (!c->variables)
         return LK_ERR_MEMORY;
     const char *name;
     for (int s = 0; optimizer && lk_optimizer_state(optimizer, s, &name); s++) {
         c->slot_names[s] = name;
-        c->slots[s] =
-            lk__calloc((size_t)checkpoint_contents_elements(model, lk_model_parameter_count(model)), sizeof *c->slots[s]);
+        c->slots[s] = lk__calloc((size_t)checkpoint_contents_elements(model, lk_model_parameter_count(model)),
+                                 sizeof *c->slots[s]);
         if (!c->slots[s])
             return LK_ERR_MEMORY;
         c->n_slots = s + 1;
@@ -46,7 +47,8 @@ void lk__checkpoint_contents_free(lk_checkpoint_contents *c)
 }
 
 /* Copies the parts of a slot that belong to the parameters; `whole` is the packed slot. */
-static lk_status checkpoint_contents_copy_slot(const lk_tensor *whole, lk_tensor *const *parameters, int n, float *values)
+static lk_status checkpoint_contents_copy_slot(const lk_tensor *whole, lk_tensor *const *parameters, int n,
+                                               float *values)
 {
     for (int i = 0; i < n; i++) {
         lk_tensor *part = lk__tensor_over(whole->storage, parameters[i]);
@@ -70,7 +72,7 @@ lk_status lk__checkpoint_contents_copy(lk_checkpoint_contents *c, lk_replicas *r
         values += count;
     }
     for (int s = 0; s < c->n_slots; s++)
-        LK_TRY(checkpoint_contents_copy_slot(lk_optimizer_state(optimizer, s, NULL), variables, lk_model_parameter_count(c->model),
-                         c->slots[s]));
+        LK_TRY(checkpoint_contents_copy_slot(lk_optimizer_state(optimizer, s, NULL), variables,
+                                             lk_model_parameter_count(c->model), c->slots[s]));
     return LK_OK;
 }

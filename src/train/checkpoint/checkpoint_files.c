@@ -121,7 +121,8 @@ static lk_status checkpoint_files_check_size(const lk_checkpoint *c, const char 
 
 /* Compares a file with its entry in the manifest. With `keep` the contents are returned in *data, which has space for
  * one more byte. */
-static lk_status checkpoint_files_check(const char *path, const json_t *listed, bool keep, unsigned char **data, int64_t *bytes)
+static lk_status checkpoint_files_check(const char *path, const json_t *listed, bool keep, unsigned char **data,
+                                        int64_t *bytes)
 {
     char text[24];
     uint64_t hash = 0;

@@ -207,7 +207,8 @@ static lk_status checkpoint_folder_clean(const char *folder)
     if (!entries)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
     for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
-        if (!checkpoint_folder_begins_with(entry->d_name, LK_UNFINISHED) && !checkpoint_folder_begins_with(entry->d_name, LK_REPLACED))
+        if (!checkpoint_folder_begins_with(entry->d_name, LK_UNFINISHED) &&
+            !checkpoint_folder_begins_with(entry->d_name, LK_REPLACED))
             continue;
         status = lk__checkpoint_path(folder, entry->d_name, path);
         if (status == LK_OK)

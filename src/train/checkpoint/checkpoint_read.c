@@ -104,8 +104,8 @@ void lk_checkpoint_release(lk_checkpoint *c)
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
 /* *gone: the checkpoint does not exist any more, because the training that writes the folder has removed it. */
-static lk_status checkpoint_open_named(const char *folder, const char *name, bool is_model_only, lk_checkpoint **checkpoint,
-                            bool *gone)
+static lk_status checkpoint_open_named(const char *folder, const char *name, bool is_model_only,
+                                       lk_checkpoint **checkpoint, bool *gone)
 {
     char path[PATH_MAX];
     struct stat about;
@@ -117,7 +117,7 @@ static lk_status checkpoint_open_named(const char *folder, const char *name, boo
 
 /* Opens the newest checkpoint that is not damaged, with a warning if it is not the newest of all. */
 static lk_status checkpoint_open_newest(const char *folder, const int64_t *steps, int n, bool is_model_only,
-                             lk_checkpoint **checkpoint, bool *gone)
+                                        lk_checkpoint **checkpoint, bool *gone)
 {
     lk_error_state first = {.status = LK_OK};
     for (int i = n - 1; i >= 0; i--) {
@@ -164,7 +164,7 @@ static lk_status checkpoint_open_best(const char *folder, bool is_model_only, lk
 }
 
 static lk_status checkpoint_open_in_folder(const char *folder, lk_checkpoint_which which, bool is_model_only,
-                                lk_checkpoint **checkpoint)
+                                           lk_checkpoint **checkpoint)
 {
     enum { TRIES = 100 };
     char path[PATH_MAX];
@@ -288,14 +288,15 @@ static lk_tensor *checkpoint_lend_variable(const lk_checkpoint *c, lk_device *de
     if (device->backend->offload)
         return checkpoint_copy_variable(c, device, index);
     lk__safetensors_retain(c->model);
-    lk_tensor *tensor = lk_tensor_wrap(device, LK_F32, c->tensors[index]->shape, values, checkpoint_release_file, c->model);
+    lk_tensor *tensor =
+        lk_tensor_wrap(device, LK_F32, c->tensors[index]->shape, values, checkpoint_release_file, c->model);
     if (!tensor)
         lk__safetensors_close(c->model);
     return tensor;
 }
 
 static lk_status checkpoint_make_variables(const lk_checkpoint *c, lk_device *device, lk_tensor **variables,
-                                lk_tensor *(*make)(const lk_checkpoint *, lk_device *, int))
+                                           lk_tensor *(*make)(const lk_checkpoint *, lk_device *, int))
 {
     lk_status status = LK_OK;
     for (int i = 0; i < c->n; i++)

@@ -115,7 +115,8 @@ static lk_status checkpoint_state_fail_missing(const char *path, const char *wha
     LK_FAIL(LK_ERR_FORMAT, "%s: %s is missing, or not what it should be", path, what);
 }
 
-static lk_status checkpoint_state_read_integer(const char *path, const json_t *object, const char *name, int64_t least, int64_t *value)
+static lk_status checkpoint_state_read_integer(const char *path, const json_t *object, const char *name, int64_t least,
+                                               int64_t *value)
 {
     const json_t *found = json_object_get(object, name);
     *value = json_integer_value(found);
@@ -153,7 +154,8 @@ static lk_status checkpoint_state_read_classes(const char *path, const json_t *n
     return LK_OK;
 }
 
-static lk_status checkpoint_state_read_numbers(const char *path, const json_t *list, const char *name, int64_t n, double *values)
+static lk_status checkpoint_state_read_numbers(const char *path, const json_t *list, const char *name, int64_t n,
+                                               double *values)
 {
     if ((int64_t)json_array_size(list) != n)
         return checkpoint_state_fail_missing(path, name);
@@ -185,7 +187,7 @@ static lk_status checkpoint_state_read_data(const char *path, lk_checkpoint *c)
     info->deviation = c->moments + info->channels;
     LK_TRY(checkpoint_state_read_numbers(path, mean, "mean", info->channels, c->moments));
     return checkpoint_state_read_numbers(path, json_object_get(data, "deviation"), "deviation", info->channels,
-                        c->moments + info->channels);
+                                         c->moments + info->channels);
 }
 
 static lk_status checkpoint_state_read_position(const char *path, lk_checkpoint *c)

@@ -143,7 +143,7 @@ static void *checkpoint_thread_run(void *argument)
 }
 
 static lk_status checkpoint_thread_start(lk_checkpoint_thread *w, const char *folder, int64_t steps, bool resuming,
-                              lk_replicas *replicas)
+                                         lk_replicas *replicas)
 {
     w->folder = lk__strdup(folder);
     if (!w->folder)

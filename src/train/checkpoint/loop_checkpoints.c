@@ -45,7 +45,8 @@ static lk_status loop_checkpoint_check_info(const lk_checkpoint_info *info)
     return LK_OK;
 }
 
-static lk_status loop_checkpoint_fill(lk_replicas *replicas, const lk_checkpoint_info *info, lk_checkpoint_contents *contents)
+static lk_status loop_checkpoint_fill(lk_replicas *replicas, const lk_checkpoint_info *info,
+                                      lk_checkpoint_contents *contents)
 {
     LK_TRY(loop_checkpoint_check_info(info));
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
@@ -99,7 +100,8 @@ struct lk_checkpoint_writer {
 };
 
 /* A program that was killed may have written its best checkpoint but not best.json, so best.json is updated here. */
-static lk_status loop_checkpoint_open_writer(lk_checkpoint_writer *w, const char *folder, const lk_checkpoint *resumed, int64_t keep)
+static lk_status loop_checkpoint_open_writer(lk_checkpoint_writer *w, const char *folder, const lk_checkpoint *resumed,
+                                             int64_t keep)
 {
     enum { NONE = -1 }; /* a new training: every checkpoint in the folder belongs to another one */
     lk_best best = resumed ? loop_checkpoint_best(&resumed->info) : (lk_best){.name = ""};

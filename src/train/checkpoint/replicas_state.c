@@ -29,7 +29,8 @@ lk_status lk__replicas_slot(lk_replicas *replicas, int owner, int slot, lk_tenso
 }
 
 /* Finds the tensor "SLOT.VARIABLE", such as "momentum.conv1.weight"; NULL: no such tensor. */
-static const lk_safetensor *replicas_state_find_tensor(const lk_checkpoint *checkpoint, const char *slot, const char *variable)
+static const lk_safetensor *replicas_state_find_tensor(const lk_checkpoint *checkpoint, const char *slot,
+                                                       const char *variable)
 {
     size_t length = strlen(slot);
     for (int i = 0; i < lk__safetensors_count(checkpoint->optimizer); i++) {
@@ -42,7 +43,7 @@ static const lk_safetensor *replicas_state_find_tensor(const lk_checkpoint *chec
 }
 
 static lk_status replicas_state_find_values(const lk_checkpoint *checkpoint, const char *slot, const char *variable,
-                                  int64_t count, const float **values)
+                                            int64_t count, const float **values)
 {
     const lk_safetensor *tensor = replicas_state_find_tensor(checkpoint, slot, variable);
     *values = tensor ? lk__safetensors_values(checkpoint->optimizer, tensor) : NULL;
@@ -52,8 +53,8 @@ static lk_status replicas_state_find_values(const lk_checkpoint *checkpoint, con
     return LK_OK;
 }
 
-static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, int slot,
-                              const char *slot_name)
+static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
+                                             int slot, const char *slot_name)
 {
     const lk_model *model = lk__replicas_model(replicas);
     lk_tensor *const *parameters = lk__replicas_owned(replicas, owner);
@@ -70,7 +71,7 @@ static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_che
 }
 
 static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
-                                   bool same_settings)
+                                                  bool same_settings)
 {
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
     const char *name, *first = lk_model_variable_name(lk__replicas_model(replicas), 0);
@@ -82,8 +83,8 @@ static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const l
 }
 
 /* *same: true if the checkpoint's optimizer is of the same kind. With must_be another kind is an error. */
-static lk_status replicas_state_compare_kind(const lk_checkpoint *checkpoint, const lk_optimizer *optimizer, bool must_be,
-                                   bool *same)
+static lk_status replicas_state_compare_kind(const lk_checkpoint *checkpoint, const lk_optimizer *optimizer,
+                                             bool must_be, bool *same)
 {
     const char *kind = checkpoint->optimizer ? checkpoint->optimizer_kind : NULL;
     const char *own = optimizer ? lk_optimizer_name((int)optimizer->opts.kind) : "";

@@ -95,12 +95,12 @@ static lk_status handouts_grow(lk_handouts *h, int n)
 
 /* --- staleness ---------------------------------------------------------------------------------------------------- */
 
-static bool staleness_is_limited(const lk_handouts *h)
+static bool handouts_staleness_is_limited(const lk_handouts *h)
 {
     return h->max_staleness > 0;
 }
 
-static void insert_descending(int64_t *order, int n, int64_t behind)
+static void handouts_insert_descending(int64_t *order, int n, int64_t behind)
 {
     for (; n > 0 && order[n - 1] < behind; n--)
         order[n] = order[n - 1];
@@ -115,10 +115,10 @@ static bool handouts_can_finish(lk_handouts *h, const held *without, int64_t mor
     for (int i = 0; i < h->n; i++) {
         const held *other = &h->open[i];
         if (other != without && other->worker != NOBODY && !other->granted)
-            insert_descending(h->order, n++, other->behind + more);
+            handouts_insert_descending(h->order, n++, other->behind + more);
     }
     if (new >= 0)
-        insert_descending(h->order, n++, new);
+        handouts_insert_descending(h->order, n++, new);
     for (int k = 0; k < n; k++)
         if (h->order[k] + k > h->max_staleness)
             return false;
@@ -126,7 +126,7 @@ static bool handouts_can_finish(lk_handouts *h, const held *without, int64_t mor
 }
 
 /* Counts granted pushes that may still be applied after a pull that begins now. */
-static int64_t pushes_granted(const lk_handouts *h)
+static int64_t handouts_pushes_granted(const lk_handouts *h)
 {
     int64_t n = 0;
     for (int i = 0; i < h->n; i++)
@@ -172,8 +172,8 @@ lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_ha
 {
     *take = LK_TAKE_NONE;
     LK_TRY(handouts_grow(h, 1));
-    int64_t behind = staleness_is_limited(h) ? pushes_granted(h) : 0;
-    if (staleness_is_limited(h) && !handouts_can_finish(h, NULL, 0, behind)) {
+    int64_t behind = handouts_staleness_is_limited(h) ? handouts_pushes_granted(h) : 0;
+    if (handouts_staleness_is_limited(h) && !handouts_can_finish(h, NULL, 0, behind)) {
         *take = handouts_waiting(h) || h->next < h->end ? LK_TAKE_HELD_BACK : LK_TAKE_NONE;
         return LK_OK;
     }
@@ -187,7 +187,7 @@ lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_ha
     }
     one->worker = worker;
     one->behind = behind;
-    one->granted = !staleness_is_limited(h);
+    one->granted = !handouts_staleness_is_limited(h);
     h->counts.again += one->was_out;
     h->counts.handed_out += !one->was_out;
     one->was_out = true;
@@ -221,7 +221,7 @@ lk_grant lk__handouts_grant(lk_handouts *h, int64_t worker, int64_t batch)
 
 /* --- finishing ---------------------------------------------------------------------------------------------------- */
 
-static bool batch_is_open(const lk_handouts *h, int64_t batch)
+static bool handouts_batch_is_open(const lk_handouts *h, int64_t batch)
 {
     for (int i = 0; i < h->n; i++)
         if (h->open[i].batch == batch)
@@ -236,7 +236,7 @@ lk_finish lk__handouts_finish(lk_handouts *h, int64_t batch, lk_range node)
         if (one->batch != batch || one->node.begin != node.begin || one->node.end != node.end)
             continue;
         h->open[i] = h->open[--h->n];
-        return batch_is_open(h, batch) ? LK_FINISHED_PART : LK_FINISHED_BATCH;
+        return handouts_batch_is_open(h, batch) ? LK_FINISHED_PART : LK_FINISHED_BATCH;
     }
     h->counts.repeated++;
     return LK_FINISHED_BEFORE;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int64_t padded_count(int64_t count)
+static int64_t placement_padded_count(int64_t count)
 {
     return (count + LK_PLACEMENT_STEP - 1) / LK_PLACEMENT_STEP * LK_PLACEMENT_STEP;
 }
@@ -18,7 +18,7 @@ typedef struct sized {
     int variable;
 } sized;
 
-static int compare_sizes(const void *a, const void *b)
+static int placement_compare_sizes(const void *a, const void *b)
 {
     const sized *left = a, *right = b;
     if (left->count != right->count)
@@ -26,7 +26,7 @@ static int compare_sizes(const void *a, const void *b)
     return left->variable - right->variable;
 }
 
-static int compare_parts(const void *a, const void *b)
+static int placement_compare_parts(const void *a, const void *b)
 {
     const lk_placement_part *left = a, *right = b;
     if (left->server != right->server)
@@ -36,7 +36,7 @@ static int compare_parts(const void *a, const void *b)
     return (left->begin > right->begin) - (left->begin < right->begin);
 }
 
-static int least_loaded(const int64_t *load, int servers)
+static int placement_least_loaded(const int64_t *load, int servers)
 {
     int least = 0;
     for (int s = 1; s < servers; s++)
@@ -48,13 +48,13 @@ static int least_loaded(const int64_t *load, int servers)
 static void placement_add(lk_placement *p, int64_t *load, lk_placement_part part)
 {
     p->parts[p->n++] = part;
-    load[part.server] += padded_count(part.count);
+    load[part.server] += placement_padded_count(part.count);
 }
 
 /* Divides the steps of a variable evenly. Its last part may be smaller, because the last step may be incomplete. */
 static void placement_split(lk_placement *p, int64_t *load, sized variable)
 {
-    int64_t steps = padded_count(variable.count) / LK_PLACEMENT_STEP;
+    int64_t steps = placement_padded_count(variable.count) / LK_PLACEMENT_STEP;
     for (int s = 0; s < p->servers; s++) {
         lk_range range = lk_part(steps, p->servers, s);
         int64_t begin = range.begin * LK_PLACEMENT_STEP, end = lk__min(range.end * LK_PLACEMENT_STEP, variable.count);
@@ -69,23 +69,24 @@ static void placement_assign(lk_placement *p, const sized *order, int variables,
         if (p->servers > 1 && order[i].count > LK_PLACEMENT_WHOLE)
             placement_split(p, load, order[i]);
         else
-            placement_add(p, load,
-                          (lk_placement_part){order[i].variable, least_loaded(load, p->servers), 0, order[i].count, 0});
+            placement_add(
+                p, load,
+                (lk_placement_part){order[i].variable, placement_least_loaded(load, p->servers), 0, order[i].count, 0});
     }
-    p->extra_server = least_loaded(load, p->servers);
+    p->extra_server = placement_least_loaded(load, p->servers);
     p->extra[p->extra_server] = extra;
 }
 
 static void placement_lay_out(lk_placement *p)
 {
     int server = 0;
-    qsort(p->parts, (size_t)p->n, sizeof *p->parts, compare_parts);
+    qsort(p->parts, (size_t)p->n, sizeof *p->parts, placement_compare_parts);
     for (int i = 0; i < p->n; i++) {
         lk_placement_part *part = &p->parts[i];
         while (server < part->server)
             p->first[++server] = i;
         part->at = p->elements[server];
-        p->elements[server] += padded_count(part->count);
+        p->elements[server] += placement_padded_count(part->count);
     }
     while (server < p->servers)
         p->first[++server] = p->n;
@@ -103,7 +104,7 @@ lk_status lk__placement_new(const int64_t *counts, int variables, int64_t extra,
     if (order && placement->parts) {
         for (int i = 0; i < variables; i++)
             order[i] = (sized){counts[i], i};
-        qsort(order, (size_t)variables, sizeof *order, compare_sizes);
+        qsort(order, (size_t)variables, sizeof *order, placement_compare_sizes);
         placement->servers = servers;
         placement_assign(placement, order, variables, extra);
         placement_lay_out(placement);

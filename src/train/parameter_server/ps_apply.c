@@ -25,7 +25,7 @@ void lk__ps_store_forget_nodes(lk_ps_store *s)
 
 /* --- applying ----------------------------------------------------------------------------------------------------- */
 
-static bool batch_is_applied(const lk_ps_store *s, int64_t batch)
+static bool ps_apply_batch_is_applied(const lk_ps_store *s, int64_t batch)
 {
     return s->applied[batch / 8] >> (batch % 8) & 1;
 }
@@ -94,7 +94,7 @@ static lk_status store_apply_nodes(lk_ps_store *s, const lk_ps_push *push)
 }
 
 /* Returns whether the nodes that have arrived cover the whole tree. */
-static bool batch_is_complete(const lk_ps_store *s)
+static bool ps_apply_batch_is_complete(const lk_ps_store *s)
 {
     int64_t covered = 0;
     for (int i = 0; i < s->n_nodes; i++)
@@ -155,14 +155,14 @@ static lk_status store_check_push(const lk_ps_store *s, const lk_ps_push *push)
 }
 
 /* The updates since the pull. A pull from an earlier process of this server counts from the restored snapshot. */
-static int64_t staleness_of(const lk_ps_store *s, const lk_ps_push *push)
+static int64_t ps_apply_staleness_of(const lk_ps_store *s, const lk_ps_push *push)
 {
     int64_t since = push->incarnation == s->setup.incarnation ? push->version : s->restored;
     return s->version > since ? s->version - since : 0;
 }
 
 /* Returns whether a node that has arrived covers shards of the push. */
-static bool push_is_held(const lk_ps_store *s, const lk_ps_push *push)
+static bool ps_apply_push_is_held(const lk_ps_store *s, const lk_ps_push *push)
 {
     for (int i = 0; i < s->n_nodes; i++)
         if (s->nodes[i].range.begin < push->end_shard && s->nodes[i].range.end > push->first_shard)
@@ -177,10 +177,10 @@ static lk_status store_take(lk_ps_store *s, const lk_ps_push *push, const float 
     if (s->pending != push->batch)
         lk__ps_store_forget_nodes(s);
     s->pending = push->batch;
-    if (push_is_held(s, push))
+    if (ps_apply_push_is_held(s, push))
         return LK_OK;
     LK_TRY(store_add_node(s, push, gradients, sums));
-    if (!batch_is_complete(s))
+    if (!ps_apply_batch_is_complete(s))
         return LK_OK;
     lk_scope_begin();
     lk_status applied = store_apply_nodes(s, push);
@@ -198,9 +198,9 @@ lk_status lk__ps_store_push(lk_ps_store *s, const lk_ps_push *push, const float 
 {
     lk_ps_push_status status;
     LK_TRY(store_check_push(s, push));
-    *pushed =
-        (lk_ps_pushed){.incarnation = s->setup.incarnation, .staleness = staleness_of(s, push), .version = s->version};
-    if (batch_is_applied(s, push->batch)) {
+    *pushed = (lk_ps_pushed){
+        .incarnation = s->setup.incarnation, .staleness = ps_apply_staleness_of(s, push), .version = s->version};
+    if (ps_apply_batch_is_applied(s, push->batch)) {
         pushed->status = LK_PS_REPEATED;
         return LK_OK;
     }

@@ -246,7 +246,7 @@ lk_status lk__ps_begin_epoch(lk_trainer *trainer, int64_t done, const double *ra
     return lk__ps_coordinator_begin(chief->coordinator, &epoch);
 }
 
-static lk_mean step_mean(double sum, int64_t count)
+static lk_mean ps_chief_step_mean(double sum, int64_t count)
 {
     return (lk_mean){.sum = sum, .count = count};
 }
@@ -268,10 +268,10 @@ lk_status lk__ps_next_step(lk_trainer *trainer, lk_pending_step *step, lk_step_m
                                .samples = f.samples,
                                .rate = chief->rates[f.index]};
     *metrics = (lk_step_metrics){.skipped = f.skipped};
-    metrics->metrics.loss = step_mean(f.loss, f.samples);
-    metrics->metrics.accuracy = step_mean(f.hits, f.samples);
+    metrics->metrics.loss = ps_chief_step_mean(f.loss, f.samples);
+    metrics->metrics.accuracy = ps_chief_step_mean(f.hits, f.samples);
     if (plan->top_k > 0)
-        metrics->metrics.top_k = step_mean(f.top_k, f.samples);
+        metrics->metrics.top_k = ps_chief_step_mean(f.top_k, f.samples);
     trainer->progress.updates++;
     trainer->progress.steps++;
     return lk_ledger_add(trainer->data.train_ledger, chief->order + f.index * plan->batch_size, f.samples);

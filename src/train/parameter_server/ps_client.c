@@ -107,7 +107,7 @@ double lk__ps_client_update_seconds(const lk_ps_client *c, int server)
 /* --- connections -------------------------------------------------------------------------------------------------- */
 
 /* Connects to a server that has another address or is another process than before. */
-static lk_status link_follow(lk_ps_client *c, link *l, const lk_ps_server_location *location)
+static lk_status ps_client_link_follow(lk_ps_client *c, link *l, const lk_ps_server_location *location)
 {
     lk_cluster_address named;
     lk_address address;
@@ -130,7 +130,7 @@ static lk_status client_follow_servers(lk_ps_client *c)
     int generation;
     LK_TRY(c->directory->look_up(c->directory->user, c->locations, &generation));
     for (int s = 0; s < c->servers; s++)
-        LK_TRY(link_follow(c, &c->links[s], &c->locations[s]));
+        LK_TRY(ps_client_link_follow(c, &c->links[s], &c->locations[s]));
     c->generation = generation;
     return LK_OK;
 }
@@ -219,8 +219,8 @@ typedef struct pulling {
     int n_slots; /* kinds of optimizer state to pull too */
 } pulling;
 
-static void describe_pull(const lk_ps_client *c, int server, const void *user, lk_wire_first *first, lk_frame *frames,
-                          int *n)
+static void ps_client_describe_pull(const lk_ps_client *c, int server, const void *user, lk_wire_first *first,
+                                    lk_frame *frames, int *n)
 {
     (void)server;
     lk_ps_pull pull = ((const pulling *)user)->pull;
@@ -230,7 +230,7 @@ static void describe_pull(const lk_ps_client *c, int server, const void *user, l
 }
 
 /* user: a pulling. */
-static lk_status take_variables(lk_ps_client *c, int server, void *user)
+static lk_status ps_client_take_variables(lk_ps_client *c, int server, void *user)
 {
     link *l = &c->links[server];
     const void *flat, *running, *state;
@@ -250,7 +250,7 @@ static lk_status take_variables(lk_ps_client *c, int server, void *user)
 }
 
 /* Takes the answer to an empty pull. */
-static lk_status take_times(lk_ps_client *c, int server, void *user)
+static lk_status ps_client_take_times(lk_ps_client *c, int server, void *user)
 {
     (void)user;
     link *l = &c->links[server];
@@ -260,7 +260,7 @@ static lk_status take_times(lk_ps_client *c, int server, void *user)
 lk_status lk__ps_client_pull_nothing(lk_ps_client *c, bool is_timed)
 {
     pulling p = {.pull = {.is_empty = 1, .is_timed = is_timed}};
-    request r = {.describe = describe_pull, .take = take_times, .user = &p};
+    request r = {.describe = ps_client_describe_pull, .take = ps_client_take_times, .user = &p};
     return client_ask_all(c, &r);
 }
 
@@ -286,7 +286,7 @@ lk_status lk__ps_client_pull_all(lk_ps_client *c, lk_tensor *const *const *sets,
 {
     const float *flats[LK_MAX_SERVERS];
     pulling p = {.pull = {.with_state = n_slots > 0}, .n_slots = n_slots};
-    request r = {.describe = describe_pull, .take = take_variables, .user = &p};
+    request r = {.describe = ps_client_describe_pull, .take = ps_client_take_variables, .user = &p};
     LK_TRY(client_allocate_state(c, n_slots));
     LK_TRY(client_ask_all(c, &r));
     for (int slot = 0; slot < n_slots; slot++) {
@@ -301,7 +301,7 @@ lk_status lk__ps_client_pull_all(lk_ps_client *c, lk_tensor *const *const *sets,
 
 /* --- push --------------------------------------------------------------------------------------------------------- */
 
-static bool are_finite(const float *values, int64_t n)
+static bool ps_client_are_finite(const float *values, int64_t n)
 {
     float sum = 0; /* x - x is 0, or NaN if x is not finite */
     for (int64_t i = 0; i < n; i++)
@@ -317,7 +317,7 @@ lk_status lk__ps_client_load(lk_ps_client *c, lk_tensor *const *values, bool *fi
     LK_TRY(lk__ps_layout_gradients(c->layout, values, flats, c->sums, c->scratch));
     *finite = true;
     for (int s = 0; s < c->servers; s++)
-        *finite = *finite && are_finite(flats[s], c->layout->placement.elements[s]);
+        *finite = *finite && ps_client_are_finite(flats[s], c->layout->placement.elements[s]);
     return LK_OK;
 }
 
@@ -327,8 +327,8 @@ typedef struct pushing {
     lk_ps_push_result *result;
 } pushing;
 
-static void describe_push(const lk_ps_client *c, int server, const void *user, lk_wire_first *first, lk_frame *frames,
-                          int *n)
+static void ps_client_describe_push(const lk_ps_client *c, int server, const void *user, lk_wire_first *first,
+                                    lk_frame *frames, int *n)
 {
     const pushing *p = user;
     const link *l = &c->links[server];
@@ -343,7 +343,7 @@ static void describe_push(const lk_ps_client *c, int server, const void *user, l
     *n = 3;
 }
 
-static lk_status take_pushed(lk_ps_client *c, int server, void *user)
+static lk_status ps_client_take_pushed(lk_ps_client *c, int server, void *user)
 {
     lk_ps_push_result *result = ((pushing *)user)->result;
     lk_ps_pushed pushed;
@@ -358,7 +358,7 @@ static lk_status take_pushed(lk_ps_client *c, int server, void *user)
 lk_status lk__ps_client_push(lk_ps_client *c, const lk_ps_push *push, bool is_empty, lk_ps_push_result *result)
 {
     pushing p = {push, is_empty, result};
-    request r = {.describe = describe_push, .take = take_pushed, .user = &p};
+    request r = {.describe = ps_client_describe_push, .take = ps_client_take_pushed, .user = &p};
     *result = (lk_ps_push_result){0};
     return client_ask_all(c, &r);
 }

@@ -200,7 +200,7 @@ lk_status lk__ps_coordinator_begin(lk_ps_coordinator *c, const lk_ps_epoch *epoc
     return LK_OK;
 }
 
-static struct timespec deadline_after(int milliseconds)
+static struct timespec ps_coordinator_deadline_after(int milliseconds)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -225,7 +225,7 @@ static lk_status coordinator_check(void *user)
 
 lk_status lk__ps_coordinator_next(lk_ps_coordinator *c, int milliseconds, lk_ps_finished *finished, bool *any)
 {
-    struct timespec end = deadline_after(milliseconds);
+    struct timespec end = ps_coordinator_deadline_after(milliseconds);
     int late = 0;
     pthread_mutex_lock(&c->mutex);
     while (c->n_finished == 0 && c->failure == LK_OK && late != ETIMEDOUT)
@@ -292,7 +292,7 @@ bool lk__ps_coordinator_is_idle(lk_ps_coordinator *c)
 
 /* Returns whether a worker must still be told that training has ended; this includes one that has been welcomed and not
  * been heard from yet. */
-static bool worker_is_awaited(const lk_ps_coordinator *c, const lk_ps_seat *seat)
+static bool ps_coordinator_worker_is_awaited(const lk_ps_coordinator *c, const lk_ps_seat *seat)
 {
     bool is_coming = seat->state == LK_PS_SEAT_KEPT && seat->worker >= 0 && seat->silence < c->identity->timeout;
     return seat->state == LK_PS_SEAT_TAKEN || is_coming;
@@ -302,7 +302,7 @@ static bool coordinator_awaits_nobody(const lk_ps_coordinator *c)
 {
     bool nobody = true;
     for (int i = 0; i < c->seats.n; i++)
-        nobody = nobody && !worker_is_awaited(c, &c->seats.seats[i]);
+        nobody = nobody && !ps_coordinator_worker_is_awaited(c, &c->seats.seats[i]);
     for (int s = 0; s < c->identity->servers; s++)
         nobody = nobody && (!c->servers[s].location.is_there || c->servers[s].was_told);
     return nobody;
@@ -311,7 +311,7 @@ static bool coordinator_awaits_nobody(const lk_ps_coordinator *c)
 static void coordinator_log_awaited(const lk_ps_coordinator *c)
 {
     for (int i = 0; i < c->seats.n; i++)
-        if (worker_is_awaited(c, &c->seats.seats[i]))
+        if (ps_coordinator_worker_is_awaited(c, &c->seats.seats[i]))
             lk__log(LK_LOG_WARNING, "worker %lld on %s does not hear that training has ended",
                     (long long)c->seats.seats[i].worker, c->seats.seats[i].host);
     for (int s = 0; s < c->identity->servers; s++)

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static int64_t variable_elements(const lk_ps_layout *layout, int variable)
+static int64_t ps_layout_variable_elements(const lk_ps_layout *layout, int variable)
 {
     return lk_shape_count(lk_model_variable_shape(layout->model, variable));
 }
@@ -27,7 +27,7 @@ static lk_status layout_describe_layers(lk_ps_layout *layout)
         const lk_layer *of = model->statistics.layers[i];
         layer->momentum = lk__batch_norm_running(of, &running->mean, &running->variance);
         layer->positions = of->samples;
-        layer->channels = variable_elements(layout, running->mean);
+        layer->channels = ps_layout_variable_elements(layout, running->mean);
         layout->statistics += 2 * layer->channels;
     }
     return LK_OK;
@@ -40,7 +40,7 @@ static lk_status layout_place(lk_ps_layout *layout, int servers)
     if (!counts)
         return LK_ERR_MEMORY;
     for (int i = 0; i < n; i++)
-        counts[i] = variable_elements(layout, i);
+        counts[i] = ps_layout_variable_elements(layout, i);
     lk_status status = lk__placement_new(counts, n, layout->statistics, servers, &layout->placement);
     lk__free(counts);
     LK_TRY(status);
@@ -79,7 +79,7 @@ int lk__ps_layout_split(const lk_ps_layout *layout)
 {
     const lk_placement *p = &layout->placement;
     for (int i = 0; i < p->n; i++)
-        if (p->parts[i].count < variable_elements(layout, p->parts[i].variable))
+        if (p->parts[i].count < ps_layout_variable_elements(layout, p->parts[i].variable))
             return p->parts[i].variable;
     return -1;
 }
@@ -88,7 +88,7 @@ int64_t lk__ps_layout_largest(const lk_ps_layout *layout)
 {
     int64_t largest = 0;
     for (int i = 0; i < lk_model_variable_count(layout->model); i++)
-        largest = lk__max(largest, variable_elements(layout, i));
+        largest = lk__max(largest, ps_layout_variable_elements(layout, i));
     return largest;
 }
 
@@ -118,7 +118,7 @@ static lk_status layout_read_part(const lk_ps_layout *layout, lk_tensor *from, c
         memset(flat + part->at, 0, bytes);
         return LK_OK;
     }
-    if (part->count == variable_elements(layout, part->variable))
+    if (part->count == ps_layout_variable_elements(layout, part->variable))
         return layout_read_tensor(from, flat + part->at);
     LK_TRY(layout_read_tensor(from, scratch));
     memcpy(flat + part->at, scratch + part->begin, bytes);
@@ -159,7 +159,7 @@ lk_status lk__ps_layout_gradients(const lk_ps_layout *layout, lk_tensor *const *
     return LK_OK;
 }
 
-static lk_status write_to_all(lk_tensor *const *const *sets, int n_sets, int variable, const float *values)
+static lk_status ps_layout_write_to_all(lk_tensor *const *const *sets, int n_sets, int variable, const float *values)
 {
     for (int r = 0; r < n_sets; r++) {
         lk_tensor *tensor = sets[r][variable];
@@ -178,11 +178,11 @@ static lk_status layout_write_variable(const lk_ps_layout *layout, lk_tensor *co
         if (part->variable != variable)
             continue;
         const float *values = flats[part->server] + part->at;
-        if (part->count == variable_elements(layout, variable))
-            return write_to_all(sets, n_sets, variable, values);
+        if (part->count == ps_layout_variable_elements(layout, variable))
+            return ps_layout_write_to_all(sets, n_sets, variable, values);
         memcpy(scratch + part->begin, values, (size_t)part->count * sizeof *values);
     }
-    return write_to_all(sets, n_sets, variable, scratch);
+    return ps_layout_write_to_all(sets, n_sets, variable, scratch);
 }
 
 lk_status lk__ps_layout_write_parameters(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
@@ -198,8 +198,8 @@ lk_status lk__ps_layout_write(const lk_ps_layout *layout, lk_tensor *const *cons
 {
     LK_TRY(lk__ps_layout_write_parameters(layout, sets, n_sets, flats, scratch));
     for (int i = 0; i < layout->n_layers; i++) {
-        LK_TRY(write_to_all(sets, n_sets, layout->running[i].mean, running));
-        LK_TRY(write_to_all(sets, n_sets, layout->running[i].variance, running + layout->layers[i].channels));
+        LK_TRY(ps_layout_write_to_all(sets, n_sets, layout->running[i].mean, running));
+        LK_TRY(ps_layout_write_to_all(sets, n_sets, layout->running[i].variance, running + layout->layers[i].channels));
         running += 2 * layout->layers[i].channels;
     }
     return LK_OK;

@@ -42,7 +42,7 @@ lk_status lk__ps_find_seat(lk_ps_coordinator *c, int64_t worker, uint64_t run, l
 
 /* A worker counts as present once a message comes under its number. A request to join does not count: it may arrive
  * late, after the worker has gone. */
-static void seat_heard_from(lk_ps_coordinator *c, lk_ps_seat *seat)
+static void ps_members_seat_heard_from(lk_ps_coordinator *c, lk_ps_seat *seat)
 {
     long long worker = (long long)seat->worker;
     seat->silence = 0;
@@ -144,7 +144,7 @@ static lk_status members_take_beat(lk_ps_coordinator *c, const lk_mail *mail, ui
     else
         LK_TRY(lk__ps_registry_hear(c, &beat));
     if (seat)
-        seat_heard_from(c, seat);
+        ps_members_seat_heard_from(c, seat);
     lk_ps_pulse pulse = {.state = c->state, .generation = atomic_load(&c->generation)};
     lk_frame reason = {c->reason, strlen(c->reason)};
     return lk__ps_reply(c, mail, LK_PS_PULSE, number, &pulse, sizeof pulse, &reason, 1);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool worker_is_interrupted(void *user)
+static bool ps_membership_worker_is_interrupted(void *user)
 {
     return atomic_load(&((lk_ps_membership *)user)->trainer->progress.interrupted);
 }
@@ -23,7 +23,7 @@ lk_status lk__ps_membership_check(lk_ps_membership *m)
     m->has_ended = lk__ps_pulse_state(m->pulse) == LK_PS_ENDED;
     if (m->has_ended)
         LK_FAIL(LK_ERR_STATE, "the chief at %s has ended training", m->identity.chief_text);
-    if (worker_is_interrupted(m))
+    if (ps_membership_worker_is_interrupted(m))
         LK_FAIL(LK_ERR_INTERRUPTED, "worker %lld: interrupted", (long long)m->welcome.worker);
     return LK_OK;
 }
@@ -125,7 +125,8 @@ static lk_status membership_ask_for_seat(lk_ps_membership *m, int devices, int *
     lk_ps_seated seated;
     lk_mail *mail;
     gethostname(body.host, sizeof body.host - 1);
-    LK_TRY(lk__ps_join(m->post, &m->identity, LK_PS_SEAT, &body, NULL, 0, worker_is_interrupted, m, &mail));
+    LK_TRY(
+        lk__ps_join(m->post, &m->identity, LK_PS_SEAT, &body, NULL, 0, ps_membership_worker_is_interrupted, m, &mail));
     lk_status status = lk__wire_body(mail, LK_PS_SEATED, "seat", &seated, sizeof seated, 0, 0);
     lk__mail_release(mail);
     *first_core = status == LK_OK && seated.first_core > 0 ? seated.first_core : 0;
@@ -151,8 +152,8 @@ static lk_status membership_join(lk_ps_membership *m)
     lk_mail *mail = NULL;
     gethostname(body.host, sizeof body.host - 1);
     LK_TRY(lk__agreement_list(m->trainer, &fields, &bytes));
-    lk_status status =
-        lk__ps_join(m->post, &m->identity, LK_PS_JOIN, &body, fields, bytes, worker_is_interrupted, m, &mail);
+    lk_status status = lk__ps_join(m->post, &m->identity, LK_PS_JOIN, &body, fields, bytes,
+                                   ps_membership_worker_is_interrupted, m, &mail);
     lk__free(fields);
     LK_TRY(status);
     status = lk__wire_body(mail, LK_PS_WELCOME, "welcome", &m->welcome, sizeof m->welcome, 0, 0);

@@ -8,7 +8,7 @@
 /* --- workers ------------------------------------------------------------------------------------------------------ */
 
 /* The rest of a step's time. The sum of its parts may exceed the total by rounding. */
-static double other_seconds(const lk_ps_times *t)
+static double ps_report_other_seconds(const lk_ps_times *t)
 {
     return fmax(t->seconds - t->compute - t->exchange - t->stale - t->input, 0);
 }
@@ -31,7 +31,7 @@ static void report_put_worker(const lk_ps_worker_record *worker, lk_scaling_work
     to->exchange = t->exchange / steps;
     to->slowest = t->stale / steps;
     to->input = t->input / steps;
-    to->other = other_seconds(t) / steps;
+    to->other = ps_report_other_seconds(t) / steps;
     to->computing = t->computing / steps;
 }
 
@@ -54,7 +54,7 @@ static void report_put_means(const lk_ps_times *sum, lk_scaling_report *r)
 }
 
 /* Time per sample of a worker's own work, without waits. Per sample, because steps may differ in size. */
-static double seconds_per_sample(const lk_ps_times *t)
+static double ps_report_seconds_per_sample(const lk_ps_times *t)
 {
     return t->samples > 0 ? (t->compute + t->exchange) / (double)t->samples : 0;
 }
@@ -63,7 +63,8 @@ static void report_find_slowest(const lk_ps_worker_record *workers, int n, lk_sc
 {
     const lk_ps_worker_record *slowest = &workers[0];
     for (int i = 1; i < n; i++)
-        if (workers[i].count == 1 && seconds_per_sample(&workers[i].times) > seconds_per_sample(&slowest->times))
+        if (workers[i].count == 1 &&
+            ps_report_seconds_per_sample(&workers[i].times) > ps_report_seconds_per_sample(&slowest->times))
             slowest = &workers[i];
     if (r->workers > 1)
         report_name_worker(r->slowest_device, sizeof r->slowest_device, slowest);

@@ -97,7 +97,7 @@ void lk_parameter_server_interrupt(lk_parameter_server *server)
 /* --- joining ------------------------------------------------------------------------------------------------------ */
 
 /* Copies a table from a message, where it may be unaligned; the caller frees it. */
-static lk_status copy_table(const lk_mail *mail, int frame, size_t bytes, void **table)
+static lk_status ps_server_copy_table(const lk_mail *mail, int frame, size_t bytes, void **table)
 {
     const void *data;
     LK_TRY(lk__wire_frame(mail, frame, "setup", bytes, &data));
@@ -111,9 +111,9 @@ static lk_status copy_table(const lk_mail *mail, int frame, size_t bytes, void *
 static lk_status server_make_store(lk_parameter_server *server, const lk_mail *mail, const lk_ps_setup *setup)
 {
     void *parts = NULL, *layers = NULL;
-    lk_status status = copy_table(mail, 0, (size_t)setup->parts * sizeof(lk_ps_part), &parts);
+    lk_status status = ps_server_copy_table(mail, 0, (size_t)setup->parts * sizeof(lk_ps_part), &parts);
     if (status == LK_OK)
-        status = copy_table(mail, 1, (size_t)setup->layers * sizeof(lk_ps_layer), &layers);
+        status = ps_server_copy_table(mail, 1, (size_t)setup->layers * sizeof(lk_ps_layer), &layers);
     if (status == LK_OK)
         status = lk__ps_store_new(setup, parts, layers, &server->store);
     lk__free(parts);
@@ -121,7 +121,7 @@ static lk_status server_make_store(lk_parameter_server *server, const lk_mail *m
     return status;
 }
 
-static size_t state_bytes(const lk_ps_store *store)
+static size_t ps_server_state_bytes(const lk_ps_store *store)
 {
     return (size_t)lk__ps_store_slots(store) * (size_t)store->setup.elements * sizeof(float);
 }
@@ -139,7 +139,7 @@ static lk_status server_set_up(lk_parameter_server *server, const lk_mail *mail,
     LK_TRY(lk__ps_store_write(server->store, flat, running));
     if (setup->updates == 0)
         return LK_OK;
-    LK_TRY(lk__wire_frame(mail, 4, "setup", state_bytes(server->store), &state));
+    LK_TRY(lk__wire_frame(mail, 4, "setup", ps_server_state_bytes(server->store), &state));
     return lk__ps_store_write_state(server->store, state, setup->updates);
 }
 
@@ -210,7 +210,7 @@ static lk_status server_answer_pull(lk_parameter_server *server, const lk_mail *
     if (pull.is_timed)
         LK_TRY(lk__ps_store_time(store, &variables.timed, &variables.seconds));
     if (pull.with_state && !store->state)
-        store->state = lk__calloc(state_bytes(store) + 1, 1);
+        store->state = lk__calloc(ps_server_state_bytes(store) + 1, 1);
     if (pull.with_state)
         LK_TRY(store->state ? lk__ps_store_read_state(store, store->state) : LK_ERR_MEMORY);
     size_t elements = pull.is_empty ? 0 : (size_t)store->setup.elements,
@@ -218,7 +218,7 @@ static lk_status server_answer_pull(lk_parameter_server *server, const lk_mail *
     lk_frame frames[] = {lk__wire_first(&first, LK_PS_VARIABLES, number, &variables, sizeof variables),
                          {store->reply, elements * sizeof(float)},
                          {store->reply + store->setup.elements, statistics * sizeof(float)},
-                         {store->state, pull.with_state ? state_bytes(store) : 0}};
+                         {store->state, pull.with_state ? ps_server_state_bytes(store) : 0}};
     return lk__service_reply(server->service, mail, frames, 4);
 }
 

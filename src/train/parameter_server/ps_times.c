@@ -34,7 +34,7 @@ void lk__ps_watch_waited(lk_ps_watch *w, const lk_ps_task *task)
     w->step.seconds -= between;
 }
 
-static void keep_least(double *least, double seconds)
+static void ps_times_keep_least(double *least, double seconds)
 {
     if (*least == 0 || seconds < *least)
         *least = seconds;
@@ -46,12 +46,12 @@ lk_status lk__ps_watch_pull(lk_ps_watch *w, lk_ps_client *client, lk_tensor *con
     if (w->ended < PROBED) {
         lk__ps_watch_start(w);
         LK_TRY(lk__ps_client_pull_nothing(client, false));
-        keep_least(&w->times.small, 1e-9 * (double)(lk__nanoseconds() - w->mark));
+        ps_times_keep_least(&w->times.small, 1e-9 * (double)(lk__nanoseconds() - w->mark));
         lk__ps_watch_start(w);
     }
     LK_TRY(lk__ps_client_pull(client, sets, n_sets));
     lk__ps_watch_lap(w, &w->step.exchange);
-    keep_least(&w->times.large, w->step.exchange - before);
+    ps_times_keep_least(&w->times.large, w->step.exchange - before);
     return LK_OK;
 }
 

@@ -20,7 +20,7 @@ static void work_note_staleness(lk_ps_coordinator *c, int64_t staleness)
                     (long long)staleness, (long long)limit);
 }
 
-static int64_t batch_samples(const lk_ps_coordinator *c, int64_t index)
+static int64_t ps_work_batch_samples(const lk_ps_coordinator *c, int64_t index)
 {
     return lk__min(c->epoch.batch_size, c->epoch.samples - index * c->epoch.batch_size);
 }
@@ -61,7 +61,7 @@ static lk_status work_finish_batch(lk_ps_coordinator *c, int64_t batch)
     int64_t index = batch - c->epoch.first;
     lk_ps_node_sums sums = work_add_up(c, (lk_range){0, c->training.setup.shards});
     lk_ps_finished finished = {.index = index,
-                               .samples = batch_samples(c, index),
+                               .samples = ps_work_batch_samples(c, index),
                                .loss = (double)sums.loss,
                                .hits = (double)sums.hits,
                                .top_k = (double)sums.top_k,
@@ -185,7 +185,7 @@ static lk_status work_hand_out(lk_ps_coordinator *c, lk_ps_seat *seat)
         task.index = handout.batch - c->epoch.first;
         task.first_shard = handout.node.begin;
         task.end_shard = handout.node.end;
-        task.samples = batch_samples(c, task.index);
+        task.samples = ps_work_batch_samples(c, task.index);
         task.rate = c->rates[task.index];
         task.held_back = seat->hold.held_back;
         task.between = seat->hold.between;

@@ -51,7 +51,7 @@ static lk_status memory_estimate_pass(const shard_step *step, lk_tensor *const *
 }
 
 static lk_status memory_estimate_add_piece(const shard_step *step, lk_tensor *const *in, int64_t begin, int64_t end,
-                                      lk_tensor **out)
+                                           lk_tensor **out)
 {
     lk_tensor *piece[INPUTS] = {lk_slice(in[IMAGES], 0, begin, end), lk_slice(in[LABELS], 0, begin, end),
                                 lk_slice(in[INDICES], 0, begin, end), in[SEED]};
@@ -81,8 +81,8 @@ static lk_status memory_estimate_record(void *user, lk_tensor *const *in, lk_ten
     return status;
 }
 
-static lk_status memory_estimate_run_on(shard_step *step, lk_device *device, const lk_program_opts *opts, lk_tensor **out,
-                                   lk_program_memory *memory)
+static lk_status memory_estimate_run_on(shard_step *step, lk_device *device, const lk_program_opts *opts,
+                                        lk_tensor **out, lk_program_memory *memory)
 {
     lk_model_input image = lk_model_get_input(step->model);
     LK_TRY(lk_model_init(step->model, device, 0, step->variables));
@@ -102,7 +102,8 @@ static lk_status memory_estimate_run_on(shard_step *step, lk_device *device, con
     return status;
 }
 
-static lk_status memory_estimate_run_step(const lk_model *model, const lk_program_opts *opts, lk_memory_estimate *estimate)
+static lk_status memory_estimate_run_step(const lk_model *model, const lk_program_opts *opts,
+                                          lk_memory_estimate *estimate)
 {
     shard_step step = {.model = model,
                        .samples = estimate->samples,
@@ -198,7 +199,7 @@ static void memory_estimate_find_peak(const lk_model *model, double samples, dou
 }
 
 static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_model *model, bool run_step,
-                                 lk_memory_estimate *e)
+                                        lk_memory_estimate *e)
 {
     lk_plan plan = {0};
     LK_TRY(lk__plan_numbers(config, lk_model_name(model), &plan));
@@ -215,8 +216,8 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     double parameters = memory_estimate_variable_bytes(model, 0, n), gradients;
     memory_estimate_find_peak(model, (double)(e->samples * e->shards_at_once), &e->activations, &gradients);
     /* Sums that wait, or with all shards at once each shard's own; the optimizer's copy and the last update's. */
-    double sums =
-        together ? (double)(e->shards_at_once - 1) * gradients : memory_estimate_most_sums(e->shards, e->devices) * parameters;
+    double sums = together ? (double)(e->shards_at_once - 1) * gradients
+                           : memory_estimate_most_sums(e->shards, e->devices) * parameters;
     e->variables = memory_estimate_variable_bytes(model, 0, lk_model_variable_count(model));
     e->gradients = 2 * parameters + sums + gradients;
     e->optimizer = states * parameters;
@@ -252,5 +253,6 @@ lk_status lk_estimate_memory(const lk_train_config *config, const lk_model *mode
     const char *spec = config->devices.spec ? config->devices.spec : "1";
     LK_TRY(lk__device_spec_parse(spec, devices, LK_MAX_DEVICES, &estimate->devices));
     estimate->on_gpu = strcmp(devices[0].kind, "cuda") == 0;
-    return estimate->on_gpu ? memory_estimate_on_gpu(config, estimate) : memory_estimate_on_cpu(config, model, run_step, estimate);
+    return estimate->on_gpu ? memory_estimate_on_gpu(config, estimate)
+                            : memory_estimate_on_cpu(config, model, run_step, estimate);
 }

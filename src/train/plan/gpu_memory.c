@@ -224,7 +224,8 @@ static int64_t gpu_memory_least_batch(const lk_trainer *trainer, int64_t batch)
 }
 
 /* *largest: the largest batch that fits in [low, high], all of which have the same number of shards; `low` fits. */
-static lk_status gpu_memory_search_largest(lk_trainer *trainer, int64_t low, int64_t high, const memory *m, int64_t *largest)
+static lk_status gpu_memory_search_largest(lk_trainer *trainer, int64_t low, int64_t high, const memory *m,
+                                           int64_t *largest)
 {
     while (low < high) {
         int64_t middle = low + (high - low + 1) / 2;
@@ -275,9 +276,11 @@ static lk_status gpu_memory_refuse_batch(lk_trainer *trainer, int d, const needs
     LK_FAIL(LK_ERR_MEMORY,
             "--batch-size %lld does not fit on %s: training needs %.1f MiB%s (variables and optimizer %.1f, gradients "
             "%.1f, exchange %.1f, a step %.1f, images %.1f, workspaces %.1f), and %.1f MiB are there; %s",
-            (long long)batch, lk_device_name(trainer->devices[d]), gpu_memory_mebibytes(each + gpu_memory_needs_total(n, m)), sharing,
-            gpu_memory_mebibytes(each), gpu_memory_mebibytes(n->gradients), gpu_memory_mebibytes(n->exchange), gpu_memory_mebibytes(n->step), gpu_memory_mebibytes(n->images),
-            gpu_memory_mebibytes(n->branches * m->workspace), gpu_memory_mebibytes(m->held + m->left), instead);
+            (long long)batch, lk_device_name(trainer->devices[d]),
+            gpu_memory_mebibytes(each + gpu_memory_needs_total(n, m)), sharing, gpu_memory_mebibytes(each),
+            gpu_memory_mebibytes(n->gradients), gpu_memory_mebibytes(n->exchange), gpu_memory_mebibytes(n->step),
+            gpu_memory_mebibytes(n->images), gpu_memory_mebibytes(n->branches * m->workspace),
+            gpu_memory_mebibytes(m->held + m->left), instead);
 }
 
 static lk_status gpu_memory_device(lk_trainer *trainer, int d, const needs *n)

@@ -141,8 +141,8 @@ static bool scaling_operator_is_update(const lk_trace_operator *op)
            strcmp(op->name, "update_scales") == 0;
 }
 
-static lk_status scaling_process_add_summary(const measuring *m, const lk_trainer *trainer, const lk_trace_summary *summary,
-                                process_times *t)
+static lk_status scaling_process_add_summary(const measuring *m, const lk_trainer *trainer,
+                                             const lk_trace_summary *summary, process_times *t)
 {
     for (int d = 0; d < summary->n_devices && t->n < LK_MAX_DEVICES; d++) {
         const lk_trace_device *from = &summary->devices[d];
@@ -325,8 +325,8 @@ static lk_status scaling_find_one_device(const measuring *m, const lk_trainer *t
 }
 
 /* all: each process's times. group NULL: one process. */
-static lk_status scaling_make_report(const measuring *m, lk_trainer *trainer, const lk_group *group, const process_times *all,
-                             double images_per_second)
+static lk_status scaling_make_report(const measuring *m, lk_trainer *trainer, const lk_group *group,
+                                     const process_times *all, double images_per_second)
 {
     int processes = trainer->plan.processes;
     sums s = scaling_sums_of_processes(all, processes);

@@ -83,7 +83,8 @@ static void scaling_exchange_put_amounts(const lk_trainer *trainer, exchange_pat
 void lk__put_exchange(const lk_trainer *trainer, double small, double large, lk_scaling_report *r)
 {
     exchange_pattern w = scaling_exchange_pattern(trainer->strategy);
-    double small_bytes = SMALL_ROW * sizeof(float), large_bytes = (double)scaling_exchange_large_row(&trainer->plan) * sizeof(float);
+    double small_bytes = SMALL_ROW * sizeof(float),
+           large_bytes = (double)scaling_exchange_large_row(&trainer->plan) * sizeof(float);
     if (isfinite(large))
         scaling_exchange_put_amounts(trainer, w, r);
     if (!(large > small)) /* false also for NAN */

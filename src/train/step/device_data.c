@@ -37,7 +37,7 @@ static void device_data_tensor_release(void *dataset)
 
 /* Makes a tensor over the data set's memory, without a copy: the device reads it when its queue gets there. */
 static lk_tensor *device_data_tensor(lk_device *device, lk_dtype dtype, lk_shape shape, const void *values,
-                                 lk_dataset *dataset)
+                                     lk_dataset *dataset)
 {
     lk_tensor *tensor =
         lk_tensor_wrap(device, dtype, shape, (void *)(uintptr_t)values, device_data_tensor_release, dataset);
@@ -109,7 +109,8 @@ static int64_t device_data_count_copies(const lk_trainer *trainer, const lk_devi
 }
 
 /* *lacking: the first device whose memory does not suffice, with *left bytes free; NULL: there is none. */
-static lk_status device_data_find_lacking(const lk_trainer *trainer, int64_t bytes, const lk_device **lacking, int64_t *left)
+static lk_status device_data_find_lacking(const lk_trainer *trainer, int64_t bytes, const lk_device **lacking,
+                                          int64_t *left)
 {
     *lacking = NULL;
     for (int d = 0; d < trainer->n_devices && !*lacking; d++) {

@@ -83,7 +83,7 @@ static bool replay_update_is_finite(const float *values, int64_t count)
 
 /* Notes the samples whose rows are not finite. tensor: [N, …], a row for each of the shard's samples. */
 static lk_status replay_update_check_rows(replay *r, int shard, lk_tensor *tensor, int64_t position, const char *kind,
-                                   const char *name)
+                                          const char *name)
 {
     int64_t count = lk_tensor_count(tensor), rows = lk_tensor_shape(tensor).dim[0];
     if (position > r->found.position || count == 0)
@@ -157,7 +157,7 @@ static lk_status replay_update_check_gradient(replay *r, int shard, int paramete
     if (!replay_update_is_finite(values, count))
         for (int64_t i = 0; i < lk_tensor_count(r->pass.shards[shard].labels); i++)
             replay_update_note(r, position, "the gradient of ", lk_model_variable_name(r->trainer->model, parameter),
-                         replay_update_sample(r, shard, i));
+                               replay_update_sample(r, shard, i));
     lk__free(values);
     return LK_OK;
 }

@@ -47,7 +47,8 @@ lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk_update *up
         .training = true, .dtype = trainer->plan.dtype, .seed = trainer->plan.seed, .step = update->number};
 }
 
-static lk_status train_step_training_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+static lk_status train_step_training_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed,
+                                           lk_tensor **values)
 {
     int n = trainer->n_parameters;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica),
@@ -68,11 +69,12 @@ static lk_status train_step_training_piece(lk_trainer *trainer, const lk_shard *
 
 lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
-    return lk__run_pieces(trainer, trainer->plan.micro_batch, train_step_training_piece, shard, seed, trainer->sums.n_values,
-                          values);
+    return lk__run_pieces(trainer, trainer->plan.micro_batch, train_step_training_piece, shard, seed,
+                          trainer->sums.n_values, values);
 }
 
-static lk_status train_step_evaluation_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+static lk_status train_step_evaluation_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed,
+                                             lk_tensor **values)
 {
     (void)seed;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
@@ -129,7 +131,7 @@ static lk_status train_step_accumulate(lk_trainer *trainer)
     int stride = trainer->sums.n_values;
     for (int64_t r = 0; r < trainer->n_devices; r++)
         LK_TRY(train_step_add_values(trainer->sums.accumulated + r * stride, trainer->sums.results + r * stride,
-                                 trainer->sums.n_updated + 1));
+                                     trainer->sums.n_updated + 1));
     return LK_OK;
 }
 
@@ -201,7 +203,8 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
         LK_TRY(lk__run_shards_together(trainer, batch, trainer->sums.results));
     else
         LK_TRY(lk__run_shards(trainer->sums.train, trainer->sums.n_values, trainer->data.train_set, batch,
-                              train_step_begin_training, trainer, trainer->programs.step != NULL, trainer->sums.results));
+                              train_step_begin_training, trainer, trainer->programs.step != NULL,
+                              trainer->sums.results));
     lk_status status = train_step_finish(trainer, batch);
     lk__release_tensors(trainer->sums.results, (int64_t)trainer->n_devices * trainer->sums.n_values);
     return status;

@@ -208,8 +208,9 @@ static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, cons
     r.leaves = lk__calloc(shards, sizeof *r.leaves);
     r.sums = lk__calloc(n, sizeof(lk_tensor *));
     if (r.values && r.leaves && r.sums)
-        program = lk_program_record(trainer->devices[p->replica], p->updates ? step_program_record_step : step_program_record_passes, &r,
-                                    like->in, like->n, n_out, &opts);
+        program = lk_program_record(trainer->devices[p->replica],
+                                    p->updates ? step_program_record_step : step_program_record_passes, &r, like->in,
+                                    like->n, n_out, &opts);
     lk__free(r.values);
     lk__free(r.leaves);
     lk__free(r.sums);

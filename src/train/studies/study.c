@@ -392,9 +392,10 @@ static lk_status study_watch_add(lk_trainer *trainer, watch *w)
     w->stopper = lk_callback_stop_at_accuracy(config->stop.target_accuracy, lk_trainer_plan(trainer)->patience, NULL);
     if (!w->stopper.name)
         return lk_error_status();
-    return lk_trainer_add(
-        trainer,
-        (lk_callback){.name = w->stopper.name, .epoch_end = study_watch_epoch_end, .release = study_watch_release, .self = w});
+    return lk_trainer_add(trainer, (lk_callback){.name = w->stopper.name,
+                                                 .epoch_end = study_watch_epoch_end,
+                                                 .release = study_watch_release,
+                                                 .self = w});
 }
 
 static lk_status study_run_fit(lk_study *study, int index, lk_trainer *trainer, watch *w)

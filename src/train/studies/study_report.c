@@ -112,16 +112,19 @@ static json_t *study_report_run_json(const lk_study *study, const lk_study_run *
     bool trained = run->ended && run->devices > 0, succeeded = trained && run->status == LK_OK;
     bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     return json_pack(
-        "{so sI ss so so so so so so so so so so so so so so so so}", "value", study_report_text_json(study->values[run->value]),
-        "seed", (json_int_t)run->seed, "status", study_report_status_text(run), "message", study_report_text_json(run->message), "devices",
-        study_report_integer_json(trained, run->devices), "shards", study_report_integer_json(trained, run->shards), "batch_size",
-        study_report_integer_json(trained, run->batch_size), "epochs", study_report_integer_json(trained, result->epochs), "steps",
-        study_report_integer_json(trained, result->steps), "samples_seen", study_report_integer_json(trained, result->samples_seen), "seconds",
+        "{so sI ss so so so so so so so so so so so so so so so so}", "value",
+        study_report_text_json(study->values[run->value]), "seed", (json_int_t)run->seed, "status",
+        study_report_status_text(run), "message", study_report_text_json(run->message), "devices",
+        study_report_integer_json(trained, run->devices), "shards", study_report_integer_json(trained, run->shards),
+        "batch_size", study_report_integer_json(trained, run->batch_size), "epochs",
+        study_report_integer_json(trained, result->epochs), "steps", study_report_integer_json(trained, result->steps),
+        "samples_seen", study_report_integer_json(trained, result->samples_seen), "seconds",
         study_report_number_json(trained ? result->seconds : NAN), "total_seconds",
         study_report_number_json(trained ? result->total_seconds : NAN), "images_per_second",
         study_report_number_json(succeeded ? result->images_per_second : NAN), "val_loss",
-        study_report_number_json(lk_mean_value(result->val.loss)), "val_accuracy", study_report_number_json(lk_mean_value(result->val.accuracy)),
-        "reached", timed && succeeded ? json_boolean(run->reached) : json_null(), "seconds_to_accuracy",
+        study_report_number_json(lk_mean_value(result->val.loss)), "val_accuracy",
+        study_report_number_json(lk_mean_value(result->val.accuracy)), "reached",
+        timed && succeeded ? json_boolean(run->reached) : json_null(), "seconds_to_accuracy",
         study_report_number_json(succeeded && run->reached ? run->seconds_to_accuracy : NAN), "epochs_to_accuracy",
         study_report_integer_json(succeeded && run->reached, run->epochs_to_accuracy), "digest",
         study_report_text_json(succeeded ? result->digest : NULL));
@@ -130,11 +133,12 @@ static json_t *study_report_run_json(const lk_study *study, const lk_study_run *
 static json_t *study_report_row_json(const lk_study_row *row)
 {
     bool interval = row->low < row->high;
-    return json_pack("{so si si si si so so so so so so so ss}", "value", study_report_text_json(row->value), "runs", row->runs,
-                     "counted", row->counted, "not_reached", row->not_reached, "failed", row->failed, "mean",
-                     study_report_number_json(row->mean), "low", study_report_number_json(interval ? row->low : NAN), "high",
-                     study_report_number_json(interval ? row->high : NAN), "epochs", study_report_number_json(row->epochs), "val_accuracy",
-                     study_report_number_json(row->val_accuracy), "devices", study_report_integer_json(row->devices > 0, row->devices), "shards",
+    return json_pack("{so si si si si so so so so so so so ss}", "value", study_report_text_json(row->value), "runs",
+                     row->runs, "counted", row->counted, "not_reached", row->not_reached, "failed", row->failed, "mean",
+                     study_report_number_json(row->mean), "low", study_report_number_json(interval ? row->low : NAN),
+                     "high", study_report_number_json(interval ? row->high : NAN), "epochs",
+                     study_report_number_json(row->epochs), "val_accuracy", study_report_number_json(row->val_accuracy),
+                     "devices", study_report_integer_json(row->devices > 0, row->devices), "shards",
                      study_report_integer_json(row->devices > 0, row->shards), "note", row->note);
 }
 
@@ -149,7 +153,8 @@ static bool study_report_fill_arrays(const lk_study *study, json_t *values, json
     bool filled = values && seeds && rows && runs;
     for (int v = 0; filled && v < study->n_values; v++) {
         lk_study_row row = lk_study_row_at(study, v);
-        filled = study_report_append_item(values, study_report_text_json(study->values[v])) && study_report_append_item(rows, study_report_row_json(&row));
+        filled = study_report_append_item(values, study_report_text_json(study->values[v])) &&
+                 study_report_append_item(rows, study_report_row_json(&row));
     }
     for (int64_t s = 0; filled && s < study->opts.seeds; s++)
         filled = study_report_append_item(seeds, json_integer(study->config.seed + s));
@@ -170,11 +175,11 @@ static json_t *study_report_json(const lk_study *study)
     bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     json_t *values = json_array(), *seeds = json_array(), *rows = json_array(), *runs = json_array(), *object = NULL;
     if (study_report_fill_arrays(study, values, seeds, rows, runs))
-        object =
-            json_pack("{ss sO ss ss sO sO sO sb sO sO sO}", "over", study->setting, "values", values, "measure",
-                      timed ? "time-to-accuracy" : "throughput", "unit", timed ? "seconds" : "images/s", "target",
-                      study_report_target_json(study, "target-accuracy"), "patience", study_report_target_json(study, "patience"), "seeds", seeds,
-                      "complete", lk_study_complete(study), "settings", study->settings, "rows", rows, "runs", runs);
+        object = json_pack("{ss sO ss ss sO sO sO sb sO sO sO}", "over", study->setting, "values", values, "measure",
+                           timed ? "time-to-accuracy" : "throughput", "unit", timed ? "seconds" : "images/s", "target",
+                           study_report_target_json(study, "target-accuracy"), "patience",
+                           study_report_target_json(study, "patience"), "seeds", seeds, "complete",
+                           lk_study_complete(study), "settings", study->settings, "rows", rows, "runs", runs);
     json_decref(values);
     json_decref(seeds);
     json_decref(rows);

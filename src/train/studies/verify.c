@@ -27,7 +27,7 @@ static lk_status verify_most_devices(const lk_verify_opts *opts, int *largest)
 }
 
 static void verify_note_difference(verification *v, int64_t step, const lk_trainer *trainer, int variable, int run,
-                            int replica)
+                                   int replica)
 {
     if (!v->result->identical && v->result->step <= step)
         return;
