@@ -54,7 +54,7 @@ static void descendants_signal_children(int number)
 
 void cli_kill_descendants(void)
 {
-    enum { GRACE = 30, TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* nanoseconds */
+    enum { GRACE = 100, TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* times, times, nanoseconds */
     for (int i = 0; i < TRIES; i++) { /* a process that waits for a disk dies only when the disk has answered */
         if (i == 0)
             descendants_signal_children(SIGTERM); /* supervisors end their ranks and remove what these leave */

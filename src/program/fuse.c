@@ -68,7 +68,7 @@ int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t)
     return writer;
 }
 
-static bool rewrite_list_has(int i, const int *list, int n)
+static bool fuse_list_has(int i, const int *list, int n)
 {
     for (int j = 0; j < n; j++)
         if (list[j] == i)
@@ -85,7 +85,7 @@ bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *
         lk__lists_storage(program->out, program->n_out, t->storage))
         return false;
     for (int i = 0; i < count; i++)
-        if (!rewrite_list_has(found[i], readers, n))
+        if (!fuse_list_has(found[i], readers, n))
             return false;
     return true;
 }

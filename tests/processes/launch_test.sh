@@ -174,7 +174,7 @@ for name in KILL TERM; do
 done
 
 # A stopped mpirun passes nothing on.
-launch_long --hosts localhost:2 --stall-timeout 2
+launch_long --hosts localhost:2 --stall-timeout 6 # mpirun takes a while to start
 kill -STOP "$(pgrep -f -P "$process" mpirun)"
 ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
 [[ -z $(ls "$work/memory") ]] || fail "left behind: $(ls "$work/memory")"
