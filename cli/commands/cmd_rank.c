@@ -223,7 +223,8 @@ static int rank_end_early(supervised *s)
 {
     rank_kill(s);
     waitpid(s->process, NULL, 0);
-    cli_remove_mpi_memory(true); /* this supervisor may be the last one alive on its machine */
+    if (cli_mpi_job())
+        cli_remove_mpi_memory(cli_mpi_job(), "*"); /* this supervisor may be the last one alive on its machine */
     if (!ended_by)
         return 1;
     rank_tell_end(s, (cli_rank_end){.of_supervisor = true, .by_signal = true, .number = ended_by});
@@ -238,7 +239,8 @@ static int rank_watch(supervised *s)
     for (;;) {
         rank_wait_for_something(s);
         if (rank_has_ended(s, &status)) {
-            cli_remove_mpi_memory(false);
+            if (cli_mpi_job())
+                cli_remove_mpi_memory(cli_mpi_job(), getenv("OMPI_COMM_WORLD_LOCAL_RANK"));
             rank_tell_end(s, rank_end_of(s, status));
             return 0;
         }
@@ -285,6 +287,8 @@ static int rank_run(int argc, char **argv)
         return cli_usage_error("rank %d on %s could not be started: %s", s.rank, host, strerror(failed));
     }
     rank_send(&s, CLI_RECORD_HOST, host, strlen(host));
+    if (cli_mpi_job())
+        rank_send(&s, CLI_RECORD_JOB, cli_mpi_job(), strlen(cli_mpi_job()));
     int status = rank_watch(&s);
     lk_heartbeat_release(s.heartbeat);
     return status;

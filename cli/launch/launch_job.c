@@ -6,6 +6,7 @@
 #include "cli/launch/launch_ranks.h"
 #include "cli/launch/launch_roles.h"
 #include "cli/launch/launch_starters.h"
+#include "cli/launch/mpi_leftovers.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -30,7 +31,8 @@ typedef struct job {
     const cli_job_opts *opts;
     cli_ranks *ranks;
     cli_starters *starters;
-    char said[4096]; /* the latest output of mpirun itself, a string */
+    char said[4096];  /* the latest output of mpirun itself, a string */
+    char mpi_job[16]; /* mpirun's number of the job; "": not known */
     size_t n_said;
     int interrupts; /* number passed on to the ranks */
     int n_told;     /* ranks present when an interrupt was last passed on */
@@ -62,7 +64,10 @@ static void job_catch_interrupts(void)
 
 static void job_take_record(void *self, const cli_record *record)
 {
-    cli_ranks_take(((job *)self)->ranks, record);
+    job *j = self;
+    if (record->kind == CLI_RECORD_JOB)
+        snprintf(j->mpi_job, sizeof j->mpi_job, "%.*s", record->bytes, record->data);
+    cli_ranks_take(j->ranks, record);
 }
 
 /* Keeps the latest output of mpirun; returns how many of `bytes` were kept. */
@@ -300,6 +305,8 @@ static int job_run(job *j)
     if (is_started)
         job_watch(j);
     int status = cli_starters_end(j->starters);
+    if (*j->mpi_job)
+        cli_remove_mpi_memory(j->mpi_job, "*");
     return is_started ? job_status(j, status) : 1;
 }
 

@@ -1,8 +1,8 @@
 /* Files that Open MPI leaves on a machine if its processes are killed. */
 #pragma once
 
-#include <stdbool.h>
+/* The number of the job that mpirun has started this process for; NULL: mpirun has not. */
+const char *cli_mpi_job(void);
 
-/* Removes the shared memory of this process's rank, or of all the job's ranks on this machine; the environment, which
- * mpirun has set, says which. Does nothing in a process that mpirun has not started. */
-void cli_remove_mpi_memory(bool of_all_ranks);
+/* Removes the shared memory of a job's rank, counted on its machine, or with "*" of all its ranks on this machine. */
+void cli_remove_mpi_memory(const char *job, const char *rank);

@@ -14,6 +14,7 @@ enum { CLI_RANK_INTERRUPTED = 130 }; /* exit status of a rank ended by an interr
 
 typedef enum cli_record_kind {
     CLI_RECORD_HOST,   /* the machine's name; the first record of a rank */
+    CLI_RECORD_JOB,    /* mpirun's number of the job, as text; not sent by others */
     CLI_RECORD_STDOUT, /* the rank's output */
     CLI_RECORD_STDERR,
     CLI_RECORD_HEART, /* lk_heart_report */
