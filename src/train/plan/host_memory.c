@@ -7,18 +7,21 @@
 #include "lockstep/memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 /* Returns the memory limit of the process's control group, as containers have; INT64_MAX: none can be read. */
 static int64_t host_memory_group_limit(void)
 {
-    long long limit;
+    char text[32] = "";
     FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
-    bool is_number = file && fscanf(file, "%lld", &limit) == 1;
+    if (file && !fgets(text, sizeof text, file))
+        *text = '\0';
     if (file)
         fclose(file);
-    return is_number ? limit : INT64_MAX;
+    long long limit = strtoll(text, NULL, 10); /* 0: "max", or no file */
+    return limit > 0 ? limit : INT64_MAX;
 }
 
 /* Returns the most memory that this process can get, with swap space. *name: what limits it, as the message says it. */
