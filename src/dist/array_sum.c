@@ -14,7 +14,7 @@ enum { WIDTH = sizeof(vector) / sizeof(float) };
 /* The vectors are explicit because `sum` may be `a` or `b`, so a compiler would have to assume overlap. The loop
  * prefetches the next block's addends: they are not contiguous with this block's, so the hardware prefetcher misses
  * them. */
-LK_BODY void add_vectors(float *sum, const float *a, const float *b, int64_t n)
+LK_BODY void array_sum_add_vectors(float *sum, const float *a, const float *b, int64_t n)
 {
     int64_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH) {
@@ -28,7 +28,7 @@ LK_BODY void add_vectors(float *sum, const float *a, const float *b, int64_t n)
 
 /* Returns the sum of elements [begin, begin + n): in `result`, or the addend itself if there is only one. scratch:
  * holds sums of subtrees. */
-LK_BODY const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n, block *scratch, float *result)
+LK_BODY const float *array_sum_block(const lk_array_sum *sum, int64_t begin, int64_t n, block *scratch, float *result)
 {
     const float *stack[LK_ARRAY_SUM_LEVELS + 1];
     int depth = 0;
@@ -39,39 +39,39 @@ LK_BODY const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n
             bool last = i + 1 == sum->n_addends && a + 1 == sum->additions[i];
             float *to = last ? result : scratch[depth - 1];
             /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the stack holds both */
-            add_vectors(to, stack[depth - 1], stack[depth], n);
+            array_sum_add_vectors(to, stack[depth - 1], stack[depth], n);
             stack[depth - 1] = to;
         }
     }
     return stack[0]; /* NOLINT(clang-analyzer-core.uninitialized.UndefReturn): there is at least one addend */
 }
 
-LK_BODY void sum_blocks(const lk_array_sum *sum, int64_t begin, int64_t end)
+LK_BODY void array_sum_blocks(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
     _Alignas(64) block scratch[LK_ARRAY_SUM_LEVELS];
     for (; begin < end; begin += BLOCK) {
         int64_t n = end - begin < BLOCK ? end - begin : BLOCK;
-        const float *total = sum_block(sum, begin, n, scratch, sum->results[0] + begin);
+        const float *total = array_sum_block(sum, begin, n, scratch, sum->results[0] + begin);
         for (int r = 0; r < sum->n_results; r++)
             if (sum->results[r] + begin != total)
                 memcpy(sum->results[r] + begin, total, (size_t)n * sizeof *total);
     }
 }
 
-LK_AVX2 static void sum_avx2(const lk_array_sum *sum, int64_t begin, int64_t end)
+LK_AVX2 static void array_sum_avx2(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
-    sum_blocks(sum, begin, end);
+    array_sum_blocks(sum, begin, end);
 }
 
-static void sum_portable(const lk_array_sum *sum, int64_t begin, int64_t end)
+static void array_sum_portable(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
-    sum_blocks(sum, begin, end);
+    array_sum_blocks(sum, begin, end);
 }
 
 void lk__array_sum(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
     if (lk__has_avx2())
-        sum_avx2(sum, begin, end);
+        array_sum_avx2(sum, begin, end);
     else
-        sum_portable(sum, begin, end);
+        array_sum_portable(sum, begin, end);
 }

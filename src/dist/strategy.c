@@ -190,7 +190,7 @@ lk_device *lk_strategy_device(const lk_strategy *strategy, int replica)
     return replica >= 0 && replica < strategy->n_devices ? strategy->devices[replica] : NULL;
 }
 
-static lk_status strategy_variables_copy_to(lk_device *device, lk_tensor *const *initial, int n, lk_tensor **variables)
+static lk_status strategy_copy_variables(lk_device *device, lk_tensor *const *initial, int n, lk_tensor **variables)
 {
     for (int i = 0; i < n; i++) {
         lk_tensor *copy = lk_copy(initial[i], device);
@@ -201,13 +201,12 @@ static lk_status strategy_variables_copy_to(lk_device *device, lk_tensor *const 
     return LK_OK;
 }
 
-static lk_status strategy_variables_copy_to_owners(lk_strategy *strategy, lk_tensor *const *initial, int n,
-                                                   lk_tensor **variables)
+static lk_status strategy_copy_to_owners(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
 {
     if (strategy->storage)
-        return strategy_variables_copy_to(strategy->storage, initial, n, variables);
+        return strategy_copy_variables(strategy->storage, initial, n, variables);
     for (int r = 0; r < strategy->n_devices; r++)
-        LK_TRY(strategy_variables_copy_to(strategy->devices[r], initial, n, variables + (int64_t)r * n));
+        LK_TRY(strategy_copy_variables(strategy->devices[r], initial, n, variables + (int64_t)r * n));
     return LK_OK;
 }
 
@@ -221,7 +220,7 @@ lk_status lk_strategy_distribute(lk_strategy *strategy, lk_tensor *const *initia
     int total = lk_strategy_owners(strategy) * n;
     memset(variables, 0, (size_t)total * sizeof *variables);
     lk_scope_begin();
-    lk_status status = strategy_variables_copy_to_owners(strategy, initial, n, variables);
+    lk_status status = strategy_copy_to_owners(strategy, initial, n, variables);
     lk_scope_end();
     for (int i = 0; i < total && status != LK_OK; i++) {
         lk_tensor_release(variables[i]);

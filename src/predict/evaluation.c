@@ -69,7 +69,7 @@ static lk_status evaluation_count_batch(void *user, int64_t first, int64_t count
     return LK_OK;
 }
 
-static double evaluation_count_ratio(int64_t part, int64_t whole)
+static double evaluation_ratio(int64_t part, int64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : NAN;
 }
@@ -82,9 +82,9 @@ static void evaluation_rate_classes(lk_evaluation *e)
             labeled += e->confusion[c * e->classes + k];
             predicted += e->confusion[k * e->classes + c];
         }
-        e->precision[c] = evaluation_count_ratio(right, predicted);
-        e->recall[c] = evaluation_count_ratio(right, labeled);
-        e->f1[c] = evaluation_count_ratio(2 * right, labeled + predicted);
+        e->precision[c] = evaluation_ratio(right, predicted);
+        e->recall[c] = evaluation_ratio(right, labeled);
+        e->f1[c] = evaluation_ratio(2 * right, labeled + predicted);
     }
 }
 
@@ -147,7 +147,7 @@ static lk_status evaluation_match_classes(const lk_predictor *predictor, const l
     return LK_OK;
 }
 
-static lk_status counting_allocate(counting *c)
+static lk_status evaluation_allocate(counting *c)
 {
     lk_evaluation *e = c->evaluation;
     size_t classes = (size_t)e->classes, most = (size_t)c->most;
@@ -171,7 +171,7 @@ lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_
     counting c = {.evaluation = evaluation, .most = lk__max(0, lk__min(mistakes, count))};
     lk_status status = evaluation_match_classes(predictor, dataset, &c);
     if (status == LK_OK)
-        status = counting_allocate(&c);
+        status = evaluation_allocate(&c);
     if (status == LK_OK)
         status = lk__predict_logits(predictor, lk_dataset_images(dataset), count, evaluation_count_batch, &c);
     if (status == LK_OK)
@@ -229,14 +229,14 @@ lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, c
 enum { CAPTION = 96, CLASS_NAME = 32 };          /* bytes of a caption, and the most of each name in it */
 enum { WIDTH = 150, BETWEEN = 32, MOST = 8192 }; /* pixels; most captions fit WIDTH; MOST: the sheet's largest side */
 
-/* The images that fit on a sheet, which has about as many rows as columns. */
+/* Returns how many images fit on a sheet, which has about as many rows as columns. */
 static int64_t evaluation_fitting_images(int64_t count, int64_t side)
 {
     int64_t in_row = (MOST - 2 * BETWEEN) / (side + BETWEEN);
     return in_row > 0 ? lk__min(count, in_row * in_row) : count;
 }
 
-/* The bytes of the characters of `name` that fit into a caption. */
+/* Returns the bytes of `name` that fit into a caption, without cutting a character. */
 static int evaluation_fitting_bytes(const char *name)
 {
     const char *next = name, *end = name;

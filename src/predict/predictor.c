@@ -256,7 +256,7 @@ static lk_status predictor_image_opts(const lk_predictor *p, const char *name, l
     return LK_OK;
 }
 
-static lk_status predict_image(lk_predictor *p, lk_image *image, float *probabilities)
+static lk_status predictor_run_image(lk_predictor *p, lk_image *image, float *probabilities)
 {
     lk_status status = lk_predict(p, image->pixels, 1, probabilities);
     lk_image_free(image);
@@ -269,7 +269,7 @@ lk_status lk_predict_file(lk_predictor *p, const char *path, float *probabilitie
     lk_image_opts opts;
     LK_TRY(predictor_image_opts(p, path, &opts));
     LK_TRY(lk_image_read(path, &opts, &image));
-    return predict_image(p, &image, probabilities);
+    return predictor_run_image(p, &image, probabilities);
 }
 
 lk_status lk_predict_bytes(lk_predictor *p, const void *bytes, size_t size, const char *name, float *probabilities)
@@ -278,7 +278,7 @@ lk_status lk_predict_bytes(lk_predictor *p, const void *bytes, size_t size, cons
     lk_image_opts opts;
     LK_TRY(predictor_image_opts(p, name, &opts));
     LK_TRY(lk_image_decode(bytes, size, name, &opts, &image));
-    return predict_image(p, &image, probabilities);
+    return predictor_run_image(p, &image, probabilities);
 }
 
 void lk_top_classes(const float *probabilities, int64_t classes, int64_t k, int64_t *top)

@@ -19,7 +19,7 @@ typedef struct visiting {
     void *user;
 } visiting;
 
-static lk_status visit_folder(const visiting *v, const char *folder, int depth);
+static lk_status run_folders_visit(const visiting *v, const char *folder, int depth);
 
 /* Sorts record files before other names, and runs by number rather than as text. */
 static int run_folders_compare_names(const void *a, const void *b)
@@ -47,7 +47,7 @@ static lk_status run_folders_list_names(const char *folder, lk_names *names)
 }
 
 /* Does not follow links to folders, which could form a cycle. */
-static lk_status visit_entry(const visiting *v, const char *folder, const char *name, int depth)
+static lk_status run_folders_visit_entry(const visiting *v, const char *folder, const char *name, int depth)
 {
     char path[PATH_MAX];
     struct stat about;
@@ -55,10 +55,10 @@ static lk_status visit_entry(const visiting *v, const char *folder, const char *
         return LK_OK;
     if (S_ISREG(about.st_mode) && lk__record_number(name, "epochs", ".jsonl") > 0)
         return v->visit(v->user, path);
-    return S_ISDIR(about.st_mode) && depth < MOST_DEPTH ? visit_folder(v, path, depth + 1) : LK_OK;
+    return S_ISDIR(about.st_mode) && depth < MOST_DEPTH ? run_folders_visit(v, path, depth + 1) : LK_OK;
 }
 
-static lk_status visit_folder(const visiting *v, const char *folder, int depth)
+static lk_status run_folders_visit(const visiting *v, const char *folder, int depth)
 {
     lk_names names = {0};
     lk_status status = run_folders_list_names(folder, &names);
@@ -68,7 +68,7 @@ static lk_status visit_folder(const visiting *v, const char *folder, int depth)
         return status == LK_ERR_IO ? v->visit(v->user, folder) : LK_OK; /* not found: it has just been removed */
     }
     for (int64_t i = 0; status == LK_OK && i < names.count; i++)
-        status = visit_entry(v, folder, names.at[i], depth);
+        status = run_folders_visit_entry(v, folder, names.at[i], depth);
     lk__names_free(&names);
     return status;
 }
@@ -82,5 +82,5 @@ lk_status lk_runs_visit(const char *folder, lk_status (*visit)(void *user, const
     memcpy(top, folder, length + 1);
     while (length > 1 && top[length - 1] == '/')
         top[--length] = '\0';
-    return visit_folder(&(visiting){visit, user}, top, 0);
+    return run_folders_visit(&(visiting){visit, user}, top, 0);
 }

@@ -47,7 +47,7 @@ static char *run_records_setting_text(const json_t *value)
     return lk__strdup(number);
 }
 
-static void records_free_settings(records *r)
+static void run_records_free_settings(records *r)
 {
     for (int i = 0; i < r->run.n_settings; i++) {
         lk__free((void *)(uintptr_t)r->settings[i].name);
@@ -58,11 +58,11 @@ static void records_free_settings(records *r)
 }
 
 /* Keeps the last settings, if a run was resumed with other ones. */
-static lk_status records_read_settings(records *r, json_t *line)
+static lk_status run_records_read_settings(records *r, json_t *line)
 {
     const char *name;
     json_t *value;
-    records_free_settings(r);
+    run_records_free_settings(r);
     r->settings = lk__calloc(json_object_size(line) + 1, sizeof *r->settings);
     r->run.settings = r->settings;
     if (!r->settings)
@@ -80,7 +80,7 @@ static lk_status records_read_settings(records *r, json_t *line)
     return LK_OK;
 }
 
-static lk_status records_read_epoch(records *r, const json_t *line, int64_t number)
+static lk_status run_records_read_epoch(records *r, const json_t *line, int64_t number)
 {
     const json_t *epoch = json_object_get(line, "epoch");
     int64_t n = r->run.n_epochs;
@@ -103,7 +103,7 @@ static lk_status records_read_epoch(records *r, const json_t *line, int64_t numb
     return LK_OK;
 }
 
-static lk_status records_read_end(records *r, const json_t *line)
+static lk_status run_records_read_end(records *r, const json_t *line)
 {
     const char *digest = json_string_value(json_object_get(line, "digest"));
     lk__free(r->digest);
@@ -113,7 +113,7 @@ static lk_status records_read_end(records *r, const json_t *line)
     return digest && !r->digest ? LK_ERR_MEMORY : LK_OK;
 }
 
-static lk_status records_read_line(records *r, const char *text, size_t length, int64_t number)
+static lk_status run_records_read_line(records *r, const char *text, size_t length, int64_t number)
 {
     json_error_t error;
     json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
@@ -124,21 +124,21 @@ static lk_status records_read_line(records *r, const char *text, size_t length, 
     else if (!event)
         status = lk__fail(LK_ERR_FORMAT, "%s:%lld: must be an object with an event", r->path, (long long)number);
     else if (strcmp(event, "settings") == 0)
-        status = records_read_settings(r, line);
+        status = run_records_read_settings(r, line);
     else if (strcmp(event, "epoch") == 0)
-        status = records_read_epoch(r, line, number);
+        status = run_records_read_epoch(r, line, number);
     else if (strcmp(event, "done") == 0)
-        status = records_read_end(r, line);
+        status = run_records_read_end(r, line);
     json_decref(line);
     return status;
 }
 
 /* Ignores a last line without a line break, which a killed program leaves. */
-static lk_status records_read_lines(records *r, const lk_bytes *text)
+static lk_status run_records_read_lines(records *r, const lk_bytes *text)
 {
     const char *line = (const char *)text->data, *end = text->size ? line + text->size : line, *stop;
     for (int64_t number = 1; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); number++) {
-        LK_TRY(records_read_line(r, line, (size_t)(stop - line), number));
+        LK_TRY(run_records_read_line(r, line, (size_t)(stop - line), number));
         line = stop + 1;
     }
     return LK_OK;
@@ -146,7 +146,7 @@ static lk_status records_read_lines(records *r, const lk_bytes *text)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status records_read_file(records *r)
+static lk_status run_records_read_file(records *r)
 {
     lk_bytes text = {0};
     int error = lk__bytes_read_file(&text, r->path, MOST_BYTES);
@@ -157,7 +157,7 @@ static lk_status records_read_file(records *r)
     else if (text.size > MOST_BYTES)
         status = lk__fail(LK_ERR_FORMAT, "%s: has more than %d bytes", r->path, MOST_BYTES);
     if (status == LK_OK)
-        status = records_read_lines(r, &text);
+        status = run_records_read_lines(r, &text);
     lk__bytes_free(&text);
     r->run.seconds = r->run.n_epochs > 0 ? r->epochs[r->run.n_epochs - 1].total_seconds : NAN;
     return status;
@@ -185,7 +185,7 @@ lk_status lk_run_read(const char *path, lk_run **run)
         return LK_ERR_MEMORY;
     r->path = lk__strdup(path);
     r->run.path = r->path;
-    lk_status status = r->path ? records_read_file(r) : LK_ERR_MEMORY;
+    lk_status status = r->path ? run_records_read_file(r) : LK_ERR_MEMORY;
     if (status == LK_OK)
         *run = &r->run;
     else
@@ -198,7 +198,7 @@ void lk_run_release(lk_run *run)
     records *r = (records *)run;
     if (!r)
         return;
-    records_free_settings(r);
+    run_records_free_settings(r);
     lk__free(r->epochs);
     lk__free(r->digest);
     lk__free(r->path);

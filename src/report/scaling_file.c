@@ -98,7 +98,7 @@ void lk__scaling_clear(lk_scaling_report *report)
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 /* The row's field of `object`, a report or a worker. */
-static lk_field row_field(const row *r, const void *object)
+static lk_field scaling_file_row_field(const row *r, const void *object)
 {
     const void *value = (const char *)object + r->offset;
     if (r->kind == LK_FIELD_TEXT)
@@ -128,7 +128,7 @@ static void scaling_file_put_workers(lk_bytes *out, const lk_scaling_report *rep
     for (int w = 0; w < scaling_file_listed_workers(report); w++) {
         lk__json_open(out, NULL, '{');
         for (int i = 0; i < WORKER_ROW_COUNT; i++)
-            lk__json_field(out, row_field(&worker_rows[i], &report->worker[w]));
+            lk__json_field(out, scaling_file_row_field(&worker_rows[i], &report->worker[w]));
         lk__json_close(out, '}');
     }
     lk__json_close(out, ']');
@@ -138,7 +138,7 @@ void lk__scaling_put(lk_bytes *out, const char *name, const lk_scaling_report *r
 {
     lk__json_open(out, name, '{');
     for (int i = 0; i < ROW_COUNT; i++)
-        lk__json_field(out, row_field(&rows[i], report));
+        lk__json_field(out, scaling_file_row_field(&rows[i], report));
     scaling_file_put_workers(out, report);
     scaling_file_put_speedup(out, report);
     lk__json_close(out, '}');
@@ -182,7 +182,7 @@ static lk_status scaling_file_read_row(const char *path, const row *r, const jso
     return LK_OK;
 }
 
-static lk_status check_report_counts(const char *path, const lk_scaling_report *report)
+static lk_status scaling_file_check_counts(const char *path, const lk_scaling_report *report)
 {
     const struct {
         const char *name;
@@ -212,7 +212,7 @@ static lk_status scaling_file_read_workers(const char *path, const json_t *root,
     return LK_OK;
 }
 
-static lk_status parse_report(const char *path, const lk_bytes *text, lk_scaling_report *report)
+static lk_status scaling_file_parse(const char *path, const lk_bytes *text, lk_scaling_report *report)
 {
     json_error_t error;
     json_t *root = json_loadb((const char *)text->data, text->size, JSON_REJECT_DUPLICATES, &error);
@@ -228,10 +228,10 @@ static lk_status parse_report(const char *path, const lk_bytes *text, lk_scaling
     if (status == LK_OK)
         status = scaling_file_read_workers(path, root, report);
     json_decref(root);
-    return status == LK_OK ? check_report_counts(path, report) : status;
+    return status == LK_OK ? scaling_file_check_counts(path, report) : status;
 }
 
-static lk_status load_report_text(const char *path, lk_bytes *text)
+static lk_status scaling_file_load_text(const char *path, lk_bytes *text)
 {
     int error = lk__bytes_read_file(text, path, MOST_BYTES);
     if (error == ENOENT)
@@ -247,9 +247,9 @@ lk_status lk__scaling_read_file(const char *path, lk_scaling_report *report)
 {
     lk_bytes text = {0};
     lk__scaling_clear(report);
-    lk_status status = load_report_text(path, &text);
+    lk_status status = scaling_file_load_text(path, &text);
     if (status == LK_OK)
-        status = parse_report(path, &text, report);
+        status = scaling_file_parse(path, &text, report);
     lk__bytes_free(&text);
     return status;
 }

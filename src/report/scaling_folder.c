@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static lk_status read_numbered_report(const char *dir, int run, lk_scaling_report *report)
+static lk_status scaling_folder_read_run(const char *dir, int run, lk_scaling_report *report)
 {
     char path[PATH_MAX];
     LK_TRY(lk__record_path(dir, "scaling", ".json", run, path));
@@ -25,7 +25,7 @@ lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
     LK_TRY(lk__record_names_last(path, "scaling", ".json", INT_MAX, &run));
     if (run == 0)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no scaling report: `lockstep train --log-dir` leaves one", path);
-    return read_numbered_report(path, run, report);
+    return scaling_folder_read_run(path, run, report);
 }
 
 static bool scaling_folder_fill_from(const lk_scaling_report *one, lk_scaling_report *report)
@@ -46,7 +46,7 @@ lk_status lk__scaling_find_one_device(const char *dir, lk_scaling_report *report
     closedir(folder);
     for (int run = INT_MAX; run > 0;) {
         LK_TRY(lk__record_names_last(dir, "scaling", ".json", run, &run));
-        if (run > 0 && read_numbered_report(dir, run, &one) == LK_OK && scaling_folder_fill_from(&one, report))
+        if (run > 0 && scaling_folder_read_run(dir, run, &one) == LK_OK && scaling_folder_fill_from(&one, report))
             return LK_OK;
         if (lk_error_status() == LK_ERR_MEMORY)
             return LK_ERR_MEMORY;

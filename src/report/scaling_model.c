@@ -8,7 +8,7 @@
 
 /* --- against one device ------------------------------------------------------------------------------------------- */
 
-/* The work on samples of all devices together, and one update. */
+/* Returns the seconds that one device would compute: the samples of all devices, and one update. */
 static double scaling_model_one_device_seconds(const lk_scaling_report *r)
 {
     return r->update + (double)r->devices * (r->computing - r->update);
@@ -98,7 +98,7 @@ static double scaling_model_hidden_seconds(const lk_scaling_report *r)
 }
 
 /* The seconds that a device computes for this many shards. */
-static double scaling_model_computing_of_shards(const lk_scaling_report *r, double shards)
+static double scaling_model_shards_computing(const lk_scaling_report *r, double shards)
 {
     double shard = (r->computing - r->update) * (double)r->devices / (double)r->shards;
     return r->update + shard * shards;
@@ -113,8 +113,8 @@ bool lk_scaling_predict(const lk_scaling_report *r, int64_t devices, bool weak, 
     if (devices < 1 || r->devices < 2 || r->steps == 0 || !isfinite(exposed) || (!weak && devices > r->shards))
         return false;
     double most_shards = ceil((double)r->shards / (double)devices);
-    double computing = weak ? r->computing : scaling_model_computing_of_shards(r, most_shards);
-    double alone = weak ? r->computing * (double)devices : scaling_model_computing_of_shards(r, (double)r->shards);
+    double computing = weak ? r->computing : scaling_model_shards_computing(r, most_shards);
+    double alone = weak ? r->computing * (double)devices : scaling_model_shards_computing(r, (double)r->shards);
     prediction->step_seconds = computing + (exposed > 0 ? exposed : 0);
     prediction->speedup = alone / prediction->step_seconds;
     prediction->efficiency = prediction->speedup / (double)devices;

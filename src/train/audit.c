@@ -170,7 +170,7 @@ static lk_status audit_compare(const audit *a)
             audit_name_copy(a, usual, there), more);
 }
 
-/* --- when --------------------------------------------------------------------------------------------------------- */
+/* --- auditing ----------------------------------------------------------------------------------------------------- */
 
 static int audit_count_slots(const lk_trainer *trainer)
 {

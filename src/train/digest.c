@@ -11,8 +11,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* One variable's elements in row-major order, as f32 with little-endian bytes, because digests must not depend on the
- * processor. The caller frees them with lk__free. */
+/* Reads one variable's elements in row-major order, as f32 with little-endian bytes, because digests must not depend on
+ * the processor. The caller frees them with lk__free. */
 static float *digest_read(lk_tensor *variable, size_t *bytes)
 {
     size_t count = (size_t)lk_tensor_count(variable);

@@ -30,8 +30,8 @@ static lk_status fit_check_ledger(const lk_trainer *trainer, lk_ledger *ledger, 
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-static lk_status fit_evaluation_step_taken(void *user, const lk_pass *p, const lk_pending_step *step,
-                                           const lk_step_metrics *found, const char **stopped_by)
+static lk_status fit_eval_step_taken(void *user, const lk_pass *p, const lk_pending_step *step,
+                                     const lk_step_metrics *found, const char **stopped_by)
 {
     (void)step, (void)found, (void)stopped_by;
     lk_trainer *trainer = user;
@@ -48,7 +48,7 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     lk_pass p = {.loader = trainer->data.val_loader,
                  .ledger = trainer->data.val_ledger,
                  .push = lk__evaluate_step,
-                 .taken = fit_evaluation_step_taken,
+                 .taken = fit_eval_step_taken,
                  .user = trainer};
     *metrics = (lk_metrics){0};
     LK_TRY(lk__check_no_pass(trainer, "evaluation"));
@@ -67,13 +67,13 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 
 /* --- training steps ----------------------------------------------------------------------------------------------- */
 
-static lk_status train_step_with_callbacks(lk_trainer *trainer, lk_batch *batch)
+static lk_status fit_push_step(lk_trainer *trainer, lk_batch *batch)
 {
     LK_TRY(lk__train_step(trainer, batch, lk__rate_of_batch(trainer, batch, true)));
     return lk__audit(trainer, false);
 }
 
-static lk_status train_step_plain(lk_trainer *trainer, lk_batch *batch)
+static lk_status fit_push_single_step(lk_trainer *trainer, lk_batch *batch)
 {
     LK_TRY(lk__train_step(trainer, batch, lk__rate_of_batch(trainer, batch, false)));
     return lk__audit(trainer, false);
@@ -104,7 +104,7 @@ static lk_status fit_step_taken(void *user, const lk_pass *p, const lk_pending_s
     return lk__callbacks_step_end(&trainer->callbacks, trainer, &report, stopped_by);
 }
 
-static double trainer_flops(const lk_trainer *trainer)
+static double fit_device_flops(const lk_trainer *trainer)
 {
     double flops = 0;
     for (int d = 0; d < trainer->n_devices; d++)
@@ -140,11 +140,11 @@ static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *com
     lk_train_result *result = fit->result;
     lk_pass p = {.loader = trainer->data.train_loader,
                  .ledger = trainer->data.train_ledger,
-                 .push = train_step_with_callbacks,
+                 .push = fit_push_step,
                  .taken = fit_step_taken,
                  .user = fit,
                  .evaluates = true};
-    double flops = trainer_flops(trainer);
+    double flops = fit_device_flops(trainer);
     trainer->progress.epoch_open = true;
     lk_status status = lk__pass_run(trainer, &p, trainer->progress.epoch, true);
     report->epoch = trainer->progress.epoch + 1;
@@ -162,7 +162,7 @@ static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *com
     LK_TRY(status);
     int64_t samples = p.samples - (trainer->progress.epoch == fit->first_epoch ? fit->first_samples : 0);
     if (samples > 0)
-        fit->flops_per_image = (trainer_flops(trainer) - flops) / (double)samples;
+        fit->flops_per_image = (fit_device_flops(trainer) - flops) / (double)samples;
     fit_count_throughput(fit, &p, report->seconds);
     if (lk__is_interrupted(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted in epoch %lld after step %lld", (long long)report->epoch,
@@ -339,7 +339,7 @@ lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
     lk_pass p = {.loader = trainer->data.train_loader,
                  .ledger = trainer->data.train_ledger,
-                 .push = train_step_plain,
+                 .push = fit_push_single_step,
                  .began = lk__seconds()};
     int64_t before = trainer->progress.steps;
     LK_TRY(lk__check_no_pass(trainer, "training steps"));

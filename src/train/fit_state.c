@@ -26,8 +26,8 @@ static bool fit_state_get_metrics(const lk_state *state, const char *name, lk_me
     return true;
 }
 
-/* The totals that follow from the position; for single steps. */
-static lk_train_result fit_state_so_far(const lk_position *at)
+/* Returns the totals that follow from the position: single steps keep no others. */
+static lk_train_result fit_state_totals_at(const lk_position *at)
 {
     return (lk_train_result){.epochs = at->epoch,
                              .steps = at->steps - at->batch,
@@ -39,7 +39,7 @@ void lk__fit_save(const lk_trainer *trainer, lk_state *state)
 {
     const lk_fit *fit = trainer->fit;
     const lk_position *at = &trainer->progress.position;
-    const lk_train_result whole = fit ? fit->whole : fit_state_so_far(at), *result = fit ? fit->result : &whole;
+    const lk_train_result whole = fit ? fit->whole : fit_state_totals_at(at), *result = fit ? fit->result : &whole;
     double now = lk__seconds(), began = fit ? fit->began : now,
            epoch_began = fit ? fit->epoch_began : now - at->seconds;
     const double totals[TOTALS] = {(double)whole.epochs, (double)whole.steps, (double)whole.samples_seen,

@@ -14,8 +14,8 @@
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* A tensor's name without the prefixes of modules that wrap a network: DistributedDataParallel, torch.compile, and a
- * LightningModule whose network is called `model`. */
+/* Returns a tensor's name without the prefixes of modules that wrap a network: DistributedDataParallel, torch.compile,
+ * and a LightningModule whose network is called `model`. */
 static const char *weights_unwrapped_name(const char *name)
 {
     static const char *const wrappers[] = {"module.", "_orig_mod.", "model."};

@@ -16,17 +16,17 @@
 
 /* --- a step's metrics --------------------------------------------------------------------------------------------- */
 
-static void add_mean(lk_mean *total, lk_mean mean)
+static void pass_add_mean(lk_mean *total, lk_mean mean)
 {
     total->sum += mean.sum;
     total->count += mean.count;
 }
 
-static void add_metrics(lk_metrics *total, const lk_metrics *metrics)
+static void pass_add_metrics(lk_metrics *total, const lk_metrics *metrics)
 {
-    add_mean(&total->loss, metrics->loss);
-    add_mean(&total->accuracy, metrics->accuracy);
-    add_mean(&total->top_k, metrics->top_k);
+    pass_add_mean(&total->loss, metrics->loss);
+    pass_add_mean(&total->accuracy, metrics->accuracy);
+    pass_add_mean(&total->top_k, metrics->top_k);
 }
 
 static void pass_warn_once(lk_pass *p, const lk_pending_step *step, const char *what)
@@ -48,7 +48,7 @@ static void pass_add_training_step(const lk_trainer *trainer, lk_pass *p, const 
         p->so_far = p->before_update;
         p->skipped += step->update.batches;
     } else if (isfinite(found->metrics.loss.sum) || trainer->config.checks.nan_guard != LK_NAN_GUARD_SKIP) {
-        add_metrics(&p->so_far, &found->metrics);
+        pass_add_metrics(&p->so_far, &found->metrics);
     }
 }
 
@@ -92,7 +92,7 @@ static lk_status pass_account(lk_trainer *trainer, lk_pass *p, bool training, co
         LK_TRY(pass_guard(trainer, p, step, found));
         pass_add_training_step(trainer, p, step, found);
     } else {
-        add_metrics(&p->so_far, &found->metrics);
+        pass_add_metrics(&p->so_far, &found->metrics);
     }
     p->taken_steps++;
     p->samples += step->count;

@@ -74,7 +74,7 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
 }
 
 /* Devices opened from now on take the cores behind those of `before` others. */
-static void processes_cores_begin_behind(int before, const lk_device_spec_entry *first)
+static void processes_set_first_core(int before, const lk_device_spec_entry *first)
 {
     int cores = lk__topology_cores(), number = lk__backend_of_kind(first->kind)->offload ? first->index : 0;
     lk__topology_begin_at((before + cores - number % cores) % cores); /* opening a GPU adds its number */
@@ -91,7 +91,7 @@ static void processes_take_cores(lk_group *group, const introduction *all, int h
         total += all[rank].devices;
     }
     bool has_gpus = lk__backend_of_kind(all[here].kind)->offload;
-    processes_cores_begin_behind(before, first);
+    processes_set_first_core(before, first);
     if (total > cores && before == 0 && !has_gpus)
         lk__log(LK_LOG_WARNING,
                 "%d devices of several processes share %d core%s of %s: more devices than cores gain no speed", total,
@@ -115,8 +115,8 @@ static bool processes_spec_has_numbers(const char *spec)
     return strchr(spec, ':');
 }
 
-static lk_status processes_gpu_share_describe(const char *spec, const lk_device_spec_entry *entries, int n,
-                                              lk_gpu_share *share)
+static lk_status processes_describe_gpus(const char *spec, const lk_device_spec_entry *entries, int n,
+                                         lk_gpu_share *share)
 {
     const lk_backend *backend = lk__backend_of_kind(entries[0].kind);
     int seen = backend->available();
@@ -129,7 +129,7 @@ static lk_status processes_gpu_share_describe(const char *spec, const lk_device_
     return LK_OK;
 }
 
-static void spec_write(const lk_device_spec_entry *entries, int n, lk__spec_text spec)
+static void processes_write_spec(const lk_device_spec_entry *entries, int n, lk__spec_text spec)
 {
     int used = 0;
     for (int i = 0; i < n; i++)
@@ -154,15 +154,15 @@ static lk_gpu_share *processes_select_neighbors(lk_group *group, lk_gpu_share *a
     return own;
 }
 
-/* "2xcuda" means two GPUs that no other process of the machine takes, whatever its cores. Numbers in a spec are used as
- * they are. */
+/* "2xcuda" means two GPUs that no other process of the machine takes, even one that may use other cores. Numbers in a
+ * spec are used as they are. */
 static lk_status processes_take_gpus(lk_group *group, lk_device_spec_entry *entries, int n, lk__spec_text spec)
 {
     int neighbors;
     if (!lk__backend_of_kind(entries[0].kind)->identify)
         return LK_OK;
     lk_gpu_share *mine = lk__calloc(1, sizeof *mine), *all = NULL;
-    lk_status status = mine ? processes_gpu_share_describe(spec, entries, n, mine) : LK_ERR_MEMORY;
+    lk_status status = mine ? processes_describe_gpus(spec, entries, n, mine) : LK_ERR_MEMORY;
     if (status == LK_OK) {
         all = lk__group_gather_new(group, mine, sizeof *mine);
         status = all ? LK_OK : lk_error_status();
@@ -172,7 +172,7 @@ static lk_status processes_take_gpus(lk_group *group, lk_device_spec_entry *entr
         lk__gpu_shares_assign(all, neighbors);
         for (int i = 0; i < n; i++)
             entries[i].index = own->numbers[i];
-        spec_write(entries, n, spec);
+        processes_write_spec(entries, n, spec);
     }
     lk__free(mine);
     lk__free(all);
@@ -189,8 +189,8 @@ static lk_status processes_take_seat(lk_trainer *trainer, lk_device_spec_entry *
     for (int i = 0; i < n && gpus > 0; i++)
         entries[i].index = (before + i) % gpus;
     if (gpus > 0)
-        spec_write(entries, n, spec);
-    processes_cores_begin_behind(before, entries);
+        processes_write_spec(entries, n, spec);
+    processes_set_first_core(before, entries);
     return LK_OK;
 }
 

@@ -33,7 +33,7 @@ static lk_status replicas_init_variables(lk_replicas *replicas, uint64_t seed)
     return status;
 }
 
-/* Packs tensors[0 … n). *flat: a reference to the packed tensor, whatever scope is open. */
+/* Packs tensors[0 … n). *flat: a reference to the packed tensor, which no scope owns. */
 static lk_status replicas_pack(lk_tensor **tensors, int n, lk_tensor **flat)
 {
     lk_scope_begin();

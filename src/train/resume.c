@@ -110,7 +110,7 @@ static bool resume_name_is_one_of(const char *name, const char *const *names)
     return false;
 }
 
-static void comparison_note(comparison *c, const char *what, const char *then, const char *now)
+static void resume_note_difference(comparison *c, const char *what, const char *then, const char *now)
 {
     const char *none = "nothing";
     lk__bytes_format(&c->differences, "%s%.60s was %.150s and is %.150s", c->n++ ? "; " : "", what, *then ? then : none,
@@ -118,12 +118,12 @@ static void comparison_note(comparison *c, const char *what, const char *then, c
 }
 
 /* Model files are compared by their contents, not by their paths. */
-static void comparison_models(comparison *c, const char *then, const char *now)
+static void resume_compare_models(comparison *c, const char *then, const char *now)
 {
     const char *text = c->trainer->model->text;
     bool are_files = text && c->checkpoint->model_text;
     if (strcmp(are_files ? c->checkpoint->model_text : then, are_files ? text : now) != 0)
-        comparison_note(c, "--model", are_files ? c->checkpoint->model_file : then, now);
+        resume_note_difference(c, "--model", are_files ? c->checkpoint->model_file : then, now);
 }
 
 /* A setting's name as the user knows it: an option, or a quantity. */
@@ -136,13 +136,13 @@ static const char *resume_setting_name(const char *setting, char name[64])
 }
 
 /* Settings in may_differ change no bit, or only say where something came from. */
-static lk_status resume_comparison_setting(void *user, const lk_field *setting)
+static lk_status resume_compare_setting(void *user, const lk_field *setting)
 {
     static const char *const may_differ[] = {"recipe",
                                              "data", /* its bytes are compared */
                                              "weights",
                                              "recompute",
-                                             "max-staleness", /* see resume_comparison_staleness */
+                                             "max-staleness", /* see resume_compare_staleness */
                                              "audit-every",
                                              "devices in use",
                                              "batches an epoch",
@@ -159,12 +159,12 @@ static lk_status resume_comparison_setting(void *user, const lk_field *setting)
     const char *then = lk_checkpoint_get_setting(c->checkpoint, setting->name);
     const char *now = setting->text ? setting->text : "";
     if (then && strcmp(setting->name, "model") == 0)
-        comparison_models(c, then, now);
+        resume_compare_models(c, then, now);
     else if (then && strcmp(then, now) != 0 && !resume_name_is_one_of(setting->name, may_differ)) {
         if (resume_name_is_one_of(setting->name, decide_batches))
             c->in_epoch = setting->name;
         c->stops |= resume_name_is_one_of(setting->name, decide_stops);
-        comparison_note(c, resume_setting_name(setting->name, name), then, now);
+        resume_note_difference(c, resume_setting_name(setting->name, name), then, now);
     }
     return LK_OK;
 }
@@ -179,7 +179,7 @@ static bool resume_split_is_same(lk_trainer *trainer, lk_split split, const char
 }
 
 /* If both name and bytes of the data differ, the message gives the names, which say more than hashes. */
-static void resume_comparison_data(lk_trainer *trainer, comparison *c)
+static void resume_compare_data(lk_trainer *trainer, comparison *c)
 {
     char now[2][24];
     const char *then[2], *named = lk_checkpoint_get_setting(c->checkpoint, "data");
@@ -189,21 +189,21 @@ static void resume_comparison_data(lk_trainer *trainer, comparison *c)
     if (!same_train)
         c->in_epoch = "training set";
     if (!same_name && !(same_train && same_val))
-        comparison_note(c, "--data", named, trainer->plan.data);
+        resume_note_difference(c, "--data", named, trainer->plan.data);
     if (same_name && !same_train)
-        comparison_note(c, "the training set (its hash)", then[0], now[0]);
+        resume_note_difference(c, "the training set (its hash)", then[0], now[0]);
     if (same_name && !same_val)
-        comparison_note(c, "the validation set (its hash)", then[1], now[1]);
+        resume_note_difference(c, "the validation set (its hash)", then[1], now[1]);
 }
 
 /* Without staleness the strategies give the same bits, so "0" stands for all of them. */
-static void resume_comparison_staleness(const lk_trainer *trainer, comparison *c)
+static void resume_compare_staleness(const lk_trainer *trainer, comparison *c)
 {
     char now[LK_STALENESS_TEXT];
     const char *then = json_string_value(lk__checkpoint_member(c->checkpoint, "max_staleness"));
     lk__staleness_text(trainer, now);
     if (strcmp(then ? then : "0", now) != 0)
-        comparison_note(c, "--max-staleness", then ? then : "0", now);
+        resume_note_difference(c, "--max-staleness", then ? then : "0", now);
 }
 
 static lk_status resume_judge_differences(lk_trainer *trainer, const comparison *c)
@@ -226,9 +226,9 @@ static lk_status resume_judge_differences(lk_trainer *trainer, const comparison 
 static lk_status resume_check_settings(lk_trainer *trainer)
 {
     comparison c = {.trainer = trainer, .checkpoint = trainer->resumed};
-    lk_status status = lk__settings_visit(trainer, resume_comparison_setting, &c);
-    resume_comparison_data(trainer, &c);
-    resume_comparison_staleness(trainer, &c);
+    lk_status status = lk__settings_visit(trainer, resume_compare_setting, &c);
+    resume_compare_data(trainer, &c);
+    resume_compare_staleness(trainer, &c);
     lk__bytes_char(&c.differences, '\0');
     if (status == LK_OK)
         status = lk__bytes_status(&c.differences);

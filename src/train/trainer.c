@@ -22,7 +22,7 @@
 #include "lockstep/checkpoint.h"
 
 /* The caller may have given a model that was built for other images. */
-static lk_status check_model_input(const lk_model *model, lk_model_input data)
+static lk_status trainer_check_model(const lk_model *model, lk_model_input data)
 {
     lk_model_input have = lk_model_get_input(model);
     if (have.channels == data.channels && have.height == data.height && have.width == data.width &&
@@ -45,7 +45,7 @@ static lk_status trainer_make_model(lk_trainer *trainer)
         trainer->model = lk_model_new(trainer->config.model, input);
     if (!trainer->model)
         return lk_error_status();
-    LK_TRY(check_model_input(trainer->model, input));
+    LK_TRY(trainer_check_model(trainer->model, input));
     plan->model = lk_model_name(trainer->model);
     trainer->n_parameters = lk_model_parameter_count(trainer->model);
     trainer->n_variables = lk_model_variable_count(trainer->model);

@@ -41,7 +41,7 @@ static lk_status trainer_data_open_split(const char *name, lk_split split, const
 }
 
 /* "auto" falls back to synthetic data only if no file is found: a damaged file is still an error. */
-static lk_status open_train_set(lk_trainer *trainer)
+static lk_status trainer_data_open_train(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     lk_plan *plan = &trainer->plan;
@@ -71,7 +71,7 @@ lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset,
 }
 
 /* A class without images cannot be learned. That is an error unless limit_train is the reason, or labels start at 1. */
-static lk_status check_train_classes(const lk_dataset *train, int64_t limit, lk_plan *plan)
+static lk_status trainer_data_check_classes(const lk_dataset *train, int64_t limit, lk_plan *plan)
 {
     int64_t first, empty;
     plan->classes = lk_dataset_classes(train);
@@ -104,8 +104,8 @@ lk_status lk__trainer_data_open(lk_trainer *trainer)
     if (strcmp(config->data.name, "auto") != 0 && !lk_dataset_is_known(config->data.name))
         LK_FAIL(LK_ERR_ARGUMENT, "--data %s: must be one of %s, auto, or the path of a folder or file",
                 config->data.name, lk_dataset_names());
-    LK_TRY(open_train_set(trainer));
-    LK_TRY(check_train_classes(trainer->data.train_set, config->data.limit_train, plan));
+    LK_TRY(trainer_data_open_train(trainer));
+    LK_TRY(trainer_data_check_classes(trainer->data.train_set, config->data.limit_train, plan));
     if (plan->top_k > plan->classes)
         LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
                 (long long)plan->classes);

@@ -25,7 +25,7 @@ static lk_status trainer_devices_plan_reduction(lk_trainer *trainer)
 }
 
 /* If a device of the trainer also stores, both use the same lk_device and so the same queue. */
-static lk_device *open_storing_device(const lk_trainer *trainer)
+static lk_device *trainer_devices_open_storage(const lk_trainer *trainer)
 {
     lk_device *device = lk_device_open(trainer->config.devices.storage);
     for (int d = 0; device && d < trainer->n_devices; d++) {
@@ -46,7 +46,7 @@ static lk_status trainer_devices_set_storage(lk_trainer *trainer)
     if (count != 1)
         LK_FAIL(LK_ERR_ARGUMENT, "--storage %s: names %d devices; must be one, as in cpu:0", spec, count);
     if (spec) {
-        lk_device *device = open_storing_device(trainer);
+        lk_device *device = trainer_devices_open_storage(trainer);
         lk_status status = device ? lk_strategy_set_storage(trainer->strategy, device) : lk_error_status();
         lk_device_release(device);
         LK_TRY(status);

@@ -15,7 +15,7 @@ lk_pending_step *lk__pending_append(lk_trainer *trainer, lk_tensor *const *metri
     return step;
 }
 
-static void trainer_progress_pending_remove_oldest(lk_trainer_progress *progress)
+static void progress_remove_oldest(lk_trainer_progress *progress)
 {
     const lk_pending_step *oldest = &progress->pending[0];
     lk_tensor_release(oldest->loss);
@@ -28,7 +28,7 @@ static void trainer_progress_pending_remove_oldest(lk_trainer_progress *progress
         progress->pending[i] = progress->pending[i + 1];
 }
 
-static lk_status trainer_progress_pending_read_mean(lk_tensor *sum, int64_t count, lk_mean *mean)
+static lk_status progress_read_mean(lk_tensor *sum, int64_t count, lk_mean *mean)
 {
     *mean = (lk_mean){0};
     if (!sum)
@@ -38,7 +38,7 @@ static lk_status trainer_progress_pending_read_mean(lk_tensor *sum, int64_t coun
 }
 
 /* Reads first what the step computes last: the rest is ready by then, and the caller sleeps and wakes once. */
-static lk_status pending_read(const lk_pending_step *step, lk_step_metrics *found)
+static lk_status progress_read_step(const lk_pending_step *step, lk_step_metrics *found)
 {
     double skipped = 0, votes = 0;
     if (step->skipped)
@@ -47,22 +47,22 @@ static lk_status pending_read(const lk_pending_step *step, lk_step_metrics *foun
         LK_TRY(lk_tensor_item(step->votes, &votes));
     found->skipped = skipped != 0;
     found->interrupted = votes != 0;
-    LK_TRY(trainer_progress_pending_read_mean(step->top_k, step->count, &found->metrics.top_k));
-    LK_TRY(trainer_progress_pending_read_mean(step->hits, step->count, &found->metrics.accuracy));
-    return trainer_progress_pending_read_mean(step->loss, step->count, &found->metrics.loss);
+    LK_TRY(progress_read_mean(step->top_k, step->count, &found->metrics.top_k));
+    LK_TRY(progress_read_mean(step->hits, step->count, &found->metrics.accuracy));
+    return progress_read_mean(step->loss, step->count, &found->metrics.loss);
 }
 
 lk_status lk__pending_take(lk_trainer *trainer, lk_pending_step *step, lk_step_metrics *metrics)
 {
-    lk_status status = pending_read(&trainer->progress.pending[0], metrics);
+    lk_status status = progress_read_step(&trainer->progress.pending[0], metrics);
     *step = trainer->progress.pending[0];
     step->loss = step->hits = step->top_k = step->skipped = step->votes = NULL;
-    trainer_progress_pending_remove_oldest(&trainer->progress);
+    progress_remove_oldest(&trainer->progress);
     return status;
 }
 
 void lk__pending_drop(lk_trainer *trainer)
 {
     while (trainer->progress.n_pending > 0)
-        trainer_progress_pending_remove_oldest(&trainer->progress);
+        progress_remove_oldest(&trainer->progress);
 }

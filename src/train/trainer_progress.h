@@ -1,4 +1,4 @@
-/* How far a trainer is: the steps in flight, the update in progress, and the position to resume from. */
+/* The progress of a trainer: the steps in flight, the update in progress, and the position to resume from. */
 #pragma once
 
 #include "lockstep/train.h"
@@ -40,7 +40,7 @@ typedef struct lk_position {
     int64_t epoch, batch; /* from 0: the next batch; `batch` is past the last one between an epoch's training and its
                              evaluation */
     int64_t steps, updates, samples_seen; /* since the beginning of training */
-    int64_t samples;                      /* of the epoch, as are the following */
+    int64_t samples;                      /* of the epoch; the members below are of the epoch too */
     lk_metrics so_far;                    /* as in lk_step_report */
     int64_t skipped;
     double rate, seconds;
@@ -53,7 +53,7 @@ typedef struct lk_trainer_progress {
     int64_t steps, updates; /* pushed since the beginning of training */
     int64_t audits;         /* audits that found no difference */
     int64_t audited;        /* the step of the last one */
-    int64_t epoch;          /* of the next batch, from 0 */
+    int64_t epoch;          /* the epoch of the next batch, from 0 */
     lk_position position;
     bool epoch_open;         /* an epoch has begun and not ended */
     bool in_pass;            /* fit or an evaluation has steps in flight */

@@ -13,7 +13,7 @@
 
 /* --- split, broadcast --------------------------------------------------------------------------------------------- */
 
-/* The samples as a view of the batch, or as a copy if the batch is on another device. */
+/* Returns the samples as a view of the batch, or as a copy if the batch is on another device. */
 static lk_tensor *exchange_shard_on(lk_call_site at, lk_tensor *batch, lk_range samples, lk_device *device)
 {
     lk_tensor *view = lk_slice_at(at, batch, 0, samples.begin, samples.end);
@@ -86,7 +86,7 @@ static lk_status exchange_allreduce_check(lk_tensor *const *tensors, int64_t n)
 }
 
 /* Lists the devices of the tensors, each once, in order of appearance. */
-static lk_status distinct_devices(lk_tensor *const *tensors, int64_t n, lk_device **devices, int *count)
+static lk_status exchange_list_devices(lk_tensor *const *tensors, int64_t n, lk_device **devices, int *count)
 {
     *count = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -112,7 +112,7 @@ typedef struct reduced {
 
 static lk_status exchange_allreduce_to_sums(lk_call_site at, lk_tensor *const *tensors, int64_t n, reduced *result)
 {
-    LK_TRY(distinct_devices(tensors, n, result->devices, &result->n));
+    LK_TRY(exchange_list_devices(tensors, n, result->devices, &result->n));
     if (result->n == 0)
         return LK_OK;
     lk_tree_node *nodes = lk__calloc((size_t)n, sizeof *nodes);
@@ -176,7 +176,7 @@ static lk_status exchange_allreduce_in_place(lk_tensor *const *tensors, int64_t 
                          .n_quantities = 1,
                          .stride = 1,
                          .in_use = true};
-    LK_TRY(distinct_devices(tensors, n, devices, &sum.n_devices));
+    LK_TRY(exchange_list_devices(tensors, n, devices, &sum.n_devices));
     for (int64_t i = 0; i < n; i++)
         if (tensors[i])
             results[sum.n_results++] = tensors[i];

@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-/* Buffers are counted in words of four bytes, whatever the dtype. */
+/* Buffers are counted in words of four bytes for every dtype. */
 enum {
     WORD = sizeof(float),
     ALIGN = 64 /* words: quantities and slices begin at multiples of this, for any kernel that reads them */
@@ -41,12 +41,12 @@ void lk__flat_release(lk_flat *f)
     lk__free(f);
 }
 
-static lk_status flat_look_at_processes(void *processes)
+static lk_status flat_allreduce_look_at_processes(void *processes)
 {
     return lk__group_look(processes);
 }
 
-static lk_status flat_open_links(lk_flat *f, const lk_flat_opts *opts)
+static lk_status flat_allreduce_open_links(lk_flat *f, const lk_flat_opts *opts)
 {
     lk_links_opts links = {.table = f->table,
                            .devices = f->devices,
@@ -55,7 +55,7 @@ static lk_status flat_open_links(lk_flat *f, const lk_flat_opts *opts)
                            .id = opts->id,
                            .first = f->first,
                            .ranks = f->ranks,
-                           .others = f->group ? flat_look_at_processes : NULL,
+                           .others = f->group ? flat_allreduce_look_at_processes : NULL,
                            .user = f->group ? f->group->processes : NULL};
     return lk__links_open(&links, &f->links);
 }
@@ -79,7 +79,7 @@ lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **out)
         f->devices[d] = opts->devices[d];
     f->buffers = (lk_exchange_buffers){.devices = f->devices, .n = f->n};
     if (status == LK_OK)
-        status = flat_open_links(f, opts);
+        status = flat_allreduce_open_links(f, opts);
     if (status == LK_OK)
         *out = f;
     else
@@ -129,7 +129,7 @@ struct flat_job {
     lk_links_copy *copies; /* [n_pieces] */
 };
 
-static void flat_job_release(job *j)
+static void flat_allreduce_job_release(job *j)
 {
     if (!lk__refcount_release(&j->references))
         return;
@@ -142,14 +142,14 @@ static void flat_job_release(job *j)
     lk__device_release_memory(home);
 }
 
-static void flat_packing_release(lk_task *task)
+static void flat_allreduce_packing_release(lk_task *task)
 {
-    flat_job_release(((packing *)task)->job);
+    flat_allreduce_job_release(((packing *)task)->job);
 }
 
-static void flat_exchange_release(lk_task *task)
+static void flat_allreduce_exchange_release(lk_task *task)
 {
-    flat_job_release((job *)task);
+    flat_allreduce_job_release((job *)task);
 }
 
 /* --- on the devices' threads -------------------------------------------------------------------------------------- */
@@ -159,14 +159,14 @@ static int64_t flat_allreduce_words_in(const lk_tensor *x)
     return lk_tensor_count(x) * (int64_t)lk_dtype_size(x->dtype) / WORD;
 }
 
-static lk_status flat_check_written(const lk_tensor *value)
+static lk_status flat_allreduce_check_written(const lk_tensor *value)
 {
     if (!value->storage->data)
         LK_FAIL(LK_ERR_STATE, "allreduce: a tensor was made by lk_tensor_new and never written");
     return LK_OK;
 }
 
-static lk_status flat_pack_on(lk_device *device, const packing *p)
+static lk_status flat_allreduce_pack_on(lk_device *device, const packing *p)
 {
     const job *j = p->job;
     lk_storage *storage = j->storage[p->device];
@@ -175,31 +175,31 @@ static lk_status flat_pack_on(lk_device *device, const packing *p)
     for (int i = p->first; i < p->first + p->n; i++) {
         const piece *from = &j->pieces[i];
         float *row = lk__flat_own_row(&j->e, p->device, from->m);
-        LK_TRY(flat_check_written(from->value));
+        LK_TRY(flat_allreduce_check_written(from->value));
         j->copies[i] =
             (lk_links_copy){lk__data(from->value), row + j->spans[from->q].begin, flat_allreduce_words_in(from->value)};
     }
     return j->e.table->pack(device, j->copies + p->first, p->n);
 }
 
-static lk_status flat_packing_run(lk_task *task)
+static lk_status flat_allreduce_packing_run(lk_task *task)
 {
-    return flat_pack_on(task->device, (const packing *)task);
+    return flat_allreduce_pack_on(task->device, (const packing *)task);
 }
 
 /* --- on the links' thread ----------------------------------------------------------------------------------------- */
 
 /* Packs device d's values, or notes where they are if they are read in place. */
-static lk_status flat_prepare_values(const job *j, int d)
+static lk_status flat_allreduce_prepare_values(const job *j, int d)
 {
     const packing *p = &j->packings[d];
     if (!j->e.values)
-        return flat_pack_on(j->e.links, p);
+        return flat_allreduce_pack_on(j->e.links, p);
     lk_storage *storage = j->storage[d];
     LK_TRY(lk__storage_allocate(storage, storage->bytes, NULL));
     for (int i = p->first; i < p->first + p->n; i++) {
         const piece *from = &j->pieces[i];
-        LK_TRY(flat_check_written(from->value));
+        LK_TRY(flat_allreduce_check_written(from->value));
         j->values[from->m * j->e.n_spans + from->q] = lk__data(from->value);
     }
     return LK_OK;
@@ -211,7 +211,7 @@ static int64_t flat_allreduce_elements_in(const job *j, int64_t words)
 }
 
 /* Adds up device d's slice of the whole tree. */
-static lk_status flat_finish_tree(const job *j, int d)
+static lk_status flat_allreduce_finish_tree(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
     lk_links_sum sum = {.dtype = j->dtype, .n_addends = e->n_nodes};
@@ -230,7 +230,7 @@ static lk_status flat_finish_tree(const job *j, int d)
 }
 
 /* Adds up only device d's own nodes, over the whole row, for the transport's reduction. */
-static lk_status flat_sum_own(const job *j, int d)
+static lk_status flat_allreduce_sum_own(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
     lk_links_sum sum = {.y = lk__flat_sum_row(e, d), .dtype = j->dtype, .count = flat_allreduce_elements_in(j, e->row)};
@@ -247,7 +247,7 @@ static lk_status flat_sum_own(const job *j, int d)
     return e->table->sum(e->links, d, &sum);
 }
 
-static lk_status flat_on_each(const job *j, lk_status (*fn)(const job *, int))
+static lk_status flat_allreduce_on_each(const job *j, lk_status (*fn)(const job *, int))
 {
     for (int d = 0; d < j->e.n; d++)
         LK_TRY(fn(j, d));
@@ -255,7 +255,7 @@ static lk_status flat_on_each(const job *j, lk_status (*fn)(const job *, int))
 }
 
 /* Keeps the job's memory for the rest of the process, because the transport may still write to it. */
-static void flat_job_keep(job *j)
+static void flat_allreduce_job_keep(job *j)
 {
     static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
     static job *kept;
@@ -267,40 +267,40 @@ static void flat_job_keep(job *j)
     pthread_mutex_unlock(&keeping);
 }
 
-static lk_status flat_job_exchange(job *j)
+static lk_status flat_allreduce_job_exchange(job *j)
 {
     const lk_transport *transport = j->flat->transport;
     if (j->e.group)
         LK_TRY(lk__group_check(j->e.group->processes));
     lk__activity_set(j->e.n < j->e.ranks ? LK_ACTIVITY_WAIT_REMOTE : LK_ACTIVITY_OPERATOR, "exchange");
     if (j->e.table->in_place)
-        LK_TRY(flat_on_each(j, flat_prepare_values));
+        LK_TRY(flat_allreduce_on_each(j, flat_allreduce_prepare_values));
     for (int d = 0; d < j->e.n; d++)
         j->e.buffers[d] = j->storage[d]->data;
     if (j->by_library) {
-        LK_TRY(flat_on_each(j, flat_sum_own));
+        LK_TRY(flat_allreduce_on_each(j, flat_allreduce_sum_own));
         return transport->reduce(&j->e);
     }
     LK_TRY(transport->scatter(&j->e));
-    LK_TRY(flat_on_each(j, flat_finish_tree));
+    LK_TRY(flat_allreduce_on_each(j, flat_allreduce_finish_tree));
     return j->e.slice ? transport->gather(&j->e) : LK_OK;
 }
 
-static void flat_exchange_leave_out(lk_task *task, lk_status status, const char *why)
+static void flat_allreduce_leave_out(lk_task *task, lk_status status, const char *why)
 {
     const job *j = (const job *)task;
     if (j->e.group)
         lk__group_give_up(j->e.group->processes, status, why);
 }
 
-static lk_status flat_exchange_run(lk_task *task)
+static lk_status flat_allreduce_exchange_run(lk_task *task)
 {
     job *j = (job *)task;
-    lk_status status = flat_job_exchange(j);
+    lk_status status = flat_allreduce_job_exchange(j);
     if (status != LK_OK && j->flat->transport->is_late)
-        flat_job_keep(j);
+        flat_allreduce_job_keep(j);
     if (status != LK_OK)
-        flat_exchange_leave_out(task, status, lk_error_message());
+        flat_allreduce_leave_out(task, status, lk_error_message());
     return status;
 }
 
@@ -316,7 +316,7 @@ static int64_t flat_allreduce_quantity_words(const lk_flat_sum *sum, int q)
     return lk_shape_count(sum->shapes[sum->quantities[q]]) * (int64_t)lk_dtype_size(sum->dtype) / WORD;
 }
 
-static int flat_count_pieces(const lk_flat_sum *sum)
+static int flat_allreduce_count_pieces(const lk_flat_sum *sum)
 {
     int n = 0;
     for (int m = 0; m < sum->n_parts; m++)
@@ -326,10 +326,10 @@ static int flat_count_pieces(const lk_flat_sum *sum)
 
 /* Returns the bytes of a job with its arrays, which are one block. If `j` is not NULL, it begins that block, and its
  * array pointers are set. */
-static size_t flat_job_lay_out(job *j, const lk_flat *f, const lk_flat_sum *sum)
+static size_t flat_allreduce_job_lay_out(job *j, const lk_flat *f, const lk_flat_sum *sum)
 {
     size_t n = (size_t)f->n, nodes = (size_t)sum->n_parts, quantities = (size_t)sum->n_quantities;
-    size_t pieces = (size_t)flat_count_pieces(sum), used = 0;
+    size_t pieces = (size_t)flat_allreduce_count_pieces(sum), used = 0;
     job no_job, *to = j ? j : &no_job;
     lk__block_part(j, &used, 1, sizeof *j);
     to->ranges = lk__block_part(j, &used, nodes, sizeof *to->ranges);
@@ -346,13 +346,13 @@ static size_t flat_job_lay_out(job *j, const lk_flat *f, const lk_flat_sum *sum)
     return used;
 }
 
-static job *flat_job_new(const lk_flat *f, const lk_flat_sum *sum)
+static job *flat_allreduce_job_new(const lk_flat *f, const lk_flat_sum *sum)
 {
     lk_device *home = f->devices[0];
-    job *j = lk__device_calloc(home, 1, flat_job_lay_out(NULL, f, sum));
+    job *j = lk__device_calloc(home, 1, flat_allreduce_job_lay_out(NULL, f, sum));
     if (!j)
         return NULL;
-    flat_job_lay_out(j, f, sum);
+    flat_allreduce_job_lay_out(j, f, sum);
     lk__refcount_init(&j->references);
     lk__device_retain_memory(home);
     j->home = home;
@@ -378,7 +378,7 @@ static job *flat_job_new(const lk_flat *f, const lk_flat_sum *sum)
 }
 
 /* Sets the sizes of the exchange. A packed row is one contiguous span. */
-static void flat_job_measure(job *j, const lk_flat_sum *sum)
+static void flat_allreduce_job_measure(job *j, const lk_flat_sum *sum)
 {
     lk_flat_exchange *e = &j->e;
     int64_t row = 0;
@@ -397,7 +397,7 @@ static void flat_job_measure(job *j, const lk_flat_sum *sum)
     e->values = in_place ? j->values : NULL;
 }
 
-static lk_status flat_job_list_pieces(job *j, const lk_flat_sum *sum, int d)
+static lk_status flat_allreduce_job_list_pieces(job *j, const lk_flat_sum *sum, int d)
 {
     packing *p = &j->packings[d];
     p->job = j;
@@ -418,7 +418,7 @@ static lk_status flat_job_list_pieces(job *j, const lk_flat_sum *sum, int d)
 }
 
 /* Makes the sums on device d, as views of the sum's row. */
-static lk_status flat_job_make_sums(const job *j, const lk_flat_sum *sum, int d)
+static lk_status flat_allreduce_job_make_sums(const job *j, const lk_flat_sum *sum, int d)
 {
     int64_t begin = lk__flat_sum_begin(&j->e, d);
     for (int q = 0; q < sum->n_quantities; q++) {
@@ -436,16 +436,16 @@ static lk_status flat_job_make_sums(const job *j, const lk_flat_sum *sum, int d)
 
 /* --- pushing ------------------------------------------------------------------------------------------------------ */
 
-static lk_status flat_job_push(job *j, lk_task *task)
+static lk_status flat_allreduce_job_push(job *j, lk_task *task)
 {
     lk__refcount_retain(&j->references);
     lk_status status = lk__engine_push_task(task);
     if (status != LK_OK)
-        flat_job_release(j);
+        flat_allreduce_job_release(j);
     return status;
 }
 
-static lk_status flat_job_push_all(job *j)
+static lk_status flat_allreduce_job_push_all(job *j)
 {
     bool in_place = j->e.table->in_place;
     for (int d = 0; d < j->e.n && !in_place; d++) { /* a device without a node still allocates its buffer this way */
@@ -455,30 +455,30 @@ static lk_status flat_job_push_all(job *j)
                             .writes = j->storage + d,
                             .n_reads = p->n,
                             .n_writes = 1,
-                            .run = flat_packing_run,
-                            .release = flat_packing_release};
-        LK_TRY(flat_job_push(j, &p->task));
+                            .run = flat_allreduce_packing_run,
+                            .release = flat_allreduce_packing_release};
+        LK_TRY(flat_allreduce_job_push(j, &p->task));
     }
     j->exchange = (lk_task){.device = j->e.links,
                             .reads = j->reads,
                             .n_reads = in_place ? j->n_pieces : 0,
                             .writes = j->storage,
                             .n_writes = j->e.n,
-                            .run = flat_exchange_run,
-                            .leave_out = flat_exchange_leave_out,
-                            .release = flat_exchange_release};
-    return flat_job_push(j, &j->exchange);
+                            .run = flat_allreduce_exchange_run,
+                            .leave_out = flat_allreduce_leave_out,
+                            .release = flat_allreduce_exchange_release};
+    return flat_allreduce_job_push(j, &j->exchange);
 }
 
-static lk_status flat_job_prepare(lk_flat *f, job *j, const lk_flat_sum *sum)
+static lk_status flat_allreduce_job_prepare(lk_flat *f, job *j, const lk_flat_sum *sum)
 {
-    flat_job_measure(j, sum);
+    flat_allreduce_job_measure(j, sum);
     LK_TRY(lk__exchange_buffers_take(&f->buffers, f->links, lk__flat_buffer_words(&j->e), j->buffers));
     for (int d = 0; d < f->n; d++)
         j->storage[d] = j->buffers[d]->storage;
     for (int d = 0; d < f->n; d++) {
-        LK_TRY(flat_job_list_pieces(j, sum, d));
-        LK_TRY(flat_job_make_sums(j, sum, d));
+        LK_TRY(flat_allreduce_job_list_pieces(j, sum, d));
+        LK_TRY(flat_allreduce_job_make_sums(j, sum, d));
     }
     return LK_OK;
 }
@@ -487,15 +487,15 @@ lk_status lk__flat_allreduce(lk_flat *f, const lk_flat_sum *sum)
 {
     if (sum->by_library && !f->transport->reduce)
         LK_FAIL(LK_ERR_UNSUPPORTED, "allreduce: %s have no reduction of their own", f->transport->name);
-    job *j = flat_job_new(f, sum);
+    job *j = flat_allreduce_job_new(f, sum);
     if (!j)
         return LK_ERR_MEMORY;
     pthread_mutex_lock(&f->lock);
-    lk_status status = flat_job_prepare(f, j, sum);
+    lk_status status = flat_allreduce_job_prepare(f, j, sum);
     if (status == LK_OK)
-        status = flat_job_push_all(j);
+        status = flat_allreduce_job_push_all(j);
     pthread_mutex_unlock(&f->lock);
-    flat_job_release(j);
+    flat_allreduce_job_release(j);
     return status;
 }
 
@@ -518,7 +518,7 @@ int64_t lk__flat_buffer_bytes(const lk_flat *f, int64_t shards, int64_t bytes)
     return least;
 }
 
-/* --- what can be summed ------------------------------------------------------------------------------------------- */
+/* --- supported sums ----------------------------------------------------------------------------------------------- */
 
 bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes)
 {

@@ -158,7 +158,7 @@ static message_memory *group_message_memory_new(size_t bytes)
     return lk__calloc(1, sizeof(message_memory) + bytes);
 }
 
-static void message_memory_end(message_memory *b, lk_status status)
+static void group_message_memory_end(message_memory *b, lk_status status)
 {
     static message_memory *kept;
     static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
@@ -200,7 +200,7 @@ lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void
     lk_status status = group_gather_rows(group, rows, bytes);
     if (status == LK_OK)
         memcpy(all, rows, size);
-    message_memory_end(b, status);
+    group_message_memory_end(b, status);
     return status;
 }
 
@@ -233,7 +233,7 @@ lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t byte
     lk_status status = group_broadcast(group, from, b->bytes, bytes);
     if (status == LK_OK)
         memcpy(data, b->bytes, bytes);
-    message_memory_end(b, status);
+    group_message_memory_end(b, status);
     return status;
 }
 

@@ -11,14 +11,14 @@
 /* Errors of notes are ignored: a rank has already failed, and no other way to report one remains. */
 static char ignored[LK_MESSAGES_ERROR];
 
-static void notes_pause(void)
+static void group_notes_pause(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */
 
-static bool notes_listen(lk_notes *n, char error[LK_MESSAGES_ERROR])
+static bool group_notes_listen(lk_notes *n, char error[LK_MESSAGES_ERROR])
 {
     n->is_listening = n->table->begin(false, LK_CHANNEL_NOTES, LK_MESSAGES_ANYBODY, &n->coming, sizeof n->coming,
                                       &n->receive, error) == LK_MESSAGES_OK;
@@ -37,7 +37,7 @@ lk_status lk__notes_open(lk_notes *n, const lk_messages *table, int rank, int ra
     n->sending = lk__calloc(2 * ((size_t)ranks - 1), sizeof *n->sending);
     if (!n->sending)
         return LK_ERR_MEMORY;
-    if (!notes_listen(n, error))
+    if (!group_notes_listen(n, error))
         LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", rank, error);
     return LK_OK;
 }
@@ -56,7 +56,7 @@ void lk__notes_close(lk_notes *n)
 
 /* Sends to all other ranks, and stops waiting after a moment: a rank that does not read its note is ended by the
  * program that started the processes. */
-static void notes_send(lk_notes *n, lk_note *note, lk_message *sending)
+static void group_notes_send(lk_notes *n, lk_note *note, lk_message *sending)
 {
     const double patience = 0.1;
     int begun = 0;
@@ -69,18 +69,18 @@ static void notes_send(lk_notes *n, lk_note *note, lk_message *sending)
         if (n->table->done(sending, begun, &all, ignored) != LK_MESSAGES_OK)
             return;
         if (!all)
-            notes_pause();
+            group_notes_pause();
     }
 }
 
-static void notes_tell_all(lk_notes *n)
+static void group_notes_tell_all(lk_notes *n)
 {
     atomic_store_explicit(&n->is_bad, true, memory_order_release);
     if (n->sending)
-        notes_send(n, &n->first, n->sending);
+        group_notes_send(n, &n->first, n->sending);
 }
 
-static void notes_receive(lk_notes *n)
+static void group_notes_receive(lk_notes *n)
 {
     bool has_come = false;
     if (!n->is_listening || n->table->done(&n->receive, 1, &has_come, ignored) != LK_MESSAGES_OK || !has_come)
@@ -91,9 +91,9 @@ static void notes_receive(lk_notes *n)
         n->first = n->coming;
         n->first.text[LK_NOTE_TEXT - 1] = '\0';
         lk__heartbeat_follow();
-        notes_tell_all(n);
+        group_notes_tell_all(n);
     }
-    notes_listen(n, ignored);
+    group_notes_listen(n, ignored);
 }
 
 /* --- from any thread ---------------------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ void lk__notes_give_up(lk_notes *n, lk_status status, const char *why)
     if (!lk__notes_are_bad(n)) {
         n->first = (lk_note){.rank = n->rank, .status = (int32_t)status};
         snprintf(n->first.text, sizeof n->first.text, "%s", *why ? why : lk_status_name(status));
-        notes_tell_all(n);
+        group_notes_tell_all(n);
     }
     pthread_mutex_unlock(&n->lock);
 }
@@ -112,7 +112,7 @@ void lk__notes_give_up(lk_notes *n, lk_status status, const char *why)
 bool lk__notes_look(lk_notes *n)
 {
     if (!lk__notes_are_bad(n) && n->sending && pthread_mutex_trylock(&n->lock) == 0) {
-        notes_receive(n);
+        group_notes_receive(n);
         pthread_mutex_unlock(&n->lock);
     }
     return lk__notes_are_bad(n);
@@ -124,9 +124,9 @@ bool lk__notes_part(lk_notes *n, double seconds)
         return true;
     pthread_mutex_lock(&n->lock);
     n->parting.is_parting = 1;
-    notes_send(n, &n->parting, n->sending + n->ranks - 1);
-    for (double until = lk__seconds() + seconds; n->parted < n->ranks - 1 && lk__seconds() < until; notes_pause())
-        notes_receive(n);
+    group_notes_send(n, &n->parting, n->sending + n->ranks - 1);
+    for (double until = lk__seconds() + seconds; n->parted < n->ranks - 1 && lk__seconds() < until; group_notes_pause())
+        group_notes_receive(n);
     bool all = n->parted == n->ranks - 1;
     pthread_mutex_unlock(&n->lock);
     return all;

@@ -1,7 +1,7 @@
-/* How ranks learn that one of them cannot go on. That rank sends a note to every other rank, on a separate channel, for
- * which each rank has a receive in flight. A rank that has waited a while for messages looks for notes, and passes a
- * note it has read on to all others. So no rank waits long for one that has stopped. Nothing is taken for another
- * message, because a rank sends nothing after its note. */
+/* Notes tell all ranks that one of them cannot go on. That rank sends a note to every other rank, on a separate
+ * channel, for which each rank has a receive in flight. A rank that has waited a while for messages looks for notes,
+ * and passes a note it has read on to all others. So no rank waits long for one that has stopped. Nothing is taken for
+ * another message, because a rank sends nothing after its note. */
 #pragma once
 
 #include "dist/process/messages.h"

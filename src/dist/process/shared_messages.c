@@ -54,7 +54,7 @@ typedef struct ring {
     _Alignas(128) _Atomic uint64_t written;
     _Alignas(128) _Atomic uint64_t read;
     _Atomic uint64_t copied;  /* number of messages that the reader has copied out of the writer's memory */
-    _Atomic bool is_streamed; /* the reader may not do so: large messages go through the ring too */
+    _Atomic bool is_streamed; /* the reader may not read that memory: large messages go through the ring */
     _Alignas(128) char bytes[];
 } ring;
 
@@ -125,7 +125,7 @@ static struct {
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Sets the ring and the queue. */
-static void transfer_aim(transfer *t, int other)
+static void shared_messages_aim(transfer *t, int other)
 {
     const shared_header *h = shared.memory;
     t->other = other;
@@ -137,7 +137,7 @@ static void transfer_aim(transfer *t, int other)
     t->queue = &shared.queues[((int)t->is_sent * LK_CHANNELS + (int)t->channel) * shared.ranks + other];
 }
 
-static void transfer_enqueue(transfer *t)
+static void shared_messages_enqueue(transfer *t)
 {
     if (t->queue->first)
         t->queue->last->after = t;
@@ -147,7 +147,7 @@ static void transfer_enqueue(transfer *t)
 }
 
 /* Moves at most n bytes between `data` and the ring, as many as it has or has room for; returns how many. */
-static uint64_t transfer_move(const transfer *t, char *data, uint64_t n)
+static uint64_t shared_messages_move_bytes(const transfer *t, char *data, uint64_t n)
 {
     ring *r = t->ring;
     uint64_t capacity = shared_messages_ring_capacity(shared.memory, t->channel), done = 0;
@@ -171,34 +171,34 @@ static uint64_t transfer_move(const transfer *t, char *data, uint64_t n)
     return done;
 }
 
-static bool transfer_can_move(const transfer *t, uint64_t n)
+static bool shared_messages_can_move(const transfer *t, uint64_t n)
 {
     uint64_t used = atomic_load_explicit(&t->ring->written, memory_order_acquire) -
                     atomic_load_explicit(&t->ring->read, memory_order_acquire);
     return (t->is_sent ? shared_messages_ring_capacity(shared.memory, t->channel) - used : used) >= n;
 }
 
-/* Moves the size, and the address of a large message, in one piece. Returns false if the sender's size is not that
- * which the receiver expects. */
-static bool transfer_move_size(transfer *t)
+/* Moves the size, and the address of a large message, in one piece. Returns false if the sender's size is not the
+ * one that the receiver expects. */
+static bool shared_messages_move_size(transfer *t)
 {
     struct {
         uint64_t size, address;
     } head = {t->size, (uintptr_t)t->data};
     bool has_address = t->size >= LEAST_COPIED && !atomic_load(&t->ring->is_streamed);
     uint64_t bytes = has_address ? sizeof head : sizeof head.size;
-    if (!transfer_can_move(t, bytes))
+    if (!shared_messages_can_move(t, bytes))
         return true;
     t->copied = atomic_load(&t->ring->copied);
-    for (uint64_t done = 0; done < bytes;) /* the ring may end within it */
-        done += transfer_move(t, (char *)&head + done, bytes - done);
+    for (uint64_t done = 0; done < bytes;) /* the ring may end in the middle of it */
+        done += shared_messages_move_bytes(t, (char *)&head + done, bytes - done);
     t->address = has_address ? head.address : 0;
     t->has_size = true;
     return head.size == t->size;
 }
 
 /* The reader's side of a large message. */
-static void transfer_copy(transfer *t)
+static void shared_messages_copy_large(transfer *t)
 {
     const shared_process *processes = (const shared_process *)(shared.memory + 1);
     while (t->moved < t->size) {
@@ -218,7 +218,7 @@ static void transfer_copy(transfer *t)
 }
 
 /* The writer's side: learns what the reader has done. */
-static void transfer_look(transfer *t)
+static void shared_messages_look(transfer *t)
 {
     if (atomic_load(&t->ring->copied) != t->copied)
         t->moved = t->size;
@@ -226,12 +226,12 @@ static void transfer_look(transfer *t)
         t->address = 0;
 }
 
-static void transfer_find_sender(transfer *t)
+static void shared_messages_find_sender(transfer *t)
 {
     for (int from = 0; from < shared.ranks; from++) {
-        transfer_aim(t, from);
-        if (!t->queue->first && transfer_can_move(t, 1)) {
-            transfer_enqueue(t);
+        shared_messages_aim(t, from);
+        if (!t->queue->first && shared_messages_can_move(t, 1)) {
+            shared_messages_enqueue(t);
             return;
         }
     }
@@ -239,22 +239,22 @@ static void transfer_find_sender(transfer *t)
 }
 
 /* Returns false if the message has another size than its receiver expects. */
-static bool transfer_advance(transfer *t)
+static bool shared_messages_advance(transfer *t)
 {
     if (!t->queue)
-        transfer_find_sender(t);
+        shared_messages_find_sender(t);
     if (!t->queue || t->queue->first != t)
         return true;
-    if (!t->has_size && !transfer_move_size(t))
+    if (!t->has_size && !shared_messages_move_size(t))
         return false;
     if (!t->has_size)
         return true;
     if (t->address && t->is_sent)
-        transfer_look(t);
+        shared_messages_look(t);
     else if (t->address)
-        transfer_copy(t);
+        shared_messages_copy_large(t);
     if (!t->address)
-        t->moved += transfer_move(t, t->data + t->moved, t->size - t->moved);
+        t->moved += shared_messages_move_bytes(t, t->data + t->moved, t->size - t->moved);
     if (t->moved == t->size) {
         t->is_done = true;
         t->queue->first = t->after;
@@ -263,11 +263,11 @@ static bool transfer_advance(transfer *t)
 }
 
 /* Advances all messages, and takes those that are done out of the list. */
-static lk_messages_status shared_advance(char error[LK_MESSAGES_ERROR])
+static lk_messages_status shared_messages_advance_all(char error[LK_MESSAGES_ERROR])
 {
     for (transfer **at = &shared.first; *at;) {
         transfer *t = *at;
-        if (!transfer_advance(t)) {
+        if (!shared_messages_advance(t)) {
             snprintf(error, LK_MESSAGES_ERROR, "shared memory: a message is not of the %llu bytes that are expected",
                      (unsigned long long)t->size);
             return LK_MESSAGES_FAILED;
@@ -287,7 +287,7 @@ static transfer *shared_messages_transfer_of(const lk_message *message)
     return t;
 }
 
-static void transfer_drop(transfer *t)
+static void shared_messages_drop(transfer *t)
 {
     t->next = shared.unused;
     shared.unused = t;
@@ -305,14 +305,14 @@ static transfer *shared_messages_transfer_new(void)
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-static lk_messages_status shared_fail(char error[LK_MESSAGES_ERROR], const char *what)
+static lk_messages_status shared_messages_fail(char error[LK_MESSAGES_ERROR], const char *what)
 {
     snprintf(error, LK_MESSAGES_ERROR, "shared memory (" LK_SHARED_MEMORY_VARIABLE "=%s, " LK_RANK_VARIABLE "=%s): %s",
              getenv(LK_SHARED_MEMORY_VARIABLE), getenv(LK_RANK_VARIABLE) ? getenv(LK_RANK_VARIABLE) : "", what);
     return LK_MESSAGES_FAILED;
 }
 
-static int shared_number(const char *variable)
+static int shared_messages_env_number(const char *variable)
 {
     const char *text = getenv(variable);
     char *end = NULL;
@@ -321,23 +321,23 @@ static int shared_number(const char *variable)
 }
 
 /* The descriptor is closed, so that no other program inherits it. */
-static lk_messages_status shared_join(int *rank, int *ranks, char error[LK_MESSAGES_ERROR])
+static lk_messages_status shared_messages_join(int *rank, int *ranks, char error[LK_MESSAGES_ERROR])
 {
-    int file = shared_number(LK_SHARED_MEMORY_VARIABLE);
+    int file = shared_messages_env_number(LK_SHARED_MEMORY_VARIABLE);
     struct stat found;
     shared_header h;
     if (pread(file, &h, sizeof h, 0) != (ssize_t)sizeof h || h.magic != SHARED_MAGIC || fstat(file, &found) != 0 ||
         (uint64_t)found.st_size != shared_messages_channel_offset(&h, LK_CHANNELS))
-        return shared_fail(error, "no memory for messages; lockstep launch makes it");
-    shared.rank = shared_number(LK_RANK_VARIABLE);
+        return shared_messages_fail(error, "no memory for messages; lockstep launch makes it");
+    shared.rank = shared_messages_env_number(LK_RANK_VARIABLE);
     shared.ranks = h.ranks;
     if (shared.rank < 0 || shared.rank >= h.ranks)
-        return shared_fail(error, "no rank of this job");
+        return shared_messages_fail(error, "no rank of this job");
     shared.bytes = (size_t)found.st_size;
     shared.queues = lk__calloc(2 * (size_t)LK_CHANNELS * (size_t)h.ranks, sizeof *shared.queues);
     void *memory = mmap(NULL, shared.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED || !shared.queues)
-        return shared_fail(error, strerror(ENOMEM));
+        return shared_messages_fail(error, strerror(ENOMEM));
     close(file);
     shared.memory = memory;
     atomic_store((shared_process *)(shared.memory + 1) + shared.rank, (int32_t)getpid());
@@ -347,20 +347,20 @@ static lk_messages_status shared_join(int *rank, int *ranks, char error[LK_MESSA
     return LK_MESSAGES_OK;
 }
 
-static const char *shared_version(void)
+static const char *shared_messages_version(void)
 {
     return "shared memory";
 }
 
-static void shared_host(char name[LK_MESSAGES_HOST])
+static void shared_messages_host(char name[LK_MESSAGES_HOST])
 {
     if (gethostname(name, LK_MESSAGES_HOST) != 0)
         snprintf(name, LK_MESSAGES_HOST, "localhost");
     name[LK_MESSAGES_HOST - 1] = '\0';
 }
 
-static lk_messages_status shared_begin(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
-                                       lk_message *message, char error[LK_MESSAGES_ERROR])
+static lk_messages_status shared_messages_begin(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
+                                                lk_message *message, char error[LK_MESSAGES_ERROR])
 {
     pthread_mutex_lock(&shared.lock);
     transfer *t = shared_messages_transfer_new();
@@ -371,8 +371,8 @@ static lk_messages_status shared_begin(bool is_sent, lk_channel channel, int oth
         t->data = data;
         t->size = bytes;
         if (other != LK_MESSAGES_ANYBODY) {
-            transfer_aim(t, other);
-            transfer_enqueue(t);
+            shared_messages_aim(t, other);
+            shared_messages_enqueue(t);
         }
         while (*end)
             end = &(*end)->next;
@@ -386,20 +386,20 @@ static lk_messages_status shared_begin(bool is_sent, lk_channel channel, int oth
     return LK_MESSAGES_FAILED;
 }
 
-static lk_messages_status shared_done(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR])
+static lk_messages_status shared_messages_done(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR])
 {
     pthread_mutex_lock(&shared.lock);
-    lk_messages_status status = shared_advance(error);
+    lk_messages_status status = shared_messages_advance_all(error);
     *all = status == LK_MESSAGES_OK;
     for (int i = 0; i < n && *all; i++)
         *all = shared_messages_transfer_of(&messages[i])->is_done;
     for (int i = 0; i < n && *all; i++)
-        transfer_drop(shared_messages_transfer_of(&messages[i]));
+        shared_messages_drop(shared_messages_transfer_of(&messages[i]));
     pthread_mutex_unlock(&shared.lock);
     return status;
 }
 
-static void shared_cancel(lk_message *message)
+static void shared_messages_cancel(lk_message *message)
 {
     pthread_mutex_lock(&shared.lock);
     transfer *t = shared_messages_transfer_of(message), **at = &shared.first;
@@ -409,17 +409,17 @@ static void shared_cancel(lk_message *message)
         *at = t->next;
     if (t->queue && t->queue->first == t)
         t->queue->first = t->after;
-    transfer_drop(t);
+    shared_messages_drop(t);
     pthread_mutex_unlock(&shared.lock);
 }
 
-static void shared_leave(void)
+static void shared_messages_leave(void)
 {
     pthread_mutex_lock(&shared.lock);
     while (shared.first) {
         transfer *t = shared.first;
         shared.first = t->next;
-        transfer_drop(t);
+        shared_messages_drop(t);
     }
     while (shared.unused) {
         transfer *t = shared.unused;
@@ -437,13 +437,13 @@ const lk_messages *lk__shared_messages(void)
     static const lk_messages table = {
         .interface = LK_MESSAGES_INTERFACE,
         .size = sizeof table,
-        .open = shared_join,
-        .version = shared_version,
-        .host = shared_host,
-        .begin = shared_begin,
-        .done = shared_done,
-        .cancel = shared_cancel,
-        .close = shared_leave,
+        .open = shared_messages_join,
+        .version = shared_messages_version,
+        .host = shared_messages_host,
+        .begin = shared_messages_begin,
+        .done = shared_messages_done,
+        .cancel = shared_messages_cancel,
+        .close = shared_messages_leave,
     };
     return getenv(LK_SHARED_MEMORY_VARIABLE) ? &table : NULL;
 }

@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool sockaddr_is_loopback(const struct sockaddr *address)
+static bool address_is_loopback(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
-static bool sockaddr_is_unspecified(const struct sockaddr *address)
+static bool address_is_unspecified(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET)
         return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
@@ -30,9 +30,9 @@ lk_status lk__address_resolve(const char *what, const lk_cluster_address *named,
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: host '%s' does not resolve: %s", what, named->host,
                 error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
     *address = (lk_address){.port = named->port,
-                            .is_loopback = sockaddr_is_loopback(found->ai_addr),
+                            .is_loopback = address_is_loopback(found->ai_addr),
                             .is_ipv6 = found->ai_family == AF_INET6,
-                            .is_unspecified = sockaddr_is_unspecified(found->ai_addr)};
+                            .is_unspecified = address_is_unspecified(found->ai_addr)};
     error = getnameinfo(found->ai_addr, found->ai_addrlen, address->numeric, sizeof address->numeric, NULL, 0,
                         NI_NUMERICHOST);
     freeaddrinfo(found);

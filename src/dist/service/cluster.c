@@ -25,7 +25,7 @@ static const char variable[] = "TF_CONFIG"; /* of the environment */
 
 /* --- texts for messages ------------------------------------------------------------------------------------------- */
 
-static const char *json_kind(const json_t *value)
+static const char *cluster_json_kind(const json_t *value)
 {
     switch (json_typeof(value)) {
     case JSON_OBJECT:
@@ -118,7 +118,7 @@ static lk_status cluster_read_address(const char *source, const char *role, size
     const char *text = json_string_value(value);
     if (!text)
         LK_FAIL(LK_ERR_FORMAT, "%s: cluster.%s[%zu]: is %s; must be an address in quotes, \"host:port\"", source, role,
-                index, json_kind(value));
+                index, cluster_json_kind(value));
     if (!lk__cluster_read_address(text, address))
         LK_FAIL(
             LK_ERR_FORMAT,
@@ -161,14 +161,14 @@ static lk_status cluster_sort_roles(const char *source, json_t *object, json_t *
     json_t *list;
     if (!json_is_object(object))
         LK_FAIL(LK_ERR_FORMAT, "%s: cluster: is %s; must be an object, {\"worker\": [\"host:port\", ...]}", source,
-                json_kind(object));
+                cluster_json_kind(object));
     json_object_foreach(object, name, list)
     {
         lk_cluster_role role;
         LK_TRY(cluster_find_role(source, "cluster", name, &role));
         if (!json_is_array(list))
             LK_FAIL(LK_ERR_FORMAT, "%s: cluster.%s: is %s; must be a list of addresses, [\"host:port\", ...]", source,
-                    role_names[role], json_kind(list));
+                    role_names[role], cluster_json_kind(list));
         if (lists[role])
             LK_FAIL(LK_ERR_FORMAT, "%s: cluster: has a chief and a master, which are one role; leave one of them out",
                     source);
@@ -246,16 +246,17 @@ static lk_status cluster_read_task(lk_cluster *cluster, const char *source, cons
         return LK_OK;
     if (!json_is_object(task))
         LK_FAIL(LK_ERR_FORMAT, "%s: task: is %s; must be an object, {\"type\": \"worker\", \"index\": 0}", source,
-                json_kind(task));
+                cluster_json_kind(task));
     const json_t *type = json_object_get(task, "type"), *number = json_object_get(task, "index");
     if (!type && !number)
         return LK_OK;
     if (!json_is_string(type))
         LK_FAIL(LK_ERR_FORMAT, "%s: task.type: is %s; must be \"chief\", \"worker\" or \"ps\"", source,
-                type ? json_kind(type) : "not there");
+                type ? cluster_json_kind(type) : "not there");
     if (!number || !cluster_read_index(number, &index))
         LK_FAIL(LK_ERR_FORMAT, "%s: task.index: is %s; must be a whole number from 0", source,
-                number ? json_is_string(number) ? "a string that is no whole number" : json_kind(number) : "not there");
+                number ? json_is_string(number) ? "a string that is no whole number" : cluster_json_kind(number)
+                       : "not there");
     return lk__cluster_set_task(cluster, cluster->source == source ? "task" : "task of TF_CONFIG",
                                 json_string_value(type), index);
 }
@@ -282,7 +283,7 @@ static lk_status cluster_build(json_t *root, const char *source, lk_cluster **cl
 {
     if (!json_is_object(root))
         LK_FAIL(LK_ERR_FORMAT, "%s: is %s; must be an object, {\"cluster\": ..., \"task\": ...}", source,
-                json_kind(root));
+                cluster_json_kind(root));
     if (!json_object_get(root, "cluster") && json_object_get(root, "sparseCluster"))
         LK_FAIL(LK_ERR_FORMAT,
                 "%s: has sparseCluster, which leaves addresses out; must have cluster, with all of them "
@@ -315,7 +316,7 @@ lk_status lk__cluster_parse(const char *text, size_t bytes, const char *source, 
     return status;
 }
 
-/* --- where it comes from ------------------------------------------------------------------------------------------ */
+/* --- sources ------------------------------------------------------------------------------------------------------ */
 
 static lk_status cluster_read_file(const char *path, char **text, size_t *bytes)
 {

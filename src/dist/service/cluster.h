@@ -56,7 +56,7 @@ int lk__cluster_count(const lk_cluster *cluster, lk_cluster_role role);
 /* The address of process `index` of a role, valid as long as the cluster. NULL: there is none. */
 const lk_cluster_address *lk__cluster_address(const lk_cluster *cluster, lk_cluster_role role, int index);
 
-/* Which process this one is; NULL: the description does not say. */
+/* The task of this process; NULL: the description does not say. */
 const lk_cluster_task *lk__cluster_task(const lk_cluster *cluster);
 
 /* Sets the task of this process; type: "worker". where: the name of the field in messages. Errors: LK_ERR_FORMAT. */

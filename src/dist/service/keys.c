@@ -16,7 +16,7 @@ enum { LINE = 256, MOST_KEYS = 100000 };
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-static bool is_key(const char *text)
+static bool keys_is_key(const char *text)
 {
     static const char others[] = ".-:+=^!/*?&<>()[]{}@%$#";
     size_t n = 0;
@@ -38,7 +38,7 @@ static bool keys_split_line(char *line, char **first, char **second)
 static lk_status keys_read_own(const char *path, int number, const char *name, const char *value, lk_keys *keys)
 {
     bool is_public = strcmp(name, "public") == 0;
-    if ((!is_public && strcmp(name, "secret") != 0) || !value || !is_key(value))
+    if ((!is_public && strcmp(name, "secret") != 0) || !value || !keys_is_key(value))
         LK_FAIL(LK_ERR_FORMAT, "%s:%d: expected `public` or `secret` and a key of %d characters", path, number,
                 LK_KEY_TEXT - 1);
     strcpy(is_public ? keys->public_key : keys->secret_key, value);
@@ -47,7 +47,7 @@ static lk_status keys_read_own(const char *path, int number, const char *name, c
 
 static lk_status keys_add_allowed(const char *path, int number, const char *key, const char *name, lk_keys *keys)
 {
-    if (!is_key(key))
+    if (!keys_is_key(key))
         LK_FAIL(LK_ERR_FORMAT, "%s:%d: expected a public key of %d characters and a name", path, number,
                 LK_KEY_TEXT - 1);
     if (keys->n == MOST_KEYS)

@@ -67,5 +67,5 @@ void lk__peer_release(lk_peer *peer);
 lk_status lk__peer_send(lk_peer *peer, const lk_frame *frames, int n);
 lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail);
 
-/* Why the service refuses this peer's connection, as far as it is known; NULL: it has not refused. */
+/* The reason why the service refuses this peer's connection, as far as it is known; NULL: it has not refused. */
 const char *lk__peer_refusal(lk_peer *peer);

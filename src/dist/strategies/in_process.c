@@ -25,7 +25,7 @@ lk_status lk__in_process_open(lk_strategy *strategy)
     return links ? lk__flat_new(&opts, &strategy->flat) : LK_OK;
 }
 
-/* Copy column i of from[replica * n + i], and back. */
+/* `take` copies column i out of from[replica * n + i]; `put` copies it back. */
 static void in_process_take_column(const lk_strategy *strategy, lk_tensor *const *from, int n, int i,
                                    lk_tensor **column)
 {

@@ -128,7 +128,7 @@ static lk_status multi_worker_open(lk_strategy *s)
     return LK_OK;
 }
 
-static bool bucket_has_quantity(const lk_bucket *bucket, int i)
+static bool multi_worker_has_quantity(const lk_bucket *bucket, int i)
 {
     for (int64_t m = 0; m < bucket->n_nodes; m++)
         if (bucket->nodes[m].values && bucket->nodes[m].values[i])
@@ -140,7 +140,7 @@ static lk_status multi_worker_begin_sums(lk_strategy *s, const lk_bucket *bucket
 {
     LK_TRY(lk__bucket_begin_flat(bucket, s));
     for (int q = 0; q < bucket->n_quantities; q++)
-        if (!bucket->sums[bucket->quantities[q]] && bucket_has_quantity(bucket, bucket->quantities[q]))
+        if (!bucket->sums[bucket->quantities[q]] && multi_worker_has_quantity(bucket, bucket->quantities[q]))
             LK_FAIL(LK_ERR_UNSUPPORTED,
                     "strategy multi-worker: sums of f32 and f64, over at most %d nodes of the tree, can be made",
                     LK_FLAT_PARTS);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static lk_status parameter_server_open(lk_strategy *strategy)
+static lk_status ps_strategy_open(lk_strategy *strategy)
 {
     lk_status status = lk__in_process_open(strategy);
     snprintf(strategy->transport, sizeof strategy->transport, "ZeroMQ");
@@ -14,7 +14,7 @@ static lk_status parameter_server_open(lk_strategy *strategy)
 const lk_strategy_table lk__strategy_parameter_server = {
     .name = "parameter-server",
     .facts = LK_STRATEGY_ROLES,
-    .open = parameter_server_open,
+    .open = ps_strategy_open,
     .begin = lk__in_process_begin,
     .finish = lk__in_process_finish,
 };

@@ -90,7 +90,7 @@ static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat
     return set;
 }
 
-static bool same_addends(addend_set a, addend_set b)
+static bool bucket_same_addends(addend_set a, addend_set b)
 {
     return a.nodes == b.nodes && a.small == b.small && a.dtype == b.dtype;
 }
@@ -132,7 +132,7 @@ static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *st
                        .stride = bucket->n};
     sum.n_parts = bucket_list_parts(bucket, set, parts);
     for (int q = first; q < bucket->n_quantities; q++) {
-        if (!same_addends(sets[q], set))
+        if (!bucket_same_addends(sets[q], set))
             continue;
         members[sum.n_quantities++] = bucket->quantities[q];
         sets[q].nodes = 0;

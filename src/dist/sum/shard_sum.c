@@ -238,7 +238,7 @@ typedef struct contribution {
     int n;
 } contribution;
 
-static lk_status contribution_check_order(const contribution *c, lk_range node)
+static lk_status shard_sum_check_order(const contribution *c, lk_range node)
 {
     bool right = c->d >= 0;
     for (int j = 0; j < c->n && right; j++)
@@ -249,8 +249,8 @@ static lk_status contribution_check_order(const contribution *c, lk_range node)
     return LK_OK;
 }
 
-/* The subtree that `shard`, the last one given, completes: its nodes are the topmost ones of the stack. */
-static lk_bucket contribution_completed(const contribution *c, int64_t shard)
+/* Returns the subtree that `shard`, the last one given, completes: its nodes are the topmost ones of the stack. */
+static lk_bucket shard_sum_completed_subtree(const contribution *c, int64_t shard)
 {
     lk_shard_sum *sum = c->sum;
     lk_bucket bucket = {.root = lk__tree_completed(sum->shards, sum->owned[c->d], shard),
@@ -271,7 +271,7 @@ static lk_bucket contribution_completed(const contribution *c, int64_t shard)
 }
 
 /* Replaces the subtree's nodes by their sum. */
-static lk_status contribution_add_up(const contribution *c, const lk_bucket *bucket)
+static lk_status shard_sum_add_up(const contribution *c, const lk_bucket *bucket)
 {
     lk_shard_sum *sum = c->sum;
     lk_device *device = lk_strategy_device(sum->strategy, c->d);
@@ -300,7 +300,7 @@ void lk__shard_sum_expect(lk_shard_sum *sum, int i, const lk_tensor *like)
 }
 
 /* values NULL: the node has no samples. */
-static lk_status contribution_take(const contribution *c, lk_range node, lk_tensor *const *values)
+static lk_status shard_sum_take(const contribution *c, lk_range node, lk_tensor *const *values)
 {
     lk_shard_sum *sum = c->sum;
     if (c->n == 0)
@@ -316,9 +316,9 @@ static lk_status contribution_take(const contribution *c, lk_range node, lk_tens
         if (values)
             lk__shard_sum_expect(sum, i, value);
     }
-    lk_bucket bucket = contribution_completed(c, node.end - 1);
+    lk_bucket bucket = shard_sum_completed_subtree(c, node.end - 1);
     if (bucket.n_nodes > 1)
-        LK_TRY(contribution_add_up(c, &bucket));
+        LK_TRY(shard_sum_add_up(c, &bucket));
     for (int j = 0; j < c->n; j++) {
         int i = c->quantities[j];
         sum->missing[i] -= node.end - node.begin;
@@ -331,10 +331,10 @@ static lk_status contribution_take(const contribution *c, lk_range node, lk_tens
 static lk_status shard_sum_add(lk_shard_sum *sum, lk_range node, const int *quantities, int n, lk_tensor *const *values)
 {
     contribution c = {sum, shard_sum_owner(sum, node.begin), quantities, n};
-    LK_TRY(contribution_check_order(&c, node));
+    LK_TRY(shard_sum_check_order(&c, node));
     lk_phase before = lk__phase_set(LK_PHASE_SHARD_SUM);
     lk_scope_begin();
-    lk_status status = contribution_take(&c, node, values);
+    lk_status status = shard_sum_take(&c, node, values);
     lk_scope_end();
     lk__phase_set(before);
     if (status != LK_OK) /* only some of the quantities may have been added, so the sum is not usable */

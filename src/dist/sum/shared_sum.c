@@ -62,7 +62,7 @@ struct lk_shared_sum_job {
     float **from, **to;
 };
 
-static void shared_job_release(job *j)
+static void shared_sum_job_release(job *j)
 {
     if (!lk__refcount_release(&j->references))
         return;
@@ -101,7 +101,7 @@ static bool shared_sum_result_take_over(lk_storage *result, lk_tensor *const *ad
     return false;
 }
 
-static lk_status shared_item_locate(job *j, int i)
+static lk_status shared_sum_item_locate(job *j, int i)
 {
     const item *it = &j->items[i];
     lk_tensor **addends = j->addends + it->first_addend;
@@ -120,12 +120,12 @@ static lk_status shared_item_locate(job *j, int i)
 }
 
 /* The first device that gets here finds the memory of all addends and results. */
-static lk_status shared_job_locate(job *j)
+static lk_status shared_sum_job_locate(job *j)
 {
     pthread_mutex_lock(&j->lock);
     if (!j->located) {
         for (int i = 0; i < j->n_items && j->status == LK_OK; i++)
-            j->status = shared_item_locate(j, i);
+            j->status = shared_sum_item_locate(j, i);
         if (j->status != LK_OK) {
             snprintf(j->message, sizeof j->message, "%s", lk_error_message());
             lk_error_clear();
@@ -137,7 +137,7 @@ static lk_status shared_job_locate(job *j)
     return status;
 }
 
-static lk_status shared_job_outcome(job *j)
+static lk_status shared_sum_job_outcome(job *j)
 {
     pthread_mutex_lock(&j->lock);
     lk_status status = j->status;
@@ -145,7 +145,7 @@ static lk_status shared_job_outcome(job *j)
     return status == LK_OK ? LK_OK : lk__fail(status, "%s", j->message);
 }
 
-static void shared_entry_add(const job *j, const entry *e)
+static void shared_sum_entry_add(const job *j, const entry *e)
 {
     for (int i = 0; i < j->n_items; i++) {
         const item *it = &j->items[i];
@@ -160,7 +160,7 @@ static void shared_entry_add(const job *j, const entry *e)
 }
 
 /* Shows the work in a trace, as an operator on as many elements. */
-static void shared_entry_trace(const entry *e, int64_t began)
+static void shared_sum_entry_trace(const entry *e, int64_t began)
 {
     static const lk_op op = {.name = "tree sum", .id = -1};
     lk_tensor row = {.dtype = LK_F32, .shape = LK_SHAPE(e->elements.end - e->elements.begin)};
@@ -170,37 +170,37 @@ static void shared_entry_trace(const entry *e, int64_t began)
 }
 
 /* If devices work together, the entry after the parts reports the error. */
-static lk_status shared_part_run(lk_task *task)
+static lk_status shared_sum_part_run(lk_task *task)
 {
     const entry *e = (const entry *)task;
     int64_t began = lk__trace_begin();
     lk__activity_set(LK_ACTIVITY_OPERATOR, "tree sum");
-    if (shared_job_locate(e->job) != LK_OK)
-        return e->job->together ? LK_OK : shared_job_outcome(e->job);
-    shared_entry_add(e->job, e);
-    shared_entry_trace(e, began);
+    if (shared_sum_job_locate(e->job) != LK_OK)
+        return e->job->together ? LK_OK : shared_sum_job_outcome(e->job);
+    shared_sum_entry_add(e->job, e);
+    shared_sum_entry_trace(e, began);
     return LK_OK;
 }
 
-static lk_status shared_before_run(lk_task *task)
+static lk_status shared_sum_before_run(lk_task *task)
 {
     (void)task;
     return LK_OK;
 }
 
-static lk_status shared_after_run(lk_task *task)
+static lk_status shared_sum_after_run(lk_task *task)
 {
-    return shared_job_outcome(((const entry *)task)->job);
+    return shared_sum_job_outcome(((const entry *)task)->job);
 }
 
-static void shared_entry_release(lk_task *task)
+static void shared_sum_entry_release(lk_task *task)
 {
-    shared_job_release(((const entry *)task)->job);
+    shared_sum_job_release(((const entry *)task)->job);
 }
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-static void shared_job_list_item(job *j, const lk_shared_sum *sum, int i)
+static void shared_sum_job_list_item(job *j, const lk_shared_sum *sum, int i)
 {
     item *it = &j->items[j->n_items];
     it->first_addend = j->n_addends;
@@ -228,7 +228,7 @@ static void shared_job_list_item(job *j, const lk_shared_sum *sum, int i)
 
 /* Returns the bytes of a job with its arrays, which are one block. If `j` is not NULL, it begins that block, and its
  * array pointers are set. */
-static size_t shared_job_lay_out(job *j, const lk_shared_sum *sum)
+static size_t shared_sum_job_lay_out(job *j, const lk_shared_sum *sum)
 {
     size_t n = (size_t)sum->n_quantities, k = (size_t)sum->n_devices, used = 0;
     size_t addends = n * (size_t)sum->n_nodes, results = n * (size_t)sum->n_results;
@@ -248,13 +248,13 @@ static size_t shared_job_lay_out(job *j, const lk_shared_sum *sum)
     return used;
 }
 
-static job *shared_job_new(const lk_shared_sum *sum)
+static job *shared_sum_job_new(const lk_shared_sum *sum)
 {
     lk_device *home = sum->devices[0];
-    job *j = lk__device_calloc(home, 1, shared_job_lay_out(NULL, sum));
+    job *j = lk__device_calloc(home, 1, shared_sum_job_lay_out(NULL, sum));
     if (!j)
         return NULL;
-    shared_job_lay_out(j, sum);
+    shared_sum_job_lay_out(j, sum);
     lk__refcount_init(&j->references);
     pthread_mutex_init(&j->lock, NULL);
     lk__device_retain_memory(home);
@@ -266,7 +266,7 @@ static job *shared_job_new(const lk_shared_sum *sum)
     return j;
 }
 
-static void shared_job_list_storages(job *j)
+static void shared_sum_job_list_storages(job *j)
 {
     int n = 0;
     for (int a = 0; a < j->n_addends; a++)
@@ -280,7 +280,7 @@ static void shared_job_list_storages(job *j)
     j->begins[j->n_devices] = n;
 }
 
-static lk_status shared_job_make_plain(const job *j)
+static lk_status shared_sum_job_make_plain(const job *j)
 {
     for (int a = 0; a < j->n_addends; a++)
         LK_TRY(lk__tensor_make_plain(j->addends[a]));
@@ -291,20 +291,20 @@ static lk_status shared_job_make_plain(const job *j)
 
 /* --- pushing ------------------------------------------------------------------------------------------------------ */
 
-static lk_status shared_job_push(job *j, lk_task task, lk_range elements, int first_result, int n_results)
+static lk_status shared_sum_job_push(job *j, lk_task task, lk_range elements, int first_result, int n_results)
 {
     entry *e = &j->entries[j->n_entries++];
     *e = (entry){task, j, elements, first_result, n_results};
-    e->task.release = shared_entry_release;
+    e->task.release = shared_sum_entry_release;
     lk__refcount_retain(&j->references);
     lk_status status = lk__engine_push_task(&e->task);
     if (status != LK_OK)
-        shared_job_release(j);
+        shared_sum_job_release(j);
     return status;
 }
 
 /* Every device computes its own results; results in use may be addends, so one device computes all of those. */
-static lk_status shared_job_push_alone(job *j)
+static lk_status shared_sum_job_push_alone(job *j)
 {
     lk_range all = {0, j->elements};
     int n = j->in_use ? 1 : j->n_devices;
@@ -318,14 +318,14 @@ static lk_status shared_job_push_alone(job *j)
                         .n_reads = j->n_addends,
                         .n_writes = end - begin,
                         .flops = j->flops,
-                        .run = shared_part_run};
-        LK_TRY(shared_job_push(j, task, all, j->in_use || j->n_results == 1 ? 0 : d, j->in_use ? j->n_results : 1));
+                        .run = shared_sum_part_run};
+        LK_TRY(shared_sum_job_push(j, task, all, j->in_use || j->n_results == 1 ? 0 : d, j->in_use ? j->n_results : 1));
     }
     return LK_OK;
 }
 
 /* Pushes entries before the parts (no reads) or after them: see the top of this file. */
-static lk_status shared_job_push_brackets(job *j, int n_reads, lk_status (*run)(lk_task *))
+static lk_status shared_sum_job_push_brackets(job *j, int n_reads, lk_status (*run)(lk_task *))
 {
     for (int d = 0; d < j->n_devices; d++) {
         lk_task task = {.device = j->devices[d],
@@ -334,12 +334,12 @@ static lk_status shared_job_push_brackets(job *j, int n_reads, lk_status (*run)(
                         .n_reads = n_reads,
                         .n_writes = j->begins[d + 1] - j->begins[d],
                         .run = run};
-        LK_TRY(shared_job_push(j, task, (lk_range){0, 0}, 0, 0));
+        LK_TRY(shared_sum_job_push(j, task, (lk_range){0, 0}, 0, 0));
     }
     return LK_OK;
 }
 
-static lk_status shared_job_push_parts(job *j)
+static lk_status shared_sum_job_push_parts(job *j)
 {
     for (int d = 0; d < j->n_devices; d++) {
         lk_range lines = lk_part(j->elements / LINE, j->n_devices, d);
@@ -347,8 +347,8 @@ static lk_status shared_job_push_parts(job *j)
                         .reads = j->storages,
                         .n_reads = j->begins[j->n_devices],
                         .flops = j->flops / j->n_devices,
-                        .run = shared_part_run};
-        LK_TRY(shared_job_push(j, task, (lk_range){lines.begin * LINE, lines.end * LINE}, 0, j->n_results));
+                        .run = shared_sum_part_run};
+        LK_TRY(shared_sum_job_push(j, task, (lk_range){lines.begin * LINE, lines.end * LINE}, 0, j->n_results));
     }
     return LK_OK;
 }
@@ -363,34 +363,34 @@ bool lk__shared_sum_takes(const lk_tree_node *nodes, int64_t n_nodes, int i)
     return !lk__capturing();
 }
 
-static lk_status shared_job_prepare(job *j, const lk_shared_sum *sum)
+static lk_status shared_sum_job_prepare(job *j, const lk_shared_sum *sum)
 {
     for (int q = 0; q < sum->n_quantities; q++) {
         int i = sum->quantities ? sum->quantities[q] : q;
         if (sum->results[i])
-            shared_job_list_item(j, sum, i);
+            shared_sum_job_list_item(j, sum, i);
     }
-    shared_job_list_storages(j);
+    shared_sum_job_list_storages(j);
     j->together = sum->n_devices > 1 && j->elements > LK_SMALL_QUANTITY;
     j->may_take_over = j->together || sum->n_results == 1;
-    return shared_job_make_plain(j);
+    return shared_sum_job_make_plain(j);
 }
 
 lk_status lk__shared_sum_begin(const lk_shared_sum *sum, job **begun)
 {
-    job *j = shared_job_new(sum);
+    job *j = shared_sum_job_new(sum);
     if (!j)
         return LK_ERR_MEMORY;
-    lk_status status = shared_job_prepare(j, sum);
+    lk_status status = shared_sum_job_prepare(j, sum);
     if (status == LK_OK && j->n_items > 0 && j->together && j->in_use)
-        status = shared_job_push_brackets(j, 0, shared_before_run);
+        status = shared_sum_job_push_brackets(j, 0, shared_sum_before_run);
     if (status == LK_OK && j->n_items > 0)
-        status = j->together ? shared_job_push_parts(j) : shared_job_push_alone(j);
+        status = j->together ? shared_sum_job_push_parts(j) : shared_sum_job_push_alone(j);
     if (status == LK_OK && j->together) {
         j->next = *begun;
         *begun = j;
     } else {
-        shared_job_release(j);
+        shared_sum_job_release(j);
     }
     return status;
 }
@@ -398,7 +398,7 @@ lk_status lk__shared_sum_begin(const lk_shared_sum *sum, job **begun)
 lk_status lk__shared_sum_finish(job *begun)
 {
     for (job *j = begun; j; j = j->next)
-        LK_TRY(shared_job_push_brackets(j, j->n_addends, shared_after_run));
+        LK_TRY(shared_sum_job_push_brackets(j, j->n_addends, shared_sum_after_run));
     return LK_OK;
 }
 
@@ -407,7 +407,7 @@ void lk__shared_sum_release(job **begun)
     while (*begun) {
         job *j = *begun;
         *begun = j->next;
-        shared_job_release(j);
+        shared_sum_job_release(j);
     }
 }
 

@@ -32,8 +32,8 @@ bool lk__shared_sum_takes(const lk_tree_node *nodes, int64_t n_nodes, int i);
 lk_status lk__shared_sum(const lk_shared_sum *sum);
 
 /* The same for new results, in two halves: `begin` pushes the work, and results may be used only after `finish`. In
- * between the devices run whatever else is pushed and need not wait for each other. `begin` puts its job at the head of
- * the list *begun, which the caller releases; `finish` finishes every job in the list. */
+ * between the devices run other work that is pushed and need not wait for each other. `begin` puts its job at the head
+ * of the list *begun, which the caller releases; `finish` finishes every job in the list. */
 typedef struct lk_shared_sum_job lk_shared_sum_job;
 lk_status lk__shared_sum_begin(const lk_shared_sum *sum, lk_shared_sum_job **begun);
 lk_status lk__shared_sum_finish(lk_shared_sum_job *begun);

@@ -38,7 +38,7 @@ struct lk_stored {
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-static lk_tensor *storage_as_tensor(lk_storage *storage)
+static lk_tensor *stored_as_tensor(lk_storage *storage)
 {
     lk_tensor like = {.dtype = LK_F32, .shape = LK_SHAPE((int64_t)(storage->bytes / sizeof(float))), .strides = {1}};
     return lk__tensor_over(storage, &like);
@@ -56,7 +56,7 @@ static lk_status stored_list_blocks(lk_stored *s, lk_tensor *const *stored, int 
             continue;
         LK_TRY(lk_tensor_wait(stored[i]));
         LK_TRY(lk__tensor_make_plain(stored[i]));
-        s->blocks[b] = storage_as_tensor(storage);
+        s->blocks[b] = stored_as_tensor(storage);
         if (!s->blocks[b])
             return LK_ERR_MEMORY;
         s->sources[b] = storage;
@@ -70,7 +70,7 @@ static void stored_release_block(void *block)
     lk_tensor_release(block);
 }
 
-/* The block as the device reads it; belongs to the open scope. */
+/* Returns the block as the device reads it, owned by the open scope. */
 static lk_tensor *stored_reach(lk_stored *s, lk_tensor *block, lk_device *device)
 {
     if (s->home->backend->offload || device->backend->offload) {

@@ -59,7 +59,7 @@ static lk_status host_links_copy(lk_device *links, int to, float *y, int from, c
 }
 
 /* Adds up doubles: only small quantities, which every rank adds up, such as the sums of batch-norm. */
-static void sum_doubles(const lk_links_sum *s)
+static void host_links_sum_doubles(const lk_links_sum *s)
 {
     double *y = s->y;
     for (int64_t i = 0; i < s->count; i++) {
@@ -79,7 +79,7 @@ static lk_status host_links_sum(lk_device *links, int on, const lk_links_sum *s)
     (void)links;
     (void)on;
     if (s->dtype == LK_F64) {
-        sum_doubles(s);
+        host_links_sum_doubles(s);
         return LK_OK;
     }
     const float *addends[LK_LINKS_ADDENDS];

@@ -11,7 +11,7 @@ typedef struct message_list {
     int n;
 } message_list;
 
-static void message_list_add(message_list *list, bool is_sent, int other, const float *data, int64_t words)
+static void mpi_list_add(message_list *list, bool is_sent, int other, const float *data, int64_t words)
 {
     if (list->messages)
         list->messages[list->n] =
@@ -34,7 +34,7 @@ static bool mpi_rank_is_local(const lk_flat_exchange *e, int rank)
 
 /* --- messages as bf16 --------------------------------------------------------------------------------------------- */
 
-static size_t message_words(const lk_group_message *m)
+static size_t mpi_message_words(const lk_group_message *m)
 {
     return m->bytes / sizeof(float);
 }
@@ -55,7 +55,7 @@ static lk_status mpi_exchange_halves(const lk_flat_exchange *e, const message_li
 {
     size_t words = 0, at = 0;
     for (int i = 0; i < list->n; i++)
-        words += message_words(&list->messages[i]);
+        words += mpi_message_words(&list->messages[i]);
     uint16_t *halves = lk__device_calloc(e->links, words + 1, sizeof *halves);
     lk_group_message *shortened = lk__device_calloc(e->links, (size_t)list->n + 1, sizeof *shortened);
     lk_status status = halves && shortened ? LK_OK : LK_ERR_MEMORY;
@@ -63,8 +63,8 @@ static lk_status mpi_exchange_halves(const lk_flat_exchange *e, const message_li
         const lk_group_message *m = &list->messages[i];
         shortened[i] = (lk_group_message){m->is_sent, m->other, halves + at, m->bytes / 2};
         if (m->is_sent)
-            lk__bf16_round(m->data, halves + at, (int64_t)message_words(m));
-        at += message_words(m);
+            lk__bf16_round(m->data, halves + at, (int64_t)mpi_message_words(m));
+        at += mpi_message_words(m);
     }
     bool is_in_flight = false;
     if (status == LK_OK) {
@@ -73,7 +73,7 @@ static lk_status mpi_exchange_halves(const lk_flat_exchange *e, const message_li
     }
     for (int i = 0; i < list->n && status == LK_OK; i++)
         if (!list->messages[i].is_sent)
-            lk__bf16_widen(shortened[i].data, list->messages[i].data, (int64_t)message_words(&list->messages[i]));
+            lk__bf16_widen(shortened[i].data, list->messages[i].data, (int64_t)mpi_message_words(&list->messages[i]));
     if (!is_in_flight)
         lk__device_free(e->links, halves);
     lk__device_free(e->links, shortened);
@@ -98,7 +98,7 @@ static lk_status mpi_exchange(const lk_flat_exchange *e, void (*fill)(const lk_f
     return status;
 }
 
-static int64_t range_words(lk_range words)
+static int64_t mpi_range_words(lk_range words)
 {
     return words.end - words.begin;
 }
@@ -109,14 +109,14 @@ static void mpi_list_node(const lk_flat_exchange *e, message_list *list, int m, 
     int owner = e->nodes[m].rank;
     for (int s = 0; s < e->n_spans; s++) {
         lk_range words = lk__flat_span_part(e, s, to);
-        if (range_words(words) == 0)
+        if (mpi_range_words(words) == 0)
             continue;
         if (mpi_rank_is_local(e, owner))
-            message_list_add(list, true, mpi_process_of(e, to), lk__flat_words(e, owner - e->first, m, s, words.begin),
-                             range_words(words));
+            mpi_list_add(list, true, mpi_process_of(e, to), lk__flat_words(e, owner - e->first, m, s, words.begin),
+                         mpi_range_words(words));
         else
-            message_list_add(list, false, mpi_process_of(e, owner), lk__flat_words(e, to - e->first, m, s, words.begin),
-                             range_words(words));
+            mpi_list_add(list, false, mpi_process_of(e, owner), lk__flat_words(e, to - e->first, m, s, words.begin),
+                         mpi_range_words(words));
     }
 }
 
@@ -134,13 +134,13 @@ static lk_status mpi_copy_node(const lk_flat_exchange *e, int m, int from, int t
     float *chunk = lk__flat_chunk(e, to, m);
     for (int s = 0; s < e->n_spans; s++) {
         lk_range words = lk__flat_span_part(e, s, e->first + to);
-        if (range_words(words) == 0)
+        if (mpi_range_words(words) == 0)
             continue;
         float *here = chunk + (words.begin - lk__flat_slice_begin(e, e->first + to));
-        LK_TRY(
-            e->table->copy(e->links, to, here, from, lk__flat_words(e, from, m, s, words.begin), range_words(words)));
+        LK_TRY(e->table->copy(e->links, to, here, from, lk__flat_words(e, from, m, s, words.begin),
+                              mpi_range_words(words)));
         if (e->compressed)
-            mpi_round_to_bf16(here, range_words(words));
+            mpi_round_to_bf16(here, mpi_range_words(words));
     }
     return LK_OK;
 }
@@ -163,9 +163,9 @@ static void mpi_list_slices(const lk_flat_exchange *e, message_list *list)
     for (int step = 1; step < processes; step++) {
         int to = (here + step) % processes, from = (here + processes - step) % processes;
         for (int d = 0; d < e->n; d++)
-            message_list_add(list, true, to, lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
+            mpi_list_add(list, true, to, lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
         for (int rank = e->group->starts[from]; rank < e->group->starts[from + 1]; rank++)
-            message_list_add(list, false, from, lk__flat_sum_row(e, 0) + rank * e->slice, e->slice);
+            mpi_list_add(list, false, from, lk__flat_sum_row(e, 0) + rank * e->slice, e->slice);
     }
 }
 

@@ -15,7 +15,7 @@ static MPI_Comm channels[LK_CHANNELS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Turns an error code into a status, with MPI's words for it. */
-static lk_messages_status mpi_check(int code, const char *what, char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_plugin_check(int code, const char *what, char error[LK_MESSAGES_ERROR])
 {
     char words[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -26,11 +26,11 @@ static lk_messages_status mpi_check(int code, const char *what, char error[LK_ME
     return LK_MESSAGES_FAILED;
 }
 
-static lk_messages_status mpi_join(int *rank, int *ranks, char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_plugin_join(int *rank, int *ranks, char error[LK_MESSAGES_ERROR])
 {
     int provided = MPI_THREAD_SINGLE;
-    lk_messages_status status =
-        mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "join the other processes", error);
+    lk_messages_status status = mpi_plugin_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided),
+                                                 "join the other processes", error);
     if (status != LK_MESSAGES_OK)
         return status;
     if (provided < MPI_THREAD_SERIALIZED) {
@@ -41,15 +41,15 @@ static lk_messages_status mpi_join(int *rank, int *ranks, char error[LK_MESSAGES
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, ranks);
     for (int i = 0; i < LK_CHANNELS && status == LK_MESSAGES_OK; i++) {
-        status = mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &channels[i]), "open a channel", error);
+        status = mpi_plugin_check(MPI_Comm_dup(MPI_COMM_WORLD, &channels[i]), "open a channel", error);
         if (status == LK_MESSAGES_OK) /* errors are returned, to be reported with the context known here */
             MPI_Comm_set_errhandler(channels[i], MPI_ERRORS_RETURN);
     }
     return status;
 }
 
-/* "Open MPI v4.1.4, package: …" without what follows the number. */
-static const char *mpi_version(void)
+/* Shortens "Open MPI v4.1.4, package: …" to "Open MPI 4.1.4". */
+static const char *mpi_plugin_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
     static const char prefix[] = "Open MPI v";
@@ -64,7 +64,7 @@ static const char *mpi_version(void)
     return text;
 }
 
-static void mpi_host(char name[LK_MESSAGES_HOST])
+static void mpi_plugin_host(char name[LK_MESSAGES_HOST])
 {
     char text[MPI_MAX_PROCESSOR_NAME] = "";
     int length = 0;
@@ -73,8 +73,8 @@ static void mpi_host(char name[LK_MESSAGES_HOST])
 }
 
 /* MPI counts elements with an int, so a large message is sent as floats; its size must be a multiple of theirs. */
-static lk_messages_status mpi_count_elements(size_t bytes, int *count, MPI_Datatype *type,
-                                             char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_plugin_count_elements(size_t bytes, int *count, MPI_Datatype *type,
+                                                    char error[LK_MESSAGES_ERROR])
 {
     bool is_large = bytes > INT_MAX;
     *type = is_large ? MPI_FLOAT : MPI_BYTE;
@@ -86,23 +86,23 @@ static lk_messages_status mpi_count_elements(size_t bytes, int *count, MPI_Datat
     return LK_MESSAGES_FAILED;
 }
 
-static lk_messages_status mpi_begin(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
-                                    lk_message *message, char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_plugin_begin(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
+                                           lk_message *message, char error[LK_MESSAGES_ERROR])
 {
     int count;
     MPI_Datatype type;
     MPI_Request *request = (MPI_Request *)(void *)message;
-    if (mpi_count_elements(bytes, &count, &type, error) != LK_MESSAGES_OK)
+    if (mpi_plugin_count_elements(bytes, &count, &type, error) != LK_MESSAGES_OK)
         return LK_MESSAGES_FAILED;
     pthread_mutex_lock(&lock);
     int code = is_sent ? MPI_Isend(data, count, type, other, 0, channels[channel], request)
                        : MPI_Irecv(data, count, type, other == LK_MESSAGES_ANYBODY ? MPI_ANY_SOURCE : other, 0,
                                    channels[channel], request);
     pthread_mutex_unlock(&lock);
-    return mpi_check(code, is_sent ? "send to another process" : "receive from another process", error);
+    return mpi_plugin_check(code, is_sent ? "send to another process" : "receive from another process", error);
 }
 
-static lk_messages_status mpi_done(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_plugin_done(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR])
 {
     int code = MPI_SUCCESS, is_done = 1;
     *all = true;
@@ -111,10 +111,10 @@ static lk_messages_status mpi_done(lk_message *messages, int n, bool *all, char 
         code = MPI_Test((MPI_Request *)(void *)&messages[i], &is_done, MPI_STATUS_IGNORE);
     pthread_mutex_unlock(&lock);
     *all = is_done;
-    return mpi_check(code, "exchange with another process", error);
+    return mpi_plugin_check(code, "exchange with another process", error);
 }
 
-static void mpi_cancel(lk_message *message)
+static void mpi_plugin_cancel(lk_message *message)
 {
     MPI_Request *request = (MPI_Request *)(void *)message;
     pthread_mutex_lock(&lock);
@@ -124,7 +124,7 @@ static void mpi_cancel(lk_message *message)
 }
 
 /* Frees the communicators too, even if messages are in flight in them. */
-static void mpi_leave(void)
+static void mpi_plugin_leave(void)
 {
     MPI_Finalize();
 }
@@ -136,13 +136,13 @@ const lk_messages *lk_messages_of_plugin(void)
     static const lk_messages table = {
         .interface = LK_MESSAGES_INTERFACE,
         .size = sizeof table,
-        .open = mpi_join,
-        .version = mpi_version,
-        .host = mpi_host,
-        .begin = mpi_begin,
-        .done = mpi_done,
-        .cancel = mpi_cancel,
-        .close = mpi_leave,
+        .open = mpi_plugin_join,
+        .version = mpi_plugin_version,
+        .host = mpi_plugin_host,
+        .begin = mpi_plugin_begin,
+        .done = mpi_plugin_done,
+        .cancel = mpi_plugin_cancel,
+        .close = mpi_plugin_leave,
     };
     return &table;
 }

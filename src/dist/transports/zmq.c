@@ -51,12 +51,12 @@ typedef struct parcel {
     bool has_sender;
 } parcel;
 
-static lk_status fail_zmq(const char *what)
+static lk_status zmq_fail(const char *what)
 {
     LK_FAIL(LK_ERR_BACKEND, "ZeroMQ: %s: %s", what, zmq_strerror(zmq_errno()));
 }
 
-/* --- who may connect ---------------------------------------------------------------------------------------------- */
+/* --- authentication ----------------------------------------------------------------------------------------------- */
 
 /* A request of ZAP (rfc.zeromq.org/spec/27): version, id, domain, address, identity, mechanism, credentials. */
 enum { ZAP_VERSION, ZAP_ID, ZAP_DOMAIN, ZAP_ADDRESS, ZAP_IDENTITY, ZAP_MECHANISM, ZAP_CREDENTIALS, ZAP_FRAMES };
@@ -132,7 +132,7 @@ static lk_status zmq_zap_start(lk_post *post)
 {
     post->zap_socket = zmq_socket(post->context, ZMQ_REP);
     if (!post->zap_socket || zmq_bind(post->zap_socket, "inproc://zeromq.zap.01") != 0)
-        return fail_zmq("who may connect cannot be looked at");
+        return zmq_fail("who may connect cannot be looked at");
     if (lk__thread_start(&post->zap_thread_id, zmq_zap_thread, post) != 0)
         LK_FAIL(LK_ERR_MEMORY, "ZeroMQ: no thread to look at who connects");
     return LK_OK;
@@ -150,7 +150,7 @@ lk_status lk__post_open(const lk_keys *keys, lk_post **post)
     atomic_init(&made->peers, 0);
     made->context = zmq_ctx_new();
     if (!made->context)
-        status = fail_zmq("no context");
+        status = zmq_fail("no context");
     if (status == LK_OK && keys && !zmq_has("curve"))
         status = lk__fail(LK_ERR_UNSUPPORTED, "this ZeroMQ was built without CURVE: keys cannot be used");
     if (status == LK_OK && keys)
@@ -218,7 +218,7 @@ static lk_status zmq_socket_open(const lk_post *post, const lk_address *address,
                zmq_setsockopt(*socket, ZMQ_MAXMSGSIZE, &most_bytes, sizeof most_bytes) == 0;
     if (set && post->has_keys)
         set = zmq_setsockopt(*socket, ZMQ_CURVE_SECRETKEY, post->keys.secret_key, LK_KEY_TEXT) == 0;
-    return set ? LK_OK : fail_zmq("no socket");
+    return set ? LK_OK : zmq_fail("no socket");
 }
 
 /* --- receiving and sending ---------------------------------------------------------------------------------------- */
@@ -291,7 +291,7 @@ static lk_status zmq_socket_receive(void *socket, int milliseconds, bool has_sen
     *mail = NULL;
     int n = zmq_poll(&item, 1, milliseconds);
     if (n < 0 && zmq_errno() != EINTR)
-        return fail_zmq("nothing can be received");
+        return zmq_fail("nothing can be received");
     return n > 0 ? zmq_socket_take(socket, has_sender, mail) : LK_OK;
 }
 
@@ -304,7 +304,7 @@ static lk_status zmq_socket_send(void *socket, const lk_frame *frames, int n)
             sent = zmq_send(socket, frames[i].data, frames[i].bytes, i + 1 < n ? ZMQ_SNDMORE : 0);
         while (sent < 0 && zmq_errno() == EINTR);
         if (sent < 0)
-            return zmq_errno() == EHOSTUNREACH ? LK_OK : fail_zmq("nothing can be sent");
+            return zmq_errno() == EHOSTUNREACH ? LK_OK : zmq_fail("nothing can be sent");
     }
     return LK_OK;
 }
@@ -318,7 +318,7 @@ static lk_status zmq_service_bind(const lk_post *post, const lk_address *address
     lk__address_print(address, text);
     LK_TRY(zmq_socket_open(post, address, ZMQ_ROUTER, &service->socket));
     if (post->has_keys && !zmq_socket_set_int(service->socket, ZMQ_CURVE_SERVER, 1))
-        return fail_zmq("keys cannot be used");
+        return zmq_fail("keys cannot be used");
     snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
     if (zmq_bind(service->socket, endpoint) != 0) {
         int error = zmq_errno();
@@ -326,10 +326,10 @@ static lk_status zmq_service_bind(const lk_post *post, const lk_address *address
                 error == EADDRINUSE ? "another process has taken the port" : zmq_strerror(error));
     }
     if (zmq_getsockopt(service->socket, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0)
-        return fail_zmq("a port's number");
+        return zmq_fail("a port's number");
     const char *colon = strrchr(endpoint, ':');
     service->port = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
-    return service->port > 0 ? LK_OK : fail_zmq("a port's number");
+    return service->port > 0 ? LK_OK : zmq_fail("a port's number");
 }
 
 lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
@@ -383,9 +383,9 @@ static lk_status zmq_peer_watch(lk_post *post, lk_peer *peer)
     int events =
         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     if (zmq_socket_monitor(peer->socket, name, events) != 0)
-        return fail_zmq("a connection cannot be watched");
+        return zmq_fail("a connection cannot be watched");
     peer->monitor = zmq_socket(post->context, ZMQ_PAIR);
-    return peer->monitor && zmq_connect(peer->monitor, name) == 0 ? LK_OK : fail_zmq("a connection cannot be watched");
+    return peer->monitor && zmq_connect(peer->monitor, name) == 0 ? LK_OK : zmq_fail("a connection cannot be watched");
 }
 
 static lk_status zmq_peer_connect(lk_post *post, const lk_address *address, const char *key, lk_peer *peer)
@@ -396,12 +396,12 @@ static lk_status zmq_peer_connect(lk_post *post, const lk_address *address, cons
         bool set = key && zmq_setsockopt(peer->socket, ZMQ_CURVE_PUBLICKEY, post->keys.public_key, LK_KEY_TEXT) == 0 &&
                    zmq_setsockopt(peer->socket, ZMQ_CURVE_SERVERKEY, key, LK_KEY_TEXT) == 0;
         if (!set)
-            return fail_zmq("keys cannot be used");
+            return zmq_fail("keys cannot be used");
     }
     LK_TRY(zmq_peer_watch(post, peer));
     lk__address_print(address, text);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
-    return zmq_connect(peer->socket, endpoint) == 0 ? LK_OK : fail_zmq(endpoint);
+    return zmq_connect(peer->socket, endpoint) == 0 ? LK_OK : zmq_fail(endpoint);
 }
 
 lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *key, lk_peer **peer)
@@ -442,7 +442,7 @@ lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
     return zmq_socket_receive(peer->socket, milliseconds, false, mail);
 }
 
-static void peer_take_event(lk_peer *peer, uint16_t event)
+static void zmq_peer_take_event(lk_peer *peer, uint16_t event)
 {
     bool is_final = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
     peer->broken_off += event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
@@ -459,7 +459,7 @@ const char *lk__peer_refusal(lk_peer *peer)
         uint16_t event = 0;
         if (mail->n > 0 && mail->frames[0].bytes >= sizeof event)
             memcpy(&event, mail->frames[0].data, sizeof event);
-        peer_take_event(peer, event);
+        zmq_peer_take_event(peer, event);
         lk__mail_release(mail);
     }
     return peer->refusal;
@@ -467,7 +467,7 @@ const char *lk__peer_refusal(lk_peer *peer)
 
 #else
 
-static lk_status no_zmq(void)
+static lk_status zmq_unsupported(void)
 {
     LK_FAIL(LK_ERR_UNSUPPORTED, "this build has no ZeroMQ: install libzmq3-dev and build again");
 }
@@ -476,13 +476,13 @@ lk_status lk__post_open(const lk_keys *keys, lk_post **post)
 {
     (void)keys;
     *post = NULL;
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 lk_status lk__keys_generate(char public_key[LK_KEY_TEXT], char secret_key[LK_KEY_TEXT])
 {
     *public_key = *secret_key = '\0';
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 /* Never called, since there is no post. */
@@ -500,7 +500,7 @@ void lk__mail_release(lk_mail *mail)
 lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
 {
     (void)post, (void)address, (void)service;
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 void lk__service_release(lk_service *service)
@@ -517,19 +517,19 @@ int lk__service_port(const lk_service *service)
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
 {
     (void)service, (void)milliseconds, (void)mail;
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)
 {
     (void)service, (void)request, (void)frames, (void)n;
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *key, lk_peer **peer)
 {
     (void)post, (void)address, (void)key, (void)peer;
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 void lk__peer_release(lk_peer *peer)
@@ -540,13 +540,13 @@ void lk__peer_release(lk_peer *peer)
 lk_status lk__peer_send(lk_peer *peer, const lk_frame *frames, int n)
 {
     (void)peer, (void)frames, (void)n;
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
 {
     (void)peer, (void)milliseconds, (void)mail;
-    return no_zmq();
+    return zmq_unsupported();
 }
 
 const char *lk__peer_refusal(lk_peer *peer)

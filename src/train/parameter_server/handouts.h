@@ -63,7 +63,8 @@ lk_status lk__handouts_take(lk_handouts *handouts, int64_t worker, int64_t nodes
 
 typedef enum lk_grant { LK_GRANTED, LK_GRANT_LATER, LK_GRANT_NEVER } lk_grant;
 
-/* Whether the worker may push this batch. Never: the batch is no longer this worker's, which must forget it. */
+/* Asks whether the worker may push this batch. LK_GRANT_NEVER: the batch is no longer this worker's; it must forget it.
+ */
 lk_grant lk__handouts_grant(lk_handouts *handouts, int64_t worker, int64_t batch);
 
 typedef enum lk_finish {

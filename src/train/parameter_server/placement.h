@@ -1,5 +1,5 @@
-/* Which server holds which part of which variable. It depends only on the sizes of the variables and the number of
- * servers, so all processes compute the same placement. */
+/* The placement says which server holds which part of which variable. It depends only on the sizes of the variables and
+ * the number of servers, so all processes compute the same placement. */
 #pragma once
 
 #include "lockstep/status.h"

@@ -31,7 +31,7 @@ static bool ps_apply_batch_is_applied(const lk_ps_store *s, int64_t batch)
 }
 
 /* Applies the summed gradients, part by part, with the optimizer. */
-static lk_status store_apply_gradients(lk_ps_store *s, lk_tensor *sum, double rate)
+static lk_status ps_apply_gradients(lk_ps_store *s, lk_tensor *sum, double rate)
 {
     lk_tensor **parts = lk__calloc((size_t)s->setup.parts, sizeof *parts);
     int64_t begin = 0;
@@ -48,7 +48,7 @@ static lk_status store_apply_gradients(lk_ps_store *s, lk_tensor *sum, double ra
     return status;
 }
 
-static lk_status store_apply_sums(lk_ps_store *s, lk_tensor *sum, int64_t samples)
+static lk_status ps_apply_sums(lk_ps_store *s, lk_tensor *sum, int64_t samples)
 {
     int64_t begin = 0;
     for (int i = 0; i < s->setup.layers; i++) {
@@ -62,7 +62,7 @@ static lk_status store_apply_sums(lk_ps_store *s, lk_tensor *sum, int64_t sample
     return LK_OK;
 }
 
-static lk_status store_sum_nodes(lk_ps_store *s, int quantity, lk_tensor **sum)
+static lk_status ps_apply_sum_nodes(lk_ps_store *s, int quantity, lk_tensor **sum)
 {
     lk_tree_node *nodes = lk__calloc((size_t)s->n_nodes, sizeof *nodes);
     if (!nodes)
@@ -77,20 +77,20 @@ static lk_status store_sum_nodes(lk_ps_store *s, int quantity, lk_tensor **sum)
     return status;
 }
 
-static lk_status store_apply_nodes(lk_ps_store *s, const lk_ps_push *push)
+static lk_status ps_apply_nodes(lk_ps_store *s, const lk_ps_push *push)
 {
     lk_tensor *gradients, *sums = NULL;
     if (s->pending_skipped) {
         lk__optimizer_replayed(s->optimizer);
         return LK_OK;
     }
-    LK_TRY(store_sum_nodes(s, GRADIENTS, &gradients));
+    LK_TRY(ps_apply_sum_nodes(s, GRADIENTS, &gradients));
     if (s->setup.layers > 0)
-        LK_TRY(store_sum_nodes(s, SUMS, &sums));
+        LK_TRY(ps_apply_sum_nodes(s, SUMS, &sums));
     if (!gradients)
         LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: all of its shards are empty", (long long)push->batch);
-    LK_TRY(store_apply_gradients(s, gradients, push->rate));
-    return sums ? store_apply_sums(s, sums, push->samples) : LK_OK;
+    LK_TRY(ps_apply_gradients(s, gradients, push->rate));
+    return sums ? ps_apply_sums(s, sums, push->samples) : LK_OK;
 }
 
 /* Returns whether the nodes that have arrived cover the whole tree. */
@@ -102,7 +102,7 @@ static bool ps_apply_batch_is_complete(const lk_ps_store *s)
     return covered == s->setup.shards;
 }
 
-static lk_tensor *store_tensor(lk_ps_store *s, lk_dtype dtype, int64_t count, const void *data)
+static lk_tensor *ps_apply_make_tensor(lk_ps_store *s, lk_dtype dtype, int64_t count, const void *data)
 {
     lk_scope_begin();
     lk_tensor *tensor = lk_tensor_retain(lk_tensor_from(s->device, dtype, LK_SHAPE(count), data));
@@ -110,7 +110,7 @@ static lk_tensor *store_tensor(lk_ps_store *s, lk_dtype dtype, int64_t count, co
     return tensor;
 }
 
-static lk_status store_add_node(lk_ps_store *s, const lk_ps_push *push, const float *gradients, const double *sums)
+static lk_status ps_apply_add_node(lk_ps_store *s, const lk_ps_push *push, const float *gradients, const double *sums)
 {
     int position = s->n_nodes;
     lk_ps_node node = {.range = {push->first_shard, push->end_shard}, .is_empty = !gradients};
@@ -119,9 +119,9 @@ static lk_status store_add_node(lk_ps_store *s, const lk_ps_push *push, const fl
         return LK_ERR_MEMORY;
     s->nodes = nodes;
     if (gradients) {
-        node.values[GRADIENTS] = store_tensor(s, LK_F32, s->setup.elements, gradients);
+        node.values[GRADIENTS] = ps_apply_make_tensor(s, LK_F32, s->setup.elements, gradients);
         if (s->setup.layers > 0)
-            node.values[SUMS] = store_tensor(s, LK_F64, s->setup.statistics, sums);
+            node.values[SUMS] = ps_apply_make_tensor(s, LK_F64, s->setup.statistics, sums);
         if (!node.values[GRADIENTS] || (s->setup.layers > 0 && !node.values[SUMS])) {
             lk_tensor_release(node.values[GRADIENTS]);
             lk_tensor_release(node.values[SUMS]);
@@ -138,7 +138,7 @@ static lk_status store_add_node(lk_ps_store *s, const lk_ps_push *push, const fl
 
 /* --- a push ------------------------------------------------------------------------------------------------------- */
 
-static lk_status store_check_push(const lk_ps_store *s, const lk_ps_push *push)
+static lk_status ps_apply_check_push(const lk_ps_store *s, const lk_ps_push *push)
 {
     lk_range node = {push->first_shard, push->end_shard}, nodes[LK_TREE_COVER];
     if (push->batch < 0 || push->batch >= s->setup.batches)
@@ -170,8 +170,8 @@ static bool ps_apply_push_is_held(const lk_ps_store *s, const lk_ps_push *push)
     return false;
 }
 
-static lk_status store_take(lk_ps_store *s, const lk_ps_push *push, const float *gradients, const double *sums,
-                            lk_ps_push_status *status)
+static lk_status ps_apply_take_push(lk_ps_store *s, const lk_ps_push *push, const float *gradients, const double *sums,
+                                    lk_ps_push_status *status)
 {
     *status = LK_PS_HELD;
     if (s->pending != push->batch)
@@ -179,11 +179,11 @@ static lk_status store_take(lk_ps_store *s, const lk_ps_push *push, const float 
     s->pending = push->batch;
     if (ps_apply_push_is_held(s, push))
         return LK_OK;
-    LK_TRY(store_add_node(s, push, gradients, sums));
+    LK_TRY(ps_apply_add_node(s, push, gradients, sums));
     if (!ps_apply_batch_is_complete(s))
         return LK_OK;
     lk_scope_begin();
-    lk_status applied = store_apply_nodes(s, push);
+    lk_status applied = ps_apply_nodes(s, push);
     lk_scope_end();
     lk__ps_store_forget_nodes(s);
     LK_TRY(applied);
@@ -197,7 +197,7 @@ lk_status lk__ps_store_push(lk_ps_store *s, const lk_ps_push *push, const float 
                             lk_ps_pushed *pushed)
 {
     lk_ps_push_status status;
-    LK_TRY(store_check_push(s, push));
+    LK_TRY(ps_apply_check_push(s, push));
     *pushed = (lk_ps_pushed){
         .incarnation = s->setup.incarnation, .staleness = ps_apply_staleness_of(s, push), .version = s->version};
     if (ps_apply_batch_is_applied(s, push->batch)) {
@@ -208,7 +208,7 @@ lk_status lk__ps_store_push(lk_ps_store *s, const lk_ps_push *push, const float 
         pushed->status = LK_PS_TOO_STALE;
         return LK_OK;
     }
-    LK_TRY(store_take(s, push, gradients, sums, &status));
+    LK_TRY(ps_apply_take_push(s, push, gradients, sums, &status));
     pushed->status = status;
     pushed->version = s->version;
     return LK_OK;

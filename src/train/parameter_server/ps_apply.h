@@ -1,4 +1,4 @@
-/* Pushes to a store. */
+/* Applies pushes to a store. */
 #pragma once
 
 #include "train/parameter_server/ps_store.h"

@@ -38,7 +38,7 @@ struct lk_ps_chief {
 
 /* --- unsupported settings ----------------------------------------------------------------------------------------- */
 
-static lk_status chief_check_plan(const lk_plan *plan, int servers)
+static lk_status ps_chief_check_plan(const lk_plan *plan, int servers)
 {
     if (plan->batch_norm == LK_BN_SYNC)
         LK_FAIL(LK_ERR_ARGUMENT, "--bn sync: needs all shards of a batch at one time, which workers at their own pace "
@@ -59,7 +59,7 @@ static lk_status chief_check_plan(const lk_plan *plan, int servers)
     return LK_OK;
 }
 
-static lk_status chief_check_split(const lk_trainer *trainer, const lk_ps_layout *layout)
+static lk_status ps_chief_check_split(const lk_trainer *trainer, const lk_ps_layout *layout)
 {
     int split = lk__ps_layout_split(layout);
     if (trainer->plan.optimizer_opts.kind == LK_LARS && split >= 0)
@@ -108,7 +108,7 @@ lk_status lk__ps_open(lk_trainer *trainer)
     if (!chief)
         return LK_ERR_MEMORY;
     LK_TRY(lk__ps_identity_find(&trainer->config, &chief->identity));
-    LK_TRY(chief_check_plan(&trainer->plan, chief->identity.servers));
+    LK_TRY(ps_chief_check_plan(&trainer->plan, chief->identity.servers));
     LK_TRY(lk__post_open(chief->identity.has_keys ? &chief->identity.keys : NULL, &chief->post));
     LK_TRY(lk__ps_coordinator_open(chief->post, &chief->identity, &chief->coordinator));
     lk__log(LK_LOG_INFO, "the chief listens at %s", chief->identity.chief_text);
@@ -135,7 +135,7 @@ void lk__ps_release(struct lk_ps_chief *chief)
     lk__free(chief);
 }
 
-static lk_ps_setup chief_setup(const lk_trainer *trainer)
+static lk_ps_setup ps_chief_setup(const lk_trainer *trainer)
 {
     const lk_plan *plan = &trainer->plan;
     const lk_optimizer_opts *o = &plan->optimizer_opts;
@@ -157,7 +157,7 @@ static lk_ps_setup chief_setup(const lk_trainer *trainer)
 
 /* Lists the chief's copy of the servers' optimizer state: the initial state of a resumed training, and for checkpoints.
  */
-static lk_status chief_list_state(lk_trainer *trainer, struct lk_ps_chief *chief)
+static lk_status ps_chief_list_state(lk_trainer *trainer, struct lk_ps_chief *chief)
 {
     const lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
     chief->n_parameters = trainer->n_parameters;
@@ -171,20 +171,20 @@ static lk_status chief_list_state(lk_trainer *trainer, struct lk_ps_chief *chief
     return LK_OK;
 }
 
-static int chief_generation(void *user)
+static int ps_chief_generation(void *user)
 {
     const lk_ps_directory *d = &((lk_trainer *)user)->server.chief->coordinators;
     return d->generation(d->user);
 }
 
-static lk_status chief_look_up(void *user, lk_ps_server_location *locations, int *generation)
+static lk_status ps_chief_look_up(void *user, lk_ps_server_location *locations, int *generation)
 {
     const lk_ps_directory *d = &((lk_trainer *)user)->server.chief->coordinators;
     return d->look_up(d->user, locations, generation);
 }
 
 /* An interrupted chief does not wait for missing servers. */
-static lk_status chief_check(void *user)
+static lk_status ps_chief_check(void *user)
 {
     const lk_trainer *trainer = user;
     const lk_ps_directory *d = &trainer->server.chief->coordinators;
@@ -194,12 +194,12 @@ static lk_status chief_check(void *user)
     return LK_OK;
 }
 
-static lk_status chief_start(lk_trainer *trainer, struct lk_ps_chief *chief)
+static lk_status ps_chief_start(lk_trainer *trainer, struct lk_ps_chief *chief)
 {
     const lk_plan *plan = &trainer->plan;
     void *fields;
-    LK_TRY(chief_list_state(trainer, chief));
-    lk_ps_training training = {.setup = chief_setup(trainer),
+    LK_TRY(ps_chief_list_state(trainer, chief));
+    lk_ps_training training = {.setup = ps_chief_setup(trainer),
                                .layout = &chief->layout,
                                .variables = lk_trainer_variables(trainer, 0),
                                .state = (lk_tensor *const *const *)chief->state,
@@ -207,7 +207,7 @@ static lk_status chief_start(lk_trainer *trainer, struct lk_ps_chief *chief)
     chief->optimizer_lead = training.setup.updates - trainer->progress.updates;
     chief->pulled = trainer->progress.steps;
     LK_TRY(lk__ps_layout_new(trainer->model, chief->identity.servers, &chief->layout));
-    LK_TRY(chief_check_split(trainer, &chief->layout));
+    LK_TRY(ps_chief_check_split(trainer, &chief->layout));
     chief->order = lk__calloc((size_t)plan->train_samples, sizeof *chief->order);
     chief->rates = lk__calloc((size_t)plan->steps_per_epoch, sizeof *chief->rates);
     if (!chief->order || !chief->rates)
@@ -219,13 +219,13 @@ static lk_status chief_start(lk_trainer *trainer, struct lk_ps_chief *chief)
     LK_TRY(status);
     chief->coordinators = lk__ps_coordinator_directory(chief->coordinator);
     chief->directory = (lk_ps_directory){
-        .user = trainer, .generation = chief_generation, .look_up = chief_look_up, .check = chief_check};
+        .user = trainer, .generation = ps_chief_generation, .look_up = ps_chief_look_up, .check = ps_chief_check};
     return lk__ps_client_new(chief->post, &chief->layout, training.setup.run, &chief->directory, &chief->client);
 }
 
 lk_status lk__ps_start(lk_trainer *trainer)
 {
-    return trainer->server.chief ? chief_start(trainer, trainer->server.chief) : LK_OK;
+    return trainer->server.chief ? ps_chief_start(trainer, trainer->server.chief) : LK_OK;
 }
 
 /* --- an epoch ----------------------------------------------------------------------------------------------------- */
@@ -300,7 +300,7 @@ bool lk__ps_epoch_is_over(lk_trainer *trainer)
 /* --- variables and the report ------------------------------------------------------------------------------------- */
 
 /* Updates the report. A server has applied every batch once, except for updates that it lost. */
-static void chief_update_report(struct lk_ps_chief *chief)
+static void ps_chief_update_report(struct lk_ps_chief *chief)
 {
     lk_async_report *report = &chief->report;
     lk__ps_coordinator_report(chief->coordinator, report);
@@ -310,25 +310,25 @@ static void chief_update_report(struct lk_ps_chief *chief)
     lk__ps_totals_add(report, &chief->earlier);
 }
 
-static lk_status chief_pull(lk_trainer *trainer, struct lk_ps_chief *chief)
+static lk_status ps_chief_pull(lk_trainer *trainer, struct lk_ps_chief *chief)
 {
     lk_tensor *const *sets[LK_MAX_DEVICES];
     for (int r = 0; r < trainer->n_devices; r++)
         sets[r] = lk_trainer_variables(trainer, r);
-    LK_TRY(chief_check(trainer));
+    LK_TRY(ps_chief_check(trainer));
     LK_TRY(lk__ps_client_pull_all(chief->client, sets, trainer->n_devices, (lk_tensor *const *const *)chief->state,
                                   chief->n_slots));
     lk__optimizer_resume(lk_replicas_optimizer(trainer->replicas, 0),
                          chief->optimizer_lead + trainer->progress.updates);
     chief->pulled = trainer->progress.steps;
     LK_TRY(lk__ps_client_pull_nothing(chief->client, true));
-    chief_update_report(chief);
+    ps_chief_update_report(chief);
     return LK_OK;
 }
 
 lk_status lk__ps_pull(lk_trainer *trainer)
 {
-    lk_status status = chief_pull(trainer, trainer->server.chief);
+    lk_status status = ps_chief_pull(trainer, trainer->server.chief);
     if (status != LK_ERR_INTERRUPTED)
         return status;
     lk_error_clear(); /* lk__ps_has_all reports whether the variables are complete */

@@ -33,7 +33,7 @@ typedef struct joining {
     bool answered; /* the chief has answered LK_PS_LATER */
 } joining;
 
-static lk_status joining_fail(const joining *j)
+static lk_status ps_chief_call_fail(const joining *j)
 {
     const char *refusal = lk__peer_refusal(j->peer);
     if (refusal)
@@ -48,7 +48,7 @@ static lk_status joining_fail(const joining *j)
 }
 
 /* Receives an answer; *mail stays NULL until the chief has decided. */
-static lk_status joining_receive(joining *j, lk_mail **mail)
+static lk_status ps_chief_call_receive(joining *j, lk_mail **mail)
 {
     lk_wire_header header;
     LK_TRY(lk__peer_receive(j->peer, 100, mail));
@@ -66,7 +66,7 @@ static lk_status joining_receive(joining *j, lk_mail **mail)
 }
 
 /* Sends the request once a second until an answer comes. Joining twice has the effect of joining once. */
-static lk_status joining_ask(joining *j, lk_mail **mail)
+static lk_status ps_chief_call_ask(joining *j, lk_mail **mail)
 {
     double send_at = 0;
     while (lk__seconds() < j->end) {
@@ -78,11 +78,11 @@ static lk_status joining_ask(joining *j, lk_mail **mail)
             LK_TRY(lk__peer_send(j->peer, j->frames, j->n));
             send_at = lk__seconds() + 1;
         }
-        LK_TRY(joining_receive(j, mail));
+        LK_TRY(ps_chief_call_receive(j, mail));
         if (*mail)
             return LK_OK;
     }
-    return joining_fail(j);
+    return ps_chief_call_fail(j);
 }
 
 lk_status lk__ps_join(lk_post *post, const lk_ps_identity *identity, lk_ps_kind kind, const lk_ps_join *join,
@@ -99,7 +99,7 @@ lk_status lk__ps_join(lk_post *post, const lk_ps_identity *identity, lk_ps_kind 
     j.frames[1] = (lk_frame){more, bytes};
     LK_TRY(lk__peer_open(post, &identity->chief, identity->chief_key, &j.peer));
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for the chief");
-    lk_status status = joining_ask(&j, mail);
+    lk_status status = ps_chief_call_ask(&j, mail);
     lk__activity_end(before);
     lk__peer_release(j.peer);
     return status;

@@ -40,7 +40,7 @@ struct lk_ps_client {
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-static lk_status client_allocate(lk_ps_client *c)
+static lk_status ps_client_allocate(lk_ps_client *c)
 {
     const lk_placement *p = &c->layout->placement;
     size_t statistics = (size_t)c->layout->statistics + 1;
@@ -72,7 +72,7 @@ lk_status lk__ps_client_new(lk_post *post, const lk_ps_layout *layout, uint64_t 
     c->directory = directory;
     c->servers = layout->placement.servers;
     c->generation = -1;
-    return client_allocate(c);
+    return ps_client_allocate(c);
 }
 
 void lk__ps_client_release(lk_ps_client *c)
@@ -107,7 +107,7 @@ double lk__ps_client_update_seconds(const lk_ps_client *c, int server)
 /* --- connections -------------------------------------------------------------------------------------------------- */
 
 /* Connects to a server that has another address or is another process than before. */
-static lk_status ps_client_link_follow(lk_ps_client *c, link *l, const lk_ps_server_location *location)
+static lk_status ps_client_follow_link(lk_ps_client *c, link *l, const lk_ps_server_location *location)
 {
     lk_cluster_address named;
     lk_address address;
@@ -123,14 +123,14 @@ static lk_status ps_client_link_follow(lk_ps_client *c, link *l, const lk_ps_ser
     return lk__peer_open(c->post, &address, *location->key ? location->key : NULL, &l->peer);
 }
 
-static lk_status client_follow_servers(lk_ps_client *c)
+static lk_status ps_client_follow_servers(lk_ps_client *c)
 {
     if (c->generation == c->directory->generation(c->directory->user))
         return LK_OK;
     int generation;
     LK_TRY(c->directory->look_up(c->directory->user, c->locations, &generation));
     for (int s = 0; s < c->servers; s++)
-        LK_TRY(ps_client_link_follow(c, &c->links[s], &c->locations[s]));
+        LK_TRY(ps_client_follow_link(c, &c->links[s], &c->locations[s]));
     c->generation = generation;
     return LK_OK;
 }
@@ -146,7 +146,7 @@ typedef struct request {
     void *user;
 } request;
 
-static lk_status client_send(lk_ps_client *c, int server, const request *r, uint64_t number)
+static lk_status ps_client_send(lk_ps_client *c, int server, const request *r, uint64_t number)
 {
     lk_wire_first first;
     lk_frame frames[LK_MAX_FRAMES];
@@ -160,7 +160,7 @@ static lk_status client_send(lk_ps_client *c, int server, const request *r, uint
 }
 
 /* Receives the answer to `number`, if it comes within LOOK; drops older answers. */
-static lk_status link_receive(link *l, uint64_t number)
+static lk_status ps_client_receive(link *l, uint64_t number)
 {
     lk_wire_header header;
     lk_mail *mail;
@@ -179,20 +179,20 @@ static lk_status link_receive(link *l, uint64_t number)
     return status;
 }
 
-static lk_status client_await(lk_ps_client *c, int server, const request *r, uint64_t number)
+static lk_status ps_client_await(lk_ps_client *c, int server, const request *r, uint64_t number)
 {
     link *l = &c->links[server];
     for (int looks = 1; !l->mail; looks++) {
         lk__activity_remain(LK_ACTIVITY_WAIT_REMOTE, "wait for a parameter server");
-        LK_TRY(link_receive(l, number));
+        LK_TRY(ps_client_receive(l, number));
         if (l->mail)
             break;
         if (!l->peer) /* without a connection the receive does not wait */
             nanosleep(&(struct timespec){.tv_nsec = LOOK * 1000000L}, NULL);
         LK_TRY(c->directory->check(c->directory->user));
-        LK_TRY(client_follow_servers(c));
+        LK_TRY(ps_client_follow_servers(c));
         if (l->asked != l->connection || looks % LOOKS == 0)
-            LK_TRY(client_send(c, server, r, number));
+            LK_TRY(ps_client_send(c, server, r, number));
     }
     lk__activity_set(LK_ACTIVITY_WORK, "training");
     lk_status status = r->take(c, server, r->user);
@@ -201,14 +201,14 @@ static lk_status client_await(lk_ps_client *c, int server, const request *r, uin
     return status;
 }
 
-static lk_status client_ask_all(lk_ps_client *c, const request *r)
+static lk_status ps_client_ask_all(lk_ps_client *c, const request *r)
 {
     uint64_t number = ++c->number;
-    LK_TRY(client_follow_servers(c));
+    LK_TRY(ps_client_follow_servers(c));
     for (int s = 0; s < c->servers; s++)
-        LK_TRY(client_send(c, s, r, number));
+        LK_TRY(ps_client_send(c, s, r, number));
     for (int s = 0; s < c->servers; s++)
-        LK_TRY(client_await(c, s, r, number));
+        LK_TRY(ps_client_await(c, s, r, number));
     return LK_OK;
 }
 
@@ -261,10 +261,10 @@ lk_status lk__ps_client_pull_nothing(lk_ps_client *c, bool is_timed)
 {
     pulling p = {.pull = {.is_empty = 1, .is_timed = is_timed}};
     request r = {.describe = ps_client_describe_pull, .take = ps_client_take_times, .user = &p};
-    return client_ask_all(c, &r);
+    return ps_client_ask_all(c, &r);
 }
 
-static lk_status client_allocate_state(lk_ps_client *c, int n_slots)
+static lk_status ps_client_allocate_state(lk_ps_client *c, int n_slots)
 {
     for (int s = 0; s < c->servers && n_slots > 0; s++) {
         size_t elements = (size_t)n_slots * (size_t)c->layout->placement.elements[s];
@@ -287,8 +287,8 @@ lk_status lk__ps_client_pull_all(lk_ps_client *c, lk_tensor *const *const *sets,
     const float *flats[LK_MAX_SERVERS];
     pulling p = {.pull = {.with_state = n_slots > 0}, .n_slots = n_slots};
     request r = {.describe = ps_client_describe_pull, .take = ps_client_take_variables, .user = &p};
-    LK_TRY(client_allocate_state(c, n_slots));
-    LK_TRY(client_ask_all(c, &r));
+    LK_TRY(ps_client_allocate_state(c, n_slots));
+    LK_TRY(ps_client_ask_all(c, &r));
     for (int slot = 0; slot < n_slots; slot++) {
         for (int s = 0; s < c->servers; s++)
             flats[s] = c->links[s].state + slot * c->layout->placement.elements[s];
@@ -360,5 +360,5 @@ lk_status lk__ps_client_push(lk_ps_client *c, const lk_ps_push *push, bool is_em
     pushing p = {push, is_empty, result};
     request r = {.describe = ps_client_describe_push, .take = ps_client_take_pushed, .user = &p};
     *result = (lk_ps_push_result){0};
-    return client_ask_all(c, &r);
+    return ps_client_ask_all(c, &r);
 }

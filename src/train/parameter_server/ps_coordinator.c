@@ -29,7 +29,7 @@ void lk__ps_fail(lk_ps_coordinator *c, lk_status status, const char *format, ...
 /* --- the thread --------------------------------------------------------------------------------------------------- */
 
 /* Logs the first damaged or hostile messages and drops them; they must not stop the training of others. */
-static void coordinator_drop_message(lk_ps_coordinator *c)
+static void ps_coordinator_drop_message(lk_ps_coordinator *c)
 {
     enum { MOST_LOGGED = 10 };
     if (c->damaged++ < MOST_LOGGED)
@@ -37,7 +37,7 @@ static void coordinator_drop_message(lk_ps_coordinator *c)
     lk_error_clear();
 }
 
-static lk_status coordinator_answer(lk_ps_coordinator *c, lk_mail *mail)
+static lk_status ps_coordinator_answer(lk_ps_coordinator *c, lk_mail *mail)
 {
     lk_wire_header header;
     bool keep = false;
@@ -49,19 +49,19 @@ static lk_status coordinator_answer(lk_ps_coordinator *c, lk_mail *mail)
         lk__mail_release(mail);
     if (status != LK_ERR_FORMAT)
         return status;
-    coordinator_drop_message(c);
+    ps_coordinator_drop_message(c);
     return LK_OK;
 }
 
 /* Handles one message, or the passing of time. A chief that was stopped for a while has not listened. So waiting
  * messages are read before any process counts as silent, and at most a tenth of a second passes in a step. */
-static lk_status coordinator_step(lk_ps_coordinator *c, double *last)
+static lk_status ps_coordinator_step(lk_ps_coordinator *c, double *last)
 {
     enum { PATIENCE = 20 }; /* milliseconds */
     lk_mail *mail;
     LK_TRY(lk__service_receive(c->service, PATIENCE, &mail));
     pthread_mutex_lock(&c->mutex);
-    lk_status status = mail ? coordinator_answer(c, mail) : LK_OK;
+    lk_status status = mail ? ps_coordinator_answer(c, mail) : LK_OK;
     double time = lk__seconds(), gone = time - *last;
     if (status == LK_OK && (!mail || gone > 0.05)) {
         *last = time;
@@ -73,13 +73,13 @@ static lk_status coordinator_step(lk_ps_coordinator *c, double *last)
     return status;
 }
 
-static void *coordinator_run(void *argument)
+static void *ps_coordinator_run(void *argument)
 {
     lk_ps_coordinator *c = argument;
     double last = lk__seconds();
     lk_status status = LK_OK;
     while (status == LK_OK && !atomic_load(&c->stop))
-        status = coordinator_step(c, &last);
+        status = ps_coordinator_step(c, &last);
     if (status != LK_OK) {
         pthread_mutex_lock(&c->mutex);
         lk__ps_fail(c, status, "%s", lk_error_message());
@@ -135,7 +135,7 @@ void lk__ps_coordinator_release(lk_ps_coordinator *c)
 }
 
 /* Reads what server s begins with. */
-static lk_status coordinator_read_for(lk_ps_coordinator *c, int s, float *scratch)
+static lk_status ps_coordinator_read_for(lk_ps_coordinator *c, int s, float *scratch)
 {
     const lk_ps_training *training = &c->training;
     const lk_ps_layout *layout = training->layout;
@@ -151,12 +151,12 @@ static lk_status coordinator_read_for(lk_ps_coordinator *c, int s, float *scratc
     return LK_OK;
 }
 
-static lk_status coordinator_read_initial(lk_ps_coordinator *c)
+static lk_status ps_coordinator_read_initial(lk_ps_coordinator *c)
 {
     float *scratch = lk__calloc((size_t)lk__ps_layout_largest(c->training.layout), sizeof *scratch);
     lk_status status = scratch ? LK_OK : LK_ERR_MEMORY;
     for (int s = 0; s < c->identity->servers && status == LK_OK; s++)
-        status = coordinator_read_for(c, s, scratch);
+        status = ps_coordinator_read_for(c, s, scratch);
     lk__free(scratch);
     return status;
 }
@@ -170,8 +170,8 @@ lk_status lk__ps_coordinator_start(lk_ps_coordinator *c, const lk_ps_training *t
         return LK_ERR_MEMORY;
     memcpy(c->agreement, training->agreement, training->agreement_bytes);
     LK_TRY(lk__handouts_new(training->setup.shards, training->setup.max_staleness, &c->handouts));
-    LK_TRY(coordinator_read_initial(c));
-    c->is_started = lk__thread_start(&c->thread, coordinator_run, c) == 0;
+    LK_TRY(ps_coordinator_read_initial(c));
+    c->is_started = lk__thread_start(&c->thread, ps_coordinator_run, c) == 0;
     if (!c->is_started)
         LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread for the chief's conversation");
     return LK_OK;
@@ -210,7 +210,7 @@ static struct timespec ps_coordinator_deadline_after(int milliseconds)
 }
 
 /* Fails with the training's failure, if there is one. */
-static lk_status coordinator_check(void *user)
+static lk_status ps_coordinator_check(void *user)
 {
     lk_ps_coordinator *c = user;
     char text[LK_MESSAGE_BYTES];
@@ -236,7 +236,7 @@ lk_status lk__ps_coordinator_next(lk_ps_coordinator *c, int milliseconds, lk_ps_
         memmove(c->finished, c->finished + 1, (size_t)--c->n_finished * sizeof *finished);
     }
     pthread_mutex_unlock(&c->mutex);
-    return *any ? LK_OK : coordinator_check(c);
+    return *any ? LK_OK : ps_coordinator_check(c);
 }
 
 void lk__ps_coordinator_pause(lk_ps_coordinator *c, bool paused)
@@ -298,7 +298,7 @@ static bool ps_coordinator_worker_is_awaited(const lk_ps_coordinator *c, const l
     return seat->state == LK_PS_SEAT_TAKEN || is_coming;
 }
 
-static bool coordinator_awaits_nobody(const lk_ps_coordinator *c)
+static bool ps_coordinator_awaits_nobody(const lk_ps_coordinator *c)
 {
     bool nobody = true;
     for (int i = 0; i < c->seats.n; i++)
@@ -308,7 +308,7 @@ static bool coordinator_awaits_nobody(const lk_ps_coordinator *c)
     return nobody;
 }
 
-static void coordinator_log_awaited(const lk_ps_coordinator *c)
+static void ps_coordinator_log_awaited(const lk_ps_coordinator *c)
 {
     for (int i = 0; i < c->seats.n; i++)
         if (ps_coordinator_worker_is_awaited(c, &c->seats.seats[i]))
@@ -330,12 +330,12 @@ void lk__ps_coordinator_end(lk_ps_coordinator *c, lk_ps_state state, const char 
     pthread_mutex_lock(&c->mutex);
     c->state = state;
     snprintf(c->reason, sizeof c->reason, "%s", reason);
-    for (int waited = 0; waited < PATIENCE && !coordinator_awaits_nobody(c); waited += LOOK) {
+    for (int waited = 0; waited < PATIENCE && !ps_coordinator_awaits_nobody(c); waited += LOOK) {
         pthread_mutex_unlock(&c->mutex);
         nanosleep(&look, NULL);
         pthread_mutex_lock(&c->mutex);
     }
-    coordinator_log_awaited(c);
+    ps_coordinator_log_awaited(c);
     pthread_mutex_unlock(&c->mutex);
 }
 
@@ -359,12 +359,12 @@ lk_status lk__ps_coordinator_workers(lk_ps_coordinator *c, lk_ps_worker_record *
 
 /* --- servers ------------------------------------------------------------------------------------------------------ */
 
-static int coordinator_generation(void *user)
+static int ps_coordinator_generation(void *user)
 {
     return atomic_load(&((lk_ps_coordinator *)user)->generation);
 }
 
-static lk_status coordinator_look_up(void *user, lk_ps_server_location *locations, int *generation)
+static lk_status ps_coordinator_look_up(void *user, lk_ps_server_location *locations, int *generation)
 {
     lk_ps_coordinator *c = user;
     pthread_mutex_lock(&c->mutex);
@@ -377,6 +377,8 @@ static lk_status coordinator_look_up(void *user, lk_ps_server_location *location
 
 lk_ps_directory lk__ps_coordinator_directory(lk_ps_coordinator *c)
 {
-    return (lk_ps_directory){
-        .user = c, .generation = coordinator_generation, .look_up = coordinator_look_up, .check = coordinator_check};
+    return (lk_ps_directory){.user = c,
+                             .generation = ps_coordinator_generation,
+                             .look_up = ps_coordinator_look_up,
+                             .check = ps_coordinator_check};
 }

@@ -46,7 +46,7 @@ typedef struct lk_ps_finished {
     bool skipped;
 } lk_ps_finished;
 
-/* Gets the next finished batch; *any false: none within the time. Errors: whatever went wrong with the training: a
+/* Gets the next finished batch; *any false: none within the time. Errors: those of the training: a
  * worker's result that is not finite (LK_ERR_NUMERIC), a server or all workers lost for good (LK_ERR_BACKEND). */
 lk_status lk__ps_coordinator_next(lk_ps_coordinator *coordinator, int milliseconds, lk_ps_finished *finished,
                                   bool *any);

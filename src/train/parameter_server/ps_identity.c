@@ -11,7 +11,7 @@ bool lk__ps_is_asked_for(const lk_train_config *config)
     return lk__strategy_has(config->devices.strategy, LK_STRATEGY_ROLES);
 }
 
-static lk_status identity_parse_address(const char *option, const char *text, lk_cluster_address *address)
+static lk_status ps_identity_parse_address(const char *option, const char *text, lk_cluster_address *address)
 {
     if (!lk__cluster_read_address(text, address))
         LK_FAIL(LK_ERR_ARGUMENT, "--%s %s: must be host:port or [ipv6]:port, with a port from 0 to 65535", option,
@@ -25,7 +25,7 @@ typedef struct described {
     const lk_cluster_task *task;
 } described;
 
-static lk_status identity_find_role(const lk_train_config *config, const described *d, lk_ps_identity *identity)
+static lk_status ps_identity_find_role(const lk_train_config *config, const described *d, lk_ps_identity *identity)
 {
     if (config->servers.role == LK_TRAIN_ROLE_AUTO && !d->task)
         LK_FAIL(LK_ERR_ARGUMENT,
@@ -47,13 +47,13 @@ static lk_status identity_find_role(const lk_train_config *config, const describ
     return LK_OK;
 }
 
-static lk_status identity_find_chief(const lk_train_config *config, const described *d, lk_ps_identity *identity)
+static lk_status ps_identity_find_chief(const lk_train_config *config, const described *d, lk_ps_identity *identity)
 {
     lk_cluster_address named;
     const lk_cluster_address *listed = d->cluster ? lk__cluster_address(d->cluster, LK_ROLE_CHIEF, 0) : NULL;
     const char *what = config->servers.coordinator ? "--coordinator" : "the cluster's chief";
     if (config->servers.coordinator)
-        LK_TRY(identity_parse_address("coordinator", config->servers.coordinator, &named));
+        LK_TRY(ps_identity_parse_address("coordinator", config->servers.coordinator, &named));
     else if (listed)
         named = *listed;
     else if (identity->role == LK_TRAIN_CHIEF)
@@ -67,14 +67,14 @@ static lk_status identity_find_chief(const lk_train_config *config, const descri
 }
 
 /* Without a description servers listen on loopback, like the chief, or at the host that --listen names. */
-static lk_status identity_find_own(const lk_train_config *config, const described *d, lk_ps_identity *identity)
+static lk_status ps_identity_find_own(const lk_train_config *config, const described *d, lk_ps_identity *identity)
 {
     lk_cluster_address named = {.host = "127.0.0.1", .port = 0};
     const lk_cluster_address *listed = d->cluster ? lk__cluster_address(d->cluster, LK_ROLE_PS, identity->index) : NULL;
     if (identity->role != LK_TRAIN_PS)
         return LK_OK;
     if (config->servers.listen)
-        LK_TRY(identity_parse_address("listen", config->servers.listen, &named));
+        LK_TRY(ps_identity_parse_address("listen", config->servers.listen, &named));
     else if (listed)
         named = *listed;
     else if (!identity->chief.is_loopback)
@@ -89,7 +89,7 @@ static lk_status identity_find_own(const lk_train_config *config, const describe
     return LK_OK;
 }
 
-static lk_status identity_find_keys(const lk_train_config *config, lk_ps_identity *identity)
+static lk_status ps_identity_find_keys(const lk_train_config *config, lk_ps_identity *identity)
 {
     if (!config->servers.keys)
         return LK_OK;
@@ -102,17 +102,17 @@ static lk_status identity_find_keys(const lk_train_config *config, lk_ps_identit
     return LK_OK;
 }
 
-static lk_status identity_find(const lk_train_config *config, const described *d, lk_ps_identity *identity)
+static lk_status ps_identity_find(const lk_train_config *config, const described *d, lk_ps_identity *identity)
 {
     enum { PEER_TIMEOUT = 5, JOIN_TIMEOUT = 60 };
     identity->timeout = config->servers.peer_timeout > 0 ? config->servers.peer_timeout : PEER_TIMEOUT;
     identity->join_timeout = config->servers.join_timeout > 0 ? config->servers.join_timeout : JOIN_TIMEOUT;
-    LK_TRY(identity_find_role(config, d, identity));
-    LK_TRY(identity_find_chief(config, d, identity));
-    LK_TRY(identity_find_own(config, d, identity));
+    LK_TRY(ps_identity_find_role(config, d, identity));
+    LK_TRY(ps_identity_find_chief(config, d, identity));
+    LK_TRY(ps_identity_find_own(config, d, identity));
     lk__address_print(&identity->chief, identity->chief_text);
     lk__address_print(&identity->own, identity->own_text);
-    return identity_find_keys(config, identity);
+    return ps_identity_find_keys(config, identity);
 }
 
 lk_status lk__ps_identity_find(const lk_train_config *config, lk_ps_identity *identity)
@@ -121,7 +121,7 @@ lk_status lk__ps_identity_find(const lk_train_config *config, lk_ps_identity *id
     memset(identity, 0, sizeof *identity);
     LK_TRY(lk__cluster_open(config->devices.cluster, &d.cluster));
     d.task = d.cluster ? lk__cluster_task(d.cluster) : NULL;
-    lk_status status = identity_find(config, &d, identity);
+    lk_status status = ps_identity_find(config, &d, identity);
     lk__cluster_release(d.cluster);
     if (status != LK_OK)
         lk__ps_identity_free(identity);

@@ -1,5 +1,5 @@
-/* Which process of a parameter-server training this is, and where the chief is. Found in the options, which take
- * precedence, and in the description of the cluster. */
+/* Identifies this process of a parameter-server training, and finds the chief: from the options, which take precedence,
+ * and from the description of the cluster. */
 #pragma once
 
 #include "dist/service/requests.h"

@@ -13,7 +13,7 @@ static int64_t ps_layout_variable_elements(const lk_ps_layout *layout, int varia
     return lk_shape_count(lk_model_variable_shape(layout->model, variable));
 }
 
-static lk_status layout_describe_layers(lk_ps_layout *layout)
+static lk_status ps_layout_describe_layers(lk_ps_layout *layout)
 {
     const lk_model *model = layout->model;
     layout->n_layers = lk_model_statistics_count(model);
@@ -33,7 +33,7 @@ static lk_status layout_describe_layers(lk_ps_layout *layout)
     return LK_OK;
 }
 
-static lk_status layout_place(lk_ps_layout *layout, int servers)
+static lk_status ps_layout_place(lk_ps_layout *layout, int servers)
 {
     int n = lk_model_parameter_count(layout->model);
     int64_t *counts = lk__calloc((size_t)n + 1, sizeof *counts);
@@ -54,9 +54,9 @@ static lk_status layout_place(lk_ps_layout *layout, int servers)
 lk_status lk__ps_layout_new(const lk_model *model, int servers, lk_ps_layout *layout)
 {
     *layout = (lk_ps_layout){.model = model};
-    lk_status status = layout_describe_layers(layout);
+    lk_status status = ps_layout_describe_layers(layout);
     if (status == LK_OK)
-        status = layout_place(layout, servers);
+        status = ps_layout_place(layout, servers);
     if (status != LK_OK)
         lk__ps_layout_free(layout);
     return status;
@@ -94,24 +94,24 @@ int64_t lk__ps_layout_largest(const lk_ps_layout *layout)
 
 /* --- reading and writing ------------------------------------------------------------------------------------------ */
 
-static lk_status layout_read_tensor(lk_tensor *tensor, float *values)
+static lk_status ps_layout_read_tensor(lk_tensor *tensor, float *values)
 {
     return lk_tensor_read(tensor, values, (size_t)lk_tensor_count(tensor) * sizeof *values);
 }
 
-static lk_status layout_read_running(const lk_ps_layout *layout, lk_tensor *const *variables, float *running)
+static lk_status ps_layout_read_running(const lk_ps_layout *layout, lk_tensor *const *variables, float *running)
 {
     for (int i = 0; i < layout->n_layers; i++) {
-        LK_TRY(layout_read_tensor(variables[layout->running[i].mean], running));
-        LK_TRY(layout_read_tensor(variables[layout->running[i].variance], running + layout->layers[i].channels));
+        LK_TRY(ps_layout_read_tensor(variables[layout->running[i].mean], running));
+        LK_TRY(ps_layout_read_tensor(variables[layout->running[i].variance], running + layout->layers[i].channels));
         running += 2 * layout->layers[i].channels;
     }
     return LK_OK;
 }
 
 /* Reads a part of a parameter or of its gradient; from NULL: zeros. */
-static lk_status layout_read_part(const lk_ps_layout *layout, lk_tensor *from, const lk_placement_part *part,
-                                  float *flat, float *scratch)
+static lk_status ps_layout_read_part(const lk_ps_layout *layout, lk_tensor *from, const lk_placement_part *part,
+                                     float *flat, float *scratch)
 {
     size_t bytes = (size_t)part->count * sizeof *flat;
     if (!from) {
@@ -119,8 +119,8 @@ static lk_status layout_read_part(const lk_ps_layout *layout, lk_tensor *from, c
         return LK_OK;
     }
     if (part->count == ps_layout_variable_elements(layout, part->variable))
-        return layout_read_tensor(from, flat + part->at);
-    LK_TRY(layout_read_tensor(from, scratch));
+        return ps_layout_read_tensor(from, flat + part->at);
+    LK_TRY(ps_layout_read_tensor(from, scratch));
     memcpy(flat + part->at, scratch + part->begin, bytes);
     return LK_OK;
 }
@@ -131,7 +131,7 @@ lk_status lk__ps_layout_read_parameters(const lk_ps_layout *layout, lk_tensor *c
     const lk_placement *p = &layout->placement;
     memset(flat, 0, (size_t)p->elements[server] * sizeof *flat);
     for (int i = p->first[server]; i < p->first[server + 1]; i++)
-        LK_TRY(layout_read_part(layout, parameters[p->parts[i].variable], &p->parts[i], flat, scratch));
+        LK_TRY(ps_layout_read_part(layout, parameters[p->parts[i].variable], &p->parts[i], flat, scratch));
     return LK_OK;
 }
 
@@ -139,7 +139,7 @@ lk_status lk__ps_layout_read(const lk_ps_layout *layout, lk_tensor *const *varia
                              float *running, float *scratch)
 {
     LK_TRY(lk__ps_layout_read_parameters(layout, variables, server, flat, scratch));
-    return layout->placement.extra[server] > 0 ? layout_read_running(layout, variables, running) : LK_OK;
+    return layout->placement.extra[server] > 0 ? ps_layout_read_running(layout, variables, running) : LK_OK;
 }
 
 lk_status lk__ps_layout_gradients(const lk_ps_layout *layout, lk_tensor *const *values, float *const *flats,
@@ -149,7 +149,7 @@ lk_status lk__ps_layout_gradients(const lk_ps_layout *layout, lk_tensor *const *
     int parameters = lk_model_parameter_count(layout->model);
     for (int i = 0; i < p->n; i++) {
         const lk_placement_part *part = &p->parts[i];
-        LK_TRY(layout_read_part(layout, values[part->variable], part, flats[part->server], scratch));
+        LK_TRY(ps_layout_read_part(layout, values[part->variable], part, flats[part->server], scratch));
     }
     for (int i = 0; i < layout->n_layers; i++) {
         size_t count = 2 * (size_t)layout->layers[i].channels;
@@ -169,8 +169,8 @@ static lk_status ps_layout_write_to_all(lk_tensor *const *const *sets, int n_set
 }
 
 /* Collects the parts of one variable and writes it; a variable has few parts, so a search is good enough. */
-static lk_status layout_write_variable(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
-                                       int variable, const float *const *flats, float *scratch)
+static lk_status ps_layout_write_variable(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
+                                          int variable, const float *const *flats, float *scratch)
 {
     const lk_placement *p = &layout->placement;
     for (int i = 0; i < p->n; i++) {
@@ -189,7 +189,7 @@ lk_status lk__ps_layout_write_parameters(const lk_ps_layout *layout, lk_tensor *
                                          const float *const *flats, float *scratch)
 {
     for (int i = 0; i < lk_model_parameter_count(layout->model); i++)
-        LK_TRY(layout_write_variable(layout, sets, n_sets, i, flats, scratch));
+        LK_TRY(ps_layout_write_variable(layout, sets, n_sets, i, flats, scratch));
     return LK_OK;
 }
 

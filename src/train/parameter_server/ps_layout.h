@@ -1,5 +1,5 @@
-/* How a model's variables are distributed over the servers: parameters by placement
- * (train/parameter_server/placement.h), and batch-norm's running statistics, all on one server. */
+/* Distributes a model's variables over the servers: parameters by placement (train/parameter_server/placement.h), and
+ * all of batch-norm's running statistics to one server. */
 #pragma once
 
 #include "train/parameter_server/placement.h"

@@ -42,7 +42,7 @@ lk_status lk__ps_find_seat(lk_ps_coordinator *c, int64_t worker, uint64_t run, l
 
 /* A worker counts as present once a message comes under its number. A request to join does not count: it may arrive
  * late, after the worker has gone. */
-static void ps_members_seat_heard_from(lk_ps_coordinator *c, lk_ps_seat *seat)
+static void ps_members_hear_worker(lk_ps_coordinator *c, lk_ps_seat *seat)
 {
     long long worker = (long long)seat->worker;
     seat->silence = 0;
@@ -57,8 +57,8 @@ static void ps_members_seat_heard_from(lk_ps_coordinator *c, lk_ps_seat *seat)
     c->report.workers_joined++;
 }
 
-/* The seat of a process that has already asked, or a new one for it. */
-static lk_status members_seat_worker(lk_ps_coordinator *c, const lk_ps_join *join, lk_ps_seat **seat)
+/* Finds the seat of a process that has already asked, or a new one for it. */
+static lk_status ps_members_seat_worker(lk_ps_coordinator *c, const lk_ps_join *join, lk_ps_seat **seat)
 {
     *seat = lk__ps_seats_of_process(&c->seats, join->nonce);
     if (*seat)
@@ -72,15 +72,17 @@ static lk_status members_seat_worker(lk_ps_coordinator *c, const lk_ps_join *joi
     return LK_OK;
 }
 
-static lk_status members_offer_seat(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number, const lk_ps_join *join)
+static lk_status ps_members_offer_seat(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number,
+                                       const lk_ps_join *join)
 {
     lk_ps_seat *seat;
-    LK_TRY(members_seat_worker(c, join, &seat));
+    LK_TRY(ps_members_seat_worker(c, join, &seat));
     lk_ps_seated seated = {.first_core = seat->first_core};
     return lk__ps_reply(c, mail, LK_PS_SEATED, number, &seated, sizeof seated, NULL, 0);
 }
 
-static lk_status members_join_worker(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number, const lk_ps_join *join)
+static lk_status ps_members_join_worker(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number,
+                                        const lk_ps_join *join)
 {
     char reason[LK_MESSAGE_BYTES / 2];
     lk_ps_seat *seat;
@@ -90,7 +92,7 @@ static lk_status members_join_worker(lk_ps_coordinator *c, const lk_mail *mail, 
         lk__log(LK_LOG_WARNING, "a worker is refused: %s", reason);
         return lk__ps_refuse(c, mail, number, reason);
     }
-    LK_TRY(members_seat_worker(c, join, &seat));
+    LK_TRY(ps_members_seat_worker(c, join, &seat));
     lk__ps_seats_number(&c->seats, seat);
     if (seat->state == LK_PS_SEAT_KEPT)
         seat->silence = 0;
@@ -103,8 +105,8 @@ static lk_status members_join_worker(lk_ps_coordinator *c, const lk_mail *mail, 
 }
 
 /* Lets a worker in. It first asks for a seat, then opens its devices, then joins. */
-static lk_status members_let_worker_in(lk_ps_coordinator *c, const lk_mail *mail, const lk_wire_header *header,
-                                       const lk_ps_join *join)
+static lk_status ps_members_let_worker_in(lk_ps_coordinator *c, const lk_mail *mail, const lk_wire_header *header,
+                                          const lk_ps_join *join)
 {
     char reason[128];
     long long shards = (long long)c->training.setup.shards;
@@ -112,11 +114,11 @@ static lk_status members_let_worker_in(lk_ps_coordinator *c, const lk_mail *mail
         snprintf(reason, sizeof reason, "%d devices, where a batch has %lld shards", join->devices, shards);
         return lk__ps_refuse(c, mail, header->number, reason);
     }
-    return header->kind == LK_PS_SEAT ? members_offer_seat(c, mail, header->number, join)
-                                      : members_join_worker(c, mail, header->number, join);
+    return header->kind == LK_PS_SEAT ? ps_members_offer_seat(c, mail, header->number, join)
+                                      : ps_members_join_worker(c, mail, header->number, join);
 }
 
-static lk_status members_join(lk_ps_coordinator *c, const lk_mail *mail, const lk_wire_header *header)
+static lk_status ps_members_join(lk_ps_coordinator *c, const lk_mail *mail, const lk_wire_header *header)
 {
     lk_ps_join join;
     uint64_t number = header->number;
@@ -128,13 +130,13 @@ static lk_status members_join(lk_ps_coordinator *c, const lk_mail *mail, const l
     if (join.role == LK_PS_SERVER && header->kind == LK_PS_JOIN)
         return lk__ps_registry_join(c, mail, number, &join);
     if (join.role == LK_PS_WORKER)
-        return members_let_worker_in(c, mail, header, &join);
+        return ps_members_let_worker_in(c, mail, header, &join);
     LK_FAIL(LK_ERR_FORMAT, "join: role %d; must be %d or %d", join.role, LK_PS_WORKER, LK_PS_SERVER);
 }
 
 /* --- beats -------------------------------------------------------------------------------------------------------- */
 
-static lk_status members_take_beat(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number)
+static lk_status ps_members_take_beat(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number)
 {
     lk_ps_beat beat;
     lk_ps_seat *seat = NULL;
@@ -144,13 +146,13 @@ static lk_status members_take_beat(lk_ps_coordinator *c, const lk_mail *mail, ui
     else
         LK_TRY(lk__ps_registry_hear(c, &beat));
     if (seat)
-        ps_members_seat_heard_from(c, seat);
+        ps_members_hear_worker(c, seat);
     lk_ps_pulse pulse = {.state = c->state, .generation = atomic_load(&c->generation)};
     lk_frame reason = {c->reason, strlen(c->reason)};
     return lk__ps_reply(c, mail, LK_PS_PULSE, number, &pulse, sizeof pulse, &reason, 1);
 }
 
-static lk_status members_leave(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number)
+static lk_status ps_members_leave(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number)
 {
     lk_ps_ask ask;
     lk_ps_seat *seat;
@@ -172,13 +174,13 @@ lk_status lk__ps_members_answer(lk_ps_coordinator *c, lk_mail *mail, const lk_wi
     switch (header->kind) {
     case LK_PS_SEAT:
     case LK_PS_JOIN:
-        return members_join(c, mail, header);
+        return ps_members_join(c, mail, header);
     case LK_PS_BEAT:
-        return members_take_beat(c, mail, header->number);
+        return ps_members_take_beat(c, mail, header->number);
     case LK_PS_TABLE:
         return lk__ps_registry_send(c, mail, header->number);
     case LK_PS_LEAVE:
-        return members_leave(c, mail, header->number);
+        return ps_members_leave(c, mail, header->number);
     default:
         LK_FAIL(LK_ERR_FORMAT, "message: the chief has no answer to kind %d", header->kind);
     }
@@ -186,7 +188,7 @@ lk_status lk__ps_members_answer(lk_ps_coordinator *c, lk_mail *mail, const lk_wi
 
 /* --- silence ------------------------------------------------------------------------------------------------------ */
 
-static void members_lose(lk_ps_coordinator *c, lk_ps_seat *seat)
+static void ps_members_lose(lk_ps_coordinator *c, lk_ps_seat *seat)
 {
     seat->state = LK_PS_SEAT_LOST;
     c->report.workers_lost++;
@@ -201,7 +203,7 @@ lk_status lk__ps_members_tick(lk_ps_coordinator *c, double seconds)
         lk_ps_seat *seat = &c->seats.seats[i];
         seat->silence += seconds;
         if (seat->state == LK_PS_SEAT_TAKEN && seat->silence > c->identity->timeout)
-            members_lose(c, seat);
+            ps_members_lose(c, seat);
     }
     lk__ps_registry_tick(c, seconds);
     if (c->is_stopping && lk__ps_seats_count_taken(&c->seats) == 0)

@@ -13,7 +13,7 @@
 typedef struct lk_ps_server_seat {
     lk_ps_server_location location;
     uint64_t nonce;
-    bool was_told;  /* that training has ended */
+    bool was_told;  /* true: it was told that training has ended */
     double silence; /* seconds since its last message */
     double missed;  /* seconds since it was lost */
     float *initial; /* parameters, running statistics, the optimizer's state: [(1 + slots) * elements + statistics] */
@@ -57,7 +57,7 @@ struct lk_ps_coordinator {
     int n_sums;
     int64_t sums_capacity;
     int64_t stale;            /* largest staleness of these nodes */
-    bool is_skipped;          /* one of them is */
+    bool is_skipped;          /* true: one of these nodes skips its update */
     lk_ps_finished *finished; /* [n_finished]: to be returned by lk__ps_coordinator_next */
     int n_finished;
     int64_t finished_capacity;

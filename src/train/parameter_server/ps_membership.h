@@ -37,7 +37,7 @@ typedef struct lk_ps_question {
 lk_status lk__ps_membership_ask(lk_ps_membership *membership, const lk_ps_question *question, void *answer,
                                 size_t bytes);
 
-/* Whether training, and this process's part in it, goes on. Errors: LK_ERR_STATE (it has ended well: has_ended),
+/* Checks that training, and this process's part in it, goes on. Errors: LK_ERR_STATE (it has ended well: has_ended),
  * LK_ERR_BACKEND (it has failed, and why; or the chief is lost), LK_ERR_INTERRUPTED. */
 lk_status lk__ps_membership_check(lk_ps_membership *membership);
 

@@ -22,7 +22,7 @@ struct lk_ps_pulse_thread {
     char reason[LK_MESSAGE_BYTES]; /* the reason of LK_PS_FAILED; guarded by the mutex */
 };
 
-static void pulse_take_reply(lk_ps_pulse_thread *p, const lk_mail *mail)
+static void ps_pulse_take_reply(lk_ps_pulse_thread *p, const lk_mail *mail)
 {
     lk_ps_pulse said;
     if (lk__wire_body(mail, LK_PS_PULSE, "pulse", &said, sizeof said, 1, 1) != LK_OK) {
@@ -37,7 +37,7 @@ static void pulse_take_reply(lk_ps_pulse_thread *p, const lk_mail *mail)
 }
 
 /* Sends a heartbeat; returns whether an answer, to this or an earlier one, came within the interval. */
-static bool pulse_send_beat(lk_ps_pulse_thread *p)
+static bool ps_pulse_send_beat(lk_ps_pulse_thread *p)
 {
     lk_wire_first first;
     lk_frame frame = lk__wire_first(&first, LK_PS_BEAT, 0, &p->beat, sizeof p->beat);
@@ -50,7 +50,7 @@ static bool pulse_send_beat(lk_ps_pulse_thread *p)
             lk_error_clear();
         if (!mail)
             continue;
-        pulse_take_reply(p, mail);
+        ps_pulse_take_reply(p, mail);
         lk__mail_release(mail);
         heard = true;
     }
@@ -58,12 +58,12 @@ static bool pulse_send_beat(lk_ps_pulse_thread *p)
 }
 
 /* Counts heartbeats without an answer, not time: a process that was stopped for a while has not waited. */
-static void *pulse_run(void *argument)
+static void *ps_pulse_run(void *argument)
 {
     lk_ps_pulse_thread *p = argument;
     int silent = 0, most = (int)(p->identity->timeout * 1000 / INTERVAL) + 1;
     while (!atomic_load(&p->stop)) {
-        silent = pulse_send_beat(p) ? 0 : silent + 1;
+        silent = ps_pulse_send_beat(p) ? 0 : silent + 1;
         atomic_store(&p->lost, silent >= most);
     }
     return NULL;
@@ -84,7 +84,7 @@ lk_status lk__ps_pulse_start(lk_post *post, const lk_ps_identity *identity, cons
     atomic_init(&p->generation, 0);
     pthread_mutex_init(&p->mutex, NULL);
     LK_TRY(lk__peer_open(post, &identity->chief, identity->chief_key, &p->peer));
-    p->started = lk__thread_start(&p->thread, pulse_run, p) == 0;
+    p->started = lk__thread_start(&p->thread, ps_pulse_run, p) == 0;
     if (!p->started)
         LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread to tell the chief that this process lives");
     return LK_OK;

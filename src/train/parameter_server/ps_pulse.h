@@ -1,4 +1,4 @@
-/* A thread in workers and servers that sends heartbeats to the chief, whatever else the process is doing. The chief's
+/* A thread in workers and servers that sends heartbeats to the chief, also while the process computes. The chief's
  * reply, a pulse, says whether training goes on. */
 #pragma once
 

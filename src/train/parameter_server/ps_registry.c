@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void registry_changed(lk_ps_coordinator *c)
+static void ps_registry_changed(lk_ps_coordinator *c)
 {
     atomic_fetch_add(&c->generation, 1);
     pthread_cond_broadcast(&c->changed);
@@ -16,7 +16,8 @@ static void registry_changed(lk_ps_coordinator *c)
 
 /* --- registering -------------------------------------------------------------------------------------------------- */
 
-static lk_status registry_send_setup(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number, int s, bool restores)
+static lk_status ps_registry_send_setup(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number, int s,
+                                        bool restores)
 {
     const lk_ps_layout *layout = c->training.layout;
     const lk_placement *p = &layout->placement;
@@ -51,8 +52,8 @@ static lk_status registry_send_setup(lk_ps_coordinator *c, const lk_mail *mail, 
     return status;
 }
 
-static lk_status registry_seat_server(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number,
-                                      const lk_ps_join *join)
+static lk_status ps_registry_seat_server(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number,
+                                         const lk_ps_join *join)
 {
     lk_ps_server_seat *server = &c->servers[join->index];
     bool is_first = server->location.incarnation == 0;
@@ -73,8 +74,8 @@ static lk_status registry_seat_server(lk_ps_coordinator *c, const lk_mail *mail,
     c->report.server_restarts += !is_first;
     lk__log(LK_LOG_INFO, "parameter server %d on %s is %s, at %s", join->index, join->host, is_first ? "there" : "back",
             join->address);
-    LK_TRY(registry_send_setup(c, mail, number, join->index, restores));
-    registry_changed(c);
+    LK_TRY(ps_registry_send_setup(c, mail, number, join->index, restores));
+    ps_registry_changed(c);
     return LK_OK;
 }
 
@@ -89,12 +90,12 @@ lk_status lk__ps_registry_join(lk_ps_coordinator *c, const lk_mail *mail, uint64
     }
     lk_ps_server_seat *server = &c->servers[join->index];
     if (server->nonce == join->nonce)
-        return registry_send_setup(c, mail, number, join->index,
-                                   join->has_snapshot && join->run == c->training.setup.run);
+        return ps_registry_send_setup(c, mail, number, join->index,
+                                      join->has_snapshot && join->run == c->training.setup.run);
     double grace = fmin(c->identity->timeout, 1); /* seconds for which a killed server may still be taken for alive */
     if (server->location.is_there && server->silence < grace)
         return lk__ps_reply(c, mail, LK_PS_LATER, number, &nothing, sizeof nothing, NULL, 0);
-    return registry_seat_server(c, mail, number, join);
+    return ps_registry_seat_server(c, mail, number, join);
 }
 
 /* --- registered servers ------------------------------------------------------------------------------------------- */
@@ -113,7 +114,7 @@ lk_status lk__ps_registry_hear(lk_ps_coordinator *c, const lk_ps_beat *beat)
     server->location.is_there = 1;
     server->missed = 0;
     lk__log(LK_LOG_INFO, "parameter server %d answers again", (int)beat->id);
-    registry_changed(c);
+    ps_registry_changed(c);
     return LK_OK;
 }
 
@@ -129,13 +130,13 @@ lk_status lk__ps_registry_send(lk_ps_coordinator *c, const lk_mail *mail, uint64
     return lk__ps_reply(c, mail, LK_PS_SERVERS, number, &servers, sizeof servers, &frame, 1);
 }
 
-static void registry_watch(lk_ps_coordinator *c, int s, double seconds)
+static void ps_registry_watch(lk_ps_coordinator *c, int s, double seconds)
 {
     lk_ps_server_seat *server = &c->servers[s];
     server->silence += seconds;
     if (server->location.is_there && server->silence > c->identity->timeout) {
         server->location.is_there = 0;
-        registry_changed(c);
+        ps_registry_changed(c);
         lk__log(LK_LOG_WARNING, "parameter server %d at %s has been silent for %g s: training waits for it", s,
                 server->location.address, c->identity->timeout);
     }
@@ -150,5 +151,5 @@ static void registry_watch(lk_ps_coordinator *c, int s, double seconds)
 void lk__ps_registry_tick(lk_ps_coordinator *c, double seconds)
 {
     for (int s = 0; s < c->identity->servers; s++)
-        registry_watch(c, s, seconds);
+        ps_registry_watch(c, s, seconds);
 }

@@ -7,22 +7,22 @@
 
 /* --- workers ------------------------------------------------------------------------------------------------------ */
 
-/* The rest of a step's time. The sum of its parts may exceed the total by rounding. */
+/* Returns the rest of a step's time, at least 0: by rounding, the sum of its parts may exceed the total. */
 static double ps_report_other_seconds(const lk_ps_times *t)
 {
     return fmax(t->seconds - t->compute - t->exchange - t->stale - t->input, 0);
 }
 
-static void report_name_worker(char *name, size_t size, const lk_ps_worker_record *worker)
+static void ps_report_name_worker(char *name, size_t size, const lk_ps_worker_record *worker)
 {
     snprintf(name, size, "worker %lld on %s", (long long)worker->worker, worker->host);
 }
 
-static void report_put_worker(const lk_ps_worker_record *worker, lk_scaling_worker *to)
+static void ps_report_put_worker(const lk_ps_worker_record *worker, lk_scaling_worker *to)
 {
     const lk_ps_times *t = &worker->times;
     double steps = t->steps > 0 ? (double)t->steps : NAN;
-    report_name_worker(to->name, sizeof to->name, worker);
+    ps_report_name_worker(to->name, sizeof to->name, worker);
     to->devices = worker->devices;
     to->steps = t->steps;
     to->samples = t->samples;
@@ -36,11 +36,11 @@ static void report_put_worker(const lk_ps_worker_record *worker, lk_scaling_work
 }
 
 /* Fills in the means over all steps, as of one worker that does all of them. */
-static void report_put_means(const lk_ps_times *sum, lk_scaling_report *r)
+static void ps_report_put_means(const lk_ps_times *sum, lk_scaling_report *r)
 {
     lk_scaling_worker mean;
     lk_ps_worker_record all = {.times = *sum};
-    report_put_worker(&all, &mean);
+    ps_report_put_worker(&all, &mean);
     r->steps = mean.steps;
     r->step_samples = (double)sum->samples / (double)sum->steps;
     r->step_seconds = mean.step_seconds;
@@ -59,7 +59,7 @@ static double ps_report_seconds_per_sample(const lk_ps_times *t)
     return t->samples > 0 ? (t->compute + t->exchange) / (double)t->samples : 0;
 }
 
-static void report_find_slowest(const lk_ps_worker_record *workers, int n, lk_scaling_report *r)
+static void ps_report_find_slowest(const lk_ps_worker_record *workers, int n, lk_scaling_report *r)
 {
     const lk_ps_worker_record *slowest = &workers[0];
     for (int i = 1; i < n; i++)
@@ -67,7 +67,7 @@ static void report_find_slowest(const lk_ps_worker_record *workers, int n, lk_sc
             ps_report_seconds_per_sample(&workers[i].times) > ps_report_seconds_per_sample(&slowest->times))
             slowest = &workers[i];
     if (r->workers > 1)
-        report_name_worker(r->slowest_device, sizeof r->slowest_device, slowest);
+        ps_report_name_worker(r->slowest_device, sizeof r->slowest_device, slowest);
 }
 
 void lk__ps_put_workers(const lk_ps_worker_record *workers, int n, lk_scaling_report *r)
@@ -76,14 +76,14 @@ void lk__ps_put_workers(const lk_ps_worker_record *workers, int n, lk_scaling_re
     r->devices = r->workers = 0;
     for (int i = 0; i < n; i++) {
         if (i < LK_SCALING_WORKERS)
-            report_put_worker(&workers[i], &r->worker[i]);
+            ps_report_put_worker(&workers[i], &r->worker[i]);
         lk__ps_times_add(&sum, &workers[i].times);
         r->devices += workers[i].devices;
         r->workers += workers[i].count;
     }
     if (n > 0) {
-        report_put_means(&sum, r);
-        report_find_slowest(workers, n, r);
+        ps_report_put_means(&sum, r);
+        ps_report_find_slowest(workers, n, r);
     }
     r->processes = n > 0 ? r->workers : 1;
     r->devices = n > 0 ? r->devices : 1;
@@ -93,7 +93,7 @@ void lk__ps_put_workers(const lk_ps_worker_record *workers, int n, lk_scaling_re
 
 /* Estimates from the worker with the fastest full pull, which the others disturbed least. An empty pull is one message
  * each way. */
-static void report_put_latency(const lk_ps_worker_record *workers, int n, double pulled, lk_scaling_report *r)
+static void ps_report_put_latency(const lk_ps_worker_record *workers, int n, double pulled, lk_scaling_report *r)
 {
     const lk_ps_times *best = NULL;
     for (int i = 0; i < n; i++) {
@@ -132,5 +132,5 @@ void lk__ps_put_servers(const lk_ps_worker_record *workers, int n, const lk_ps_l
     r->computing += r->update;
     /* A worker asks the chief for work, and with a limit on staleness also before it pushes. */
     r->messages = max_staleness > 0 ? 8 : 6;
-    report_put_latency(workers, n, pulled, r);
+    ps_report_put_latency(workers, n, pulled, r);
 }

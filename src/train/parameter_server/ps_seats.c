@@ -78,7 +78,7 @@ lk_status lk__ps_seats_find(lk_ps_seats *seats, lk_ps_seat **seat)
 /* --- cores -------------------------------------------------------------------------------------------------------- */
 
 /* Returns whether the seat's devices may use the same cores of the same host. */
-static bool seats_overlap(const lk_ps_seat *seat, const lk_ps_seat *new, double patience)
+static bool ps_seats_overlap(const lk_ps_seat *seat, const lk_ps_seat *new, double patience)
 {
     bool is_used = seat->state == LK_PS_SEAT_TAKEN || (seat->state == LK_PS_SEAT_KEPT && seat->silence < patience);
     return is_used && strcmp(seat->host, new->host) == 0 && new->first_core < seat->first_core + seat->devices &&
@@ -90,7 +90,7 @@ void lk__ps_seats_keep(lk_ps_seats *seats, lk_ps_seat *seat, const lk_ps_join *j
     lk_ps_seat new = {.worker = NO_NUMBER, .state = LK_PS_SEAT_KEPT, .nonce = join->nonce, .devices = join->devices};
     memcpy(new.host, join->host, sizeof new.host);
     for (int i = 0; i < seats->n; i++)
-        if (seats_overlap(&seats->seats[i], &new, patience)) {
+        if (ps_seats_overlap(&seats->seats[i], &new, patience)) {
             new.first_core = seats->seats[i].first_core + seats->seats[i].devices;
             i = -1; /* a seat before this one may overlap now */
         }

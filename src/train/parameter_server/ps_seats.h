@@ -16,7 +16,7 @@ typedef enum lk_ps_seat_state {
     LK_PS_SEAT_LOST   /* the worker has been silent for too long, and may come back */
 } lk_ps_seat_state;
 
-/* Why a worker's request is not answered yet. */
+/* The reason why a worker's request is not answered yet. */
 typedef enum lk_ps_reason {
     LK_PS_BUSY,      /* other workers compute what is left */
     LK_PS_HELD_BACK, /* others must push first, because of max_staleness */

@@ -35,7 +35,7 @@ struct lk_parameter_server {
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-static lk_status server_find_snapshot(lk_parameter_server *server)
+static lk_status ps_server_find_snapshot(lk_parameter_server *server)
 {
     const char *folder = server->config.servers.snapshot_dir;
     if (!folder)
@@ -47,7 +47,7 @@ static lk_status server_find_snapshot(lk_parameter_server *server)
     return lk__ps_snapshot_read(server->snapshot, &server->store);
 }
 
-static lk_status server_build(lk_parameter_server *server)
+static lk_status ps_server_build(lk_parameter_server *server)
 {
     const lk_train_config *config = &server->config;
     LK_TRY(lk__check_strategy_options(config));
@@ -60,7 +60,7 @@ static lk_status server_build(lk_parameter_server *server)
     LK_TRY(lk__service_open(server->post, &server->identity.own, &server->service));
     server->identity.own.port = lk__service_port(server->service);
     lk__address_print(&server->identity.own, server->identity.own_text);
-    return server_find_snapshot(server);
+    return ps_server_find_snapshot(server);
 }
 
 lk_parameter_server *lk_parameter_server_new(const lk_train_config *config)
@@ -71,7 +71,7 @@ lk_parameter_server *lk_parameter_server_new(const lk_train_config *config)
         return NULL;
     server->config = *config;
     atomic_init(&server->interrupted, false);
-    if (server_build(server) == LK_OK)
+    if (ps_server_build(server) == LK_OK)
         return server;
     lk_parameter_server_release(server);
     return NULL;
@@ -108,7 +108,7 @@ static lk_status ps_server_copy_table(const lk_mail *mail, int frame, size_t byt
     return LK_OK;
 }
 
-static lk_status server_make_store(lk_parameter_server *server, const lk_mail *mail, const lk_ps_setup *setup)
+static lk_status ps_server_make_store(lk_parameter_server *server, const lk_mail *mail, const lk_ps_setup *setup)
 {
     void *parts = NULL, *layers = NULL;
     lk_status status = ps_server_copy_table(mail, 0, (size_t)setup->parts * sizeof(lk_ps_part), &parts);
@@ -127,13 +127,13 @@ static size_t ps_server_state_bytes(const lk_ps_store *store)
 }
 
 /* Makes a new store from the setup, which also brings its variables. */
-static lk_status server_set_up(lk_parameter_server *server, const lk_mail *mail, const lk_ps_setup *setup)
+static lk_status ps_server_set_up(lk_parameter_server *server, const lk_mail *mail, const lk_ps_setup *setup)
 {
     const void *flat, *running, *state;
     LK_TRY(lk__ps_setup_check(setup, NULL, NULL));
     lk__ps_store_release(server->store);
     server->store = NULL;
-    LK_TRY(server_make_store(server, mail, setup));
+    LK_TRY(ps_server_make_store(server, mail, setup));
     LK_TRY(lk__wire_frame(mail, 2, "setup", (size_t)setup->elements * sizeof(float), &flat));
     LK_TRY(lk__wire_frame(mail, 3, "setup", (size_t)setup->statistics * sizeof(float), &running));
     LK_TRY(lk__ps_store_write(server->store, flat, running));
@@ -143,14 +143,14 @@ static lk_status server_set_up(lk_parameter_server *server, const lk_mail *mail,
     return lk__ps_store_write_state(server->store, state, setup->updates);
 }
 
-static lk_status server_take_setup(lk_parameter_server *server, const lk_mail *mail)
+static lk_status ps_server_take_setup(lk_parameter_server *server, const lk_mail *mail)
 {
     lk_ps_setup setup;
     LK_TRY(lk__wire_body(mail, LK_PS_SETUP, "setup", &setup, sizeof setup, 5, 5));
     if (setup.restores && server->store)
         server->store->setup.incarnation = setup.incarnation;
     else
-        LK_TRY(server_set_up(server, mail, &setup));
+        LK_TRY(ps_server_set_up(server, mail, &setup));
     server->saved = server->store->version;
     lk__log(LK_LOG_INFO, "parameter server %d at %s: %lld elements in %d parts%s", server->identity.index,
             server->identity.own_text, (long long)server->store->setup.elements, server->store->setup.parts,
@@ -159,12 +159,12 @@ static lk_status server_take_setup(lk_parameter_server *server, const lk_mail *m
     return *server->snapshot && !setup.restores ? lk__ps_snapshot_write(server->store, server->snapshot) : LK_OK;
 }
 
-static bool server_is_interrupted(void *user)
+static bool ps_server_is_interrupted(void *user)
 {
     return atomic_load(&((lk_parameter_server *)user)->interrupted);
 }
 
-static lk_status server_join(lk_parameter_server *server)
+static lk_status ps_server_join(lk_parameter_server *server)
 {
     lk_ps_join join = {.role = LK_PS_SERVER, .index = server->identity.index, .nonce = lk__ps_nonce()};
     if (server->store) {
@@ -175,9 +175,9 @@ static lk_status server_join(lk_parameter_server *server)
     snprintf(join.address, sizeof join.address, "%s", server->identity.own_text);
     gethostname(join.host, sizeof join.host - 1);
     lk_mail *mail;
-    LK_TRY(
-        lk__ps_join(server->post, &server->identity, LK_PS_JOIN, &join, NULL, 0, server_is_interrupted, server, &mail));
-    lk_status status = server_take_setup(server, mail);
+    LK_TRY(lk__ps_join(server->post, &server->identity, LK_PS_JOIN, &join, NULL, 0, ps_server_is_interrupted, server,
+                       &mail));
+    lk_status status = ps_server_take_setup(server, mail);
     lk__mail_release(mail);
     if (status != LK_OK)
         return status;
@@ -189,7 +189,7 @@ static lk_status server_join(lk_parameter_server *server)
 
 /* --- serving ------------------------------------------------------------------------------------------------------ */
 
-static lk_status server_check_run(const lk_parameter_server *server, uint64_t run)
+static lk_status ps_server_check_run(const lk_parameter_server *server, uint64_t run)
 {
     if (run != server->store->setup.run)
         LK_FAIL(LK_ERR_FORMAT, "message: of another training; this server belongs to run %016llx",
@@ -197,13 +197,13 @@ static lk_status server_check_run(const lk_parameter_server *server, uint64_t ru
     return LK_OK;
 }
 
-static lk_status server_answer_pull(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
+static lk_status ps_server_answer_pull(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
 {
     lk_ps_pull pull;
     lk_wire_first first;
     lk_ps_store *store = server->store;
     LK_TRY(lk__wire_body(mail, LK_PS_PULL, "pull", &pull, sizeof pull, 0, 0));
-    LK_TRY(server_check_run(server, pull.run));
+    LK_TRY(ps_server_check_run(server, pull.run));
     lk_ps_variables variables = {.incarnation = store->setup.incarnation, .version = store->version};
     if (!pull.is_empty)
         LK_TRY(lk__ps_store_read(store));
@@ -222,7 +222,7 @@ static lk_status server_answer_pull(lk_parameter_server *server, const lk_mail *
     return lk__service_reply(server->service, mail, frames, 4);
 }
 
-static lk_status server_save_snapshot(lk_parameter_server *server)
+static lk_status ps_server_save_snapshot(lk_parameter_server *server)
 {
     enum { EVERY = 100 };
     int64_t every = server->config.servers.snapshot_every > 0 ? server->config.servers.snapshot_every : EVERY;
@@ -234,7 +234,7 @@ static lk_status server_save_snapshot(lk_parameter_server *server)
 
 /* Writes a snapshot that is due before it acknowledges the push. An acknowledged push is not safe until it is in one.
  */
-static lk_status server_answer_push(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
+static lk_status ps_server_answer_push(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
 {
     lk_ps_push push;
     lk_ps_pushed pushed;
@@ -242,20 +242,20 @@ static lk_status server_answer_push(lk_parameter_server *server, const lk_mail *
     const void *gradients = NULL, *sums = NULL;
     const lk_ps_setup *setup = &server->store->setup;
     LK_TRY(lk__wire_body(mail, LK_PS_PUSH, "push", &push, sizeof push, 2, 2));
-    LK_TRY(server_check_run(server, push.run));
+    LK_TRY(ps_server_check_run(server, push.run));
     if (mail->frames[1].bytes > 0) {
         LK_TRY(lk__wire_frame(mail, 0, "push", (size_t)setup->elements * sizeof(float), &gradients));
         LK_TRY(lk__wire_frame(mail, 1, "push", (size_t)setup->statistics * sizeof(double), &sums));
     }
     LK_TRY(lk__ps_store_push(server->store, &push, gradients, sums, &pushed));
     LK_TRY(lk__ps_store_begin_timing(server->store));
-    LK_TRY(server_save_snapshot(server));
+    LK_TRY(ps_server_save_snapshot(server));
     lk_frame frame = lk__wire_first(&first, LK_PS_PUSHED, number, &pushed, sizeof pushed);
     return lk__service_reply(server->service, mail, &frame, 1);
 }
 
 /* Tells a sender what was wrong with its message. This does not end the training of the others. */
-static lk_status server_refuse(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
+static lk_status ps_server_refuse(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
 {
     enum { MOST_LOGGED = 10 };
     char reason[LK_MESSAGE_BYTES];
@@ -270,20 +270,20 @@ static lk_status server_refuse(lk_parameter_server *server, const lk_mail *mail,
     return lk__service_reply(server->service, mail, frames, 2);
 }
 
-static lk_status server_answer(lk_parameter_server *server, const lk_mail *mail)
+static lk_status ps_server_answer(lk_parameter_server *server, const lk_mail *mail)
 {
     lk_wire_header header = {.number = 0};
     lk_status status = lk__wire_header(mail, &header);
     if (status == LK_OK && header.kind == LK_PS_PULL)
-        status = server_answer_pull(server, mail, header.number);
+        status = ps_server_answer_pull(server, mail, header.number);
     else if (status == LK_OK && header.kind == LK_PS_PUSH)
-        status = server_answer_push(server, mail, header.number);
+        status = ps_server_answer_push(server, mail, header.number);
     else if (status == LK_OK)
         status = lk__fail(LK_ERR_FORMAT, "message: a server has no answer to kind %d", header.kind);
-    return status == LK_ERR_FORMAT ? server_refuse(server, mail, header.number) : status;
+    return status == LK_ERR_FORMAT ? ps_server_refuse(server, mail, header.number) : status;
 }
 
-static lk_status server_serve(lk_parameter_server *server)
+static lk_status ps_server_serve(lk_parameter_server *server)
 {
     enum { PATIENCE = 50 }; /* milliseconds */
     while (lk__ps_pulse_state(server->pulse) == LK_PS_RUNNING) {
@@ -295,7 +295,7 @@ static lk_status server_serve(lk_parameter_server *server)
         LK_TRY(lk__service_receive(server->service, PATIENCE, &mail));
         if (mail)
             lk__activity_set(LK_ACTIVITY_WORK, "answer a worker");
-        lk_status status = mail ? server_answer(server, mail) : LK_OK;
+        lk_status status = mail ? ps_server_answer(server, mail) : LK_OK;
         lk__mail_release(mail);
         LK_TRY(status);
     }
@@ -304,8 +304,8 @@ static lk_status server_serve(lk_parameter_server *server)
 
 lk_status lk_parameter_server_run(lk_parameter_server *server)
 {
-    LK_TRY(server_join(server));
-    lk_status status = server_serve(server);
+    LK_TRY(ps_server_join(server));
+    lk_status status = ps_server_serve(server);
     if (status == LK_OK && *server->snapshot)
         unlink(server->snapshot); /* a training that has ended is not resumed */
     return status;

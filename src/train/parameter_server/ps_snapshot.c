@@ -17,7 +17,7 @@ enum { FORMAT = 2 };
 
 static const char magic[8] = "LKPSNAP";
 
-/* The start of the file. `bytes` bytes of contents follow, in the order of snapshot_lay_out. */
+/* The start of the file. `bytes` bytes of contents follow, in the order of ps_snapshot_lay_out. */
 typedef struct preamble {
     char magic[8];
     uint32_t format, setup_bytes;
@@ -38,7 +38,7 @@ typedef struct contents {
 
 /* --- layout ------------------------------------------------------------------------------------------------------- */
 
-static void *snapshot_part(unsigned char *memory, size_t *at, size_t bytes)
+static void *ps_snapshot_part(unsigned char *memory, size_t *at, size_t bytes)
 {
     void *part = memory ? memory + *at : NULL;
     *at += (bytes + 7) / 8 * 8;
@@ -46,7 +46,7 @@ static void *snapshot_part(unsigned char *memory, size_t *at, size_t bytes)
 }
 
 /* Sets the pointers to all parts in `memory`, and counts the bytes. memory NULL: only counts. */
-static contents snapshot_lay_out(const lk_ps_setup *setup, unsigned char *memory)
+static contents ps_snapshot_lay_out(const lk_ps_setup *setup, unsigned char *memory)
 {
     const char *names[LK_OPTIMIZER_SLOTS];
     contents c = {.memory = memory};
@@ -55,18 +55,18 @@ static contents snapshot_lay_out(const lk_ps_setup *setup, unsigned char *memory
     lk__optimizer_slots(&opts, names);
     while (slots < LK_OPTIMIZER_SLOTS && names[slots])
         slots++;
-    c.parts = snapshot_part(memory, &c.bytes, (size_t)setup->parts * sizeof *c.parts);
-    c.layers = snapshot_part(memory, &c.bytes, (size_t)setup->layers * sizeof *c.layers);
-    c.flat = snapshot_part(memory, &c.bytes, elements);
-    c.state = snapshot_part(memory, &c.bytes, slots * elements);
-    c.running = snapshot_part(memory, &c.bytes, (size_t)setup->statistics * sizeof(float));
-    c.applied = snapshot_part(memory, &c.bytes, (size_t)(setup->batches / 8 + 1));
+    c.parts = ps_snapshot_part(memory, &c.bytes, (size_t)setup->parts * sizeof *c.parts);
+    c.layers = ps_snapshot_part(memory, &c.bytes, (size_t)setup->layers * sizeof *c.layers);
+    c.flat = ps_snapshot_part(memory, &c.bytes, elements);
+    c.state = ps_snapshot_part(memory, &c.bytes, slots * elements);
+    c.running = ps_snapshot_part(memory, &c.bytes, (size_t)setup->statistics * sizeof(float));
+    c.applied = ps_snapshot_part(memory, &c.bytes, (size_t)(setup->batches / 8 + 1));
     return c;
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static lk_status snapshot_fill(lk_ps_store *s, const contents *c)
+static lk_status ps_snapshot_fill(lk_ps_store *s, const contents *c)
 {
     const lk_ps_setup *setup = &s->setup;
     memcpy(c->parts, s->parts, (size_t)setup->parts * sizeof *c->parts);
@@ -80,12 +80,12 @@ static lk_status snapshot_fill(lk_ps_store *s, const contents *c)
     return LK_OK;
 }
 
-static lk_status snapshot_fail(const char *path, const char *what)
+static lk_status ps_snapshot_fail(const char *path, const char *what)
 {
     LK_FAIL(LK_ERR_IO, "snapshot %s: cannot be %s: %s", path, what, strerror(errno));
 }
 
-static lk_status snapshot_write_file(const char *path, const preamble *p, const contents *c)
+static lk_status ps_snapshot_write_file(const char *path, const preamble *p, const contents *c)
 {
     char temporary[PATH_MAX];
     lk_durable_file file;
@@ -103,12 +103,12 @@ static lk_status snapshot_write_file(const char *path, const preamble *p, const 
 
 lk_status lk__ps_snapshot_write(lk_ps_store *s, const char *path)
 {
-    contents c = snapshot_lay_out(&s->setup, NULL);
+    contents c = ps_snapshot_lay_out(&s->setup, NULL);
     unsigned char *memory = lk__calloc(c.bytes, 1);
     if (!memory)
         return LK_ERR_MEMORY;
-    c = snapshot_lay_out(&s->setup, memory);
-    lk_status status = snapshot_fill(s, &c);
+    c = ps_snapshot_lay_out(&s->setup, memory);
+    lk_status status = ps_snapshot_fill(s, &c);
     if (status == LK_OK) {
         preamble p;
         memset(&p, 0, sizeof p);
@@ -121,7 +121,7 @@ lk_status lk__ps_snapshot_write(lk_ps_store *s, const char *path)
         p.bytes = c.bytes;
         p.hash = XXH3_64bits(memory, c.bytes);
         p.own_hash = XXH3_64bits(&p, offsetof(preamble, own_hash));
-        status = snapshot_write_file(path, &p, &c);
+        status = ps_snapshot_write_file(path, &p, &c);
     }
     lk__free(memory);
     return status;
@@ -129,7 +129,7 @@ lk_status lk__ps_snapshot_write(lk_ps_store *s, const char *path)
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-static lk_status snapshot_check_preamble(const char *path, const preamble *p, size_t bytes)
+static lk_status ps_snapshot_check_preamble(const char *path, const preamble *p, size_t bytes)
 {
     if (bytes < sizeof *p || memcmp(p->magic, magic, sizeof magic) != 0)
         LK_FAIL(LK_ERR_FORMAT, "snapshot %s: is none: it does not begin as one does", path);
@@ -138,13 +138,13 @@ static lk_status snapshot_check_preamble(const char *path, const preamble *p, si
     if (p->own_hash != XXH3_64bits(p, offsetof(preamble, own_hash)))
         LK_FAIL(LK_ERR_FORMAT, "snapshot %s: its beginning is damaged", path);
     LK_TRY(lk__ps_setup_check(&p->setup, NULL, NULL));
-    if (p->bytes != bytes - sizeof *p || p->bytes != snapshot_lay_out(&p->setup, NULL).bytes)
+    if (p->bytes != bytes - sizeof *p || p->bytes != ps_snapshot_lay_out(&p->setup, NULL).bytes)
         LK_FAIL(LK_ERR_FORMAT, "snapshot %s: has %zu bytes, where %zu belong behind its beginning", path,
                 bytes - sizeof *p, (size_t)p->bytes);
     return LK_OK;
 }
 
-static lk_status snapshot_restore(const preamble *p, const contents *c, lk_ps_store **store)
+static lk_status ps_snapshot_restore(const preamble *p, const contents *c, lk_ps_store **store)
 {
     LK_TRY(lk__ps_store_new(&p->setup, c->parts, c->layers, store));
     lk_ps_store *s = *store;
@@ -155,16 +155,16 @@ static lk_status snapshot_restore(const preamble *p, const contents *c, lk_ps_st
     return LK_OK;
 }
 
-static lk_status snapshot_parse(const char *path, unsigned char *memory, size_t bytes, lk_ps_store **store)
+static lk_status ps_snapshot_parse(const char *path, unsigned char *memory, size_t bytes, lk_ps_store **store)
 {
     preamble p;
     memset(&p, 0, sizeof p);
     memcpy(&p, memory, bytes < sizeof p ? bytes : sizeof p);
-    LK_TRY(snapshot_check_preamble(path, &p, bytes));
-    contents c = snapshot_lay_out(&p.setup, memory + sizeof p);
+    LK_TRY(ps_snapshot_check_preamble(path, &p, bytes));
+    contents c = ps_snapshot_lay_out(&p.setup, memory + sizeof p);
     if (p.hash != XXH3_64bits(c.memory, c.bytes))
         LK_FAIL(LK_ERR_FORMAT, "snapshot %s: its contents are damaged", path);
-    lk_status status = snapshot_restore(&p, &c, store);
+    lk_status status = ps_snapshot_restore(&p, &c, store);
     if (status != LK_OK) {
         lk__ps_store_release(*store);
         *store = NULL;
@@ -172,7 +172,7 @@ static lk_status snapshot_parse(const char *path, unsigned char *memory, size_t 
     return status;
 }
 
-static bool snapshot_read_all(int fd, unsigned char *memory, size_t bytes)
+static bool ps_snapshot_read_all(int fd, unsigned char *memory, size_t bytes)
 {
     while (bytes > 0) {
         ssize_t n = read(fd, memory, bytes);
@@ -186,18 +186,18 @@ static bool snapshot_read_all(int fd, unsigned char *memory, size_t bytes)
     return true;
 }
 
-static lk_status snapshot_read_file(int fd, const char *path, lk_ps_store **store)
+static lk_status ps_snapshot_read_file(int fd, const char *path, lk_ps_store **store)
 {
     struct stat there;
     if (fstat(fd, &there) != 0)
-        return snapshot_fail(path, "read");
+        return ps_snapshot_fail(path, "read");
     size_t bytes = (size_t)there.st_size;
     unsigned char *memory = lk__alloc_aligned(bytes + 1);
     if (!memory)
         return LK_ERR_MEMORY;
-    lk_status status = snapshot_read_all(fd, memory, bytes) ? LK_OK : snapshot_fail(path, "read");
+    lk_status status = ps_snapshot_read_all(fd, memory, bytes) ? LK_OK : ps_snapshot_fail(path, "read");
     if (status == LK_OK)
-        status = snapshot_parse(path, memory, bytes, store);
+        status = ps_snapshot_parse(path, memory, bytes, store);
     lk__free_aligned(memory);
     return status;
 }
@@ -207,8 +207,8 @@ lk_status lk__ps_snapshot_read(const char *path, lk_ps_store **store)
     *store = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT ? LK_OK : snapshot_fail(path, "read");
-    lk_status status = snapshot_read_file(fd, path, store);
+        return errno == ENOENT ? LK_OK : ps_snapshot_fail(path, "read");
+    lk_status status = ps_snapshot_read_file(fd, path, store);
     close(fd);
     return status;
 }

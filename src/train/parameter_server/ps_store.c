@@ -19,7 +19,7 @@ bool lk__ps_is_count(int64_t value, int64_t least)
     return value >= least && value <= most;
 }
 
-static lk_status setup_check_tables(const lk_ps_setup *setup, const lk_ps_part *parts, const lk_ps_layer *layers)
+static lk_status ps_store_check_tables(const lk_ps_setup *setup, const lk_ps_part *parts, const lk_ps_layer *layers)
 {
     int64_t elements = 0, statistics = 0;
     for (int i = 0; i < setup->parts; i++) {
@@ -51,12 +51,12 @@ lk_status lk__ps_setup_check(const lk_ps_setup *setup, const lk_ps_part *parts, 
                 "setup: %d parts, %d batch-norm layers, %lld batches of %lld shards, %lld updates, optimizer %d",
                 setup->parts, setup->layers, (long long)setup->batches, (long long)setup->shards,
                 (long long)setup->updates, setup->optimizer);
-    return parts ? setup_check_tables(setup, parts, layers) : LK_OK;
+    return parts ? ps_store_check_tables(setup, parts, layers) : LK_OK;
 }
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-static lk_status store_allocate(lk_ps_store *s, const lk_ps_part *parts, const lk_ps_layer *layers)
+static lk_status ps_store_allocate(lk_ps_store *s, const lk_ps_part *parts, const lk_ps_layer *layers)
 {
     size_t n = (size_t)s->setup.parts, m = (size_t)s->setup.layers;
     s->parts = lk__calloc(n, sizeof *s->parts);
@@ -79,7 +79,7 @@ lk_shape lk__ps_part_shape(const lk_ps_part *part)
     return part->axes > 1 ? LK_SHAPE(1, part->count) : LK_SHAPE(part->count);
 }
 
-static lk_status store_make_tensors(lk_ps_store *s)
+static lk_status ps_store_make_tensors(lk_ps_store *s)
 {
     for (int i = 0; i < s->setup.parts; i++) {
         s->variables[i] = lk_tensor_retain(lk_zeros(s->device, LK_F32, lk__ps_part_shape(&s->parts[i])));
@@ -98,7 +98,7 @@ static lk_status store_make_tensors(lk_ps_store *s)
 }
 
 /* Makes the optimizer. It does not look for values that are not finite: workers have checked before they push. */
-static lk_status store_make_optimizer(lk_ps_store *s)
+static lk_status ps_store_make_optimizer(lk_ps_store *s)
 {
     const lk_ps_setup *setup = &s->setup;
     lk_optimizer_opts opts = {.kind = (lk_optimizer_kind)setup->optimizer,
@@ -114,16 +114,16 @@ static lk_status store_make_optimizer(lk_ps_store *s)
     return s->optimizer ? LK_OK : lk_error_status();
 }
 
-static lk_status store_build(lk_ps_store *s, const lk_ps_part *parts, const lk_ps_layer *layers)
+static lk_status ps_store_build(lk_ps_store *s, const lk_ps_part *parts, const lk_ps_layer *layers)
 {
-    LK_TRY(store_allocate(s, parts, layers));
+    LK_TRY(ps_store_allocate(s, parts, layers));
     s->device = lk_device_open("cpu:0");
     if (!s->device)
         return lk_error_status();
     lk_scope_begin();
-    lk_status status = store_make_tensors(s);
+    lk_status status = ps_store_make_tensors(s);
     lk_scope_end();
-    return status == LK_OK ? store_make_optimizer(s) : status;
+    return status == LK_OK ? ps_store_make_optimizer(s) : status;
 }
 
 lk_status lk__ps_store_new(const lk_ps_setup *setup, const lk_ps_part *parts, const lk_ps_layer *layers,
@@ -136,7 +136,7 @@ lk_status lk__ps_store_new(const lk_ps_setup *setup, const lk_ps_part *parts, co
         return LK_ERR_MEMORY;
     made->setup = *setup;
     made->pending = -1;
-    lk_status status = store_build(made, parts, layers);
+    lk_status status = ps_store_build(made, parts, layers);
     if (status == LK_OK)
         *store = made;
     else

@@ -56,7 +56,7 @@ lk_status lk__ps_watch_pull(lk_ps_watch *w, lk_ps_client *client, lk_tensor *con
 }
 
 /* Adds the processor time since the previous step; between steps a device does next to nothing. */
-static lk_status add_processor_time(lk_ps_watch *w, const lk_trainer *trainer)
+static lk_status ps_times_add_processor_time(lk_ps_watch *w, const lk_trainer *trainer)
 {
     for (int d = 0; d < trainer->n_devices; d++) {
         double seconds;
@@ -71,10 +71,10 @@ static lk_status add_processor_time(lk_ps_watch *w, const lk_trainer *trainer)
 
 lk_status lk__ps_watch_computed(lk_ps_watch *w, const lk_trainer *trainer)
 {
-    LK_TRY(add_processor_time(w, trainer));
+    LK_TRY(ps_times_add_processor_time(w, trainer));
     lk__ps_watch_lap(w, &w->step.compute);
-    if (strcmp(lk_device_kind(trainer->devices[0]), "cpu") !=
-        0) /* processor time says nothing: it only launches work */
+    /* The processor time of an offload device covers only the launching of work. */
+    if (strcmp(lk_device_kind(trainer->devices[0]), "cpu") != 0)
         w->step.computing = w->step.busiest = w->step.compute;
     return LK_OK;
 }

@@ -9,7 +9,7 @@
 
 /* --- finished batches --------------------------------------------------------------------------------------------- */
 
-static void work_note_staleness(lk_ps_coordinator *c, int64_t staleness)
+static void ps_work_note_staleness(lk_ps_coordinator *c, int64_t staleness)
 {
     lk_async_report *r = &c->report;
     int64_t limit = c->training.setup.max_staleness;
@@ -25,7 +25,7 @@ static int64_t ps_work_batch_samples(const lk_ps_coordinator *c, int64_t index)
     return lk__min(c->epoch.batch_size, c->epoch.samples - index * c->epoch.batch_size);
 }
 
-static lk_status work_add_node(lk_ps_coordinator *c, const lk_ps_work *work)
+static lk_status ps_work_add_node(lk_ps_coordinator *c, const lk_ps_work *work)
 {
     lk_ps_node_sums *more = lk__grow(c->sums, &c->sums_capacity, c->n_sums + 1, sizeof *more);
     if (!more)
@@ -38,9 +38,9 @@ static lk_status work_add_node(lk_ps_coordinator *c, const lk_ps_work *work)
     return LK_OK;
 }
 
-/* The sums over `root`, added up along the tree in the workers' precision: nodes arrive in any order, and this gives
- * the bits of one process. A node without samples has sums of 0. */
-static lk_ps_node_sums work_add_up(const lk_ps_coordinator *c, lk_range root)
+/* Adds up the sums over `root`, along the tree and in the workers' precision. Nodes arrive in any order, so nothing
+ * else gives the bits of one process. A node without samples has sums of 0. */
+static lk_ps_node_sums ps_work_add_up(const lk_ps_coordinator *c, lk_range root)
 {
     for (int i = 0; i < c->n_sums; i++)
         if (c->sums[i].node.begin == root.begin && c->sums[i].node.end == root.end)
@@ -48,18 +48,18 @@ static lk_ps_node_sums work_add_up(const lk_ps_coordinator *c, lk_range root)
     if (root.end - root.begin <= 1)
         return (lk_ps_node_sums){.node = root};
     int64_t middle = lk__tree_middle(root);
-    lk_ps_node_sums left = work_add_up(c, (lk_range){root.begin, middle}),
-                    right = work_add_up(c, (lk_range){middle, root.end});
+    lk_ps_node_sums left = ps_work_add_up(c, (lk_range){root.begin, middle}),
+                    right = ps_work_add_up(c, (lk_range){middle, root.end});
     return (lk_ps_node_sums){.node = root,
                              .loss = left.loss + right.loss,
                              .hits = left.hits + right.hits,
                              .top_k = left.top_k + right.top_k};
 }
 
-static lk_status work_finish_batch(lk_ps_coordinator *c, int64_t batch)
+static lk_status ps_work_finish_batch(lk_ps_coordinator *c, int64_t batch)
 {
     int64_t index = batch - c->epoch.first;
-    lk_ps_node_sums sums = work_add_up(c, (lk_range){0, c->training.setup.shards});
+    lk_ps_node_sums sums = ps_work_add_up(c, (lk_range){0, c->training.setup.shards});
     lk_ps_finished finished = {.index = index,
                                .samples = ps_work_batch_samples(c, index),
                                .loss = (double)sums.loss,
@@ -68,7 +68,7 @@ static lk_status work_finish_batch(lk_ps_coordinator *c, int64_t batch)
                                .skipped = c->is_skipped};
     c->n_sums = 0;
     c->report.updates++;
-    work_note_staleness(c, c->stale);
+    ps_work_note_staleness(c, c->stale);
     c->stale = 0;
     c->is_skipped = false;
     lk_ps_finished *more = lk__grow(c->finished, &c->finished_capacity, c->n_finished + 1, sizeof *more);
@@ -81,19 +81,19 @@ static lk_status work_finish_batch(lk_ps_coordinator *c, int64_t batch)
 }
 
 /* Records that every server has the worker's node of a batch. */
-static lk_status work_take_done(lk_ps_coordinator *c, const lk_ps_work *work)
+static lk_status ps_work_take_done(lk_ps_coordinator *c, const lk_ps_work *work)
 {
     c->report.repeated_pushes += work->repeated;
     lk_finish finish = lk__handouts_finish(c->handouts, work->batch, (lk_range){work->first_shard, work->end_shard});
     if (finish == LK_FINISHED_BEFORE)
         return LK_OK;
-    LK_TRY(work_add_node(c, work));
+    LK_TRY(ps_work_add_node(c, work));
     c->is_skipped |= work->outcome == LK_PS_SKIPPED;
     c->stale = lk__max(c->stale, work->staleness);
-    return finish == LK_FINISHED_BATCH ? work_finish_batch(c, work->batch) : LK_OK;
+    return finish == LK_FINISHED_BATCH ? ps_work_finish_batch(c, work->batch) : LK_OK;
 }
 
-static lk_status work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, const lk_ps_work *work)
+static lk_status ps_work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, const lk_ps_work *work)
 {
     seat->times = work->times;
     bool is_of_epoch = work->batch >= c->epoch.first && work->batch < c->epoch.first + c->epoch.count;
@@ -111,13 +111,13 @@ static lk_status work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, const 
     if (is_done && (work->staleness < 0 || work->first_shard < 0 || work->end_shard > c->training.setup.shards))
         LK_FAIL(LK_ERR_FORMAT, "work: shards %lld to %lld, staleness %lld", (long long)work->first_shard,
                 (long long)work->end_shard, (long long)work->staleness);
-    return is_done && is_of_epoch ? work_take_done(c, work) : LK_OK;
+    return is_done && is_of_epoch ? ps_work_take_done(c, work) : LK_OK;
 }
 
 /* --- answers ------------------------------------------------------------------------------------------------------ */
 
 /* Answers the waiting request. The answer is kept in case it gets lost. */
-static lk_status work_answer(lk_ps_coordinator *c, lk_ps_seat *seat, int kind, const void *body, size_t bytes)
+static lk_status ps_work_answer(lk_ps_coordinator *c, lk_ps_seat *seat, int kind, const void *body, size_t bytes)
 {
     lk_frame frame = lk__wire_first(&seat->reply, kind, seat->number, body, bytes);
     lk_status status = lk__service_reply(c->service, seat->waiting, &frame, 1);
@@ -138,7 +138,7 @@ lk_status lk__ps_forget(lk_ps_coordinator *c, const lk_mail *mail, uint64_t numb
 
 /* The nodes to cut a batch into: as many as there are workers, rounded up to a power of two, but each with at least as
  * many shards as a worker has devices. */
-static int64_t work_nodes(const lk_ps_coordinator *c)
+static int64_t ps_work_nodes(const lk_ps_coordinator *c)
 {
     const lk_ps_seats *seats = &c->seats;
     int64_t nodes = 1, workers = lk__ps_seats_count_taken(seats), devices = 1;
@@ -151,7 +151,7 @@ static int64_t work_nodes(const lk_ps_coordinator *c)
 }
 
 /* Adds the time since the last call to the reason that held then, and sets the reason from now on. */
-static void work_hold(lk_ps_hold *h, lk_ps_reason reason)
+static void ps_work_hold(lk_ps_hold *h, lk_ps_reason reason)
 {
     int64_t now = lk__nanoseconds();
     double seconds = 1e-9 * (double)(now - h->since);
@@ -161,22 +161,22 @@ static void work_hold(lk_ps_hold *h, lk_ps_reason reason)
     h->since = now;
 }
 
-/* Why a request was not answered after this attempt to hand something out. */
-static lk_ps_reason work_reason(const lk_ps_coordinator *c, lk_take take)
+/* Returns why a request was not answered after this attempt to hand something out. */
+static lk_ps_reason ps_work_reason(const lk_ps_coordinator *c, lk_take take)
 {
     if (take == LK_TAKE_HELD_BACK)
         return LK_PS_HELD_BACK;
     return take == LK_TAKE_NONE && lk__handouts_are_finished(c->handouts) ? LK_PS_BETWEEN : LK_PS_BUSY;
 }
 
-static lk_status work_hand_out(lk_ps_coordinator *c, lk_ps_seat *seat)
+static lk_status ps_work_hand_out(lk_ps_coordinator *c, lk_ps_seat *seat)
 {
     lk_handout handout;
     lk_take take;
     lk_ps_task task = {.state = c->state};
     if (c->state == LK_PS_RUNNING) {
-        LK_TRY(lk__handouts_take(c->handouts, seat->worker, work_nodes(c), &handout, &take));
-        work_hold(&seat->hold, work_reason(c, take));
+        LK_TRY(lk__handouts_take(c->handouts, seat->worker, ps_work_nodes(c), &handout, &take));
+        ps_work_hold(&seat->hold, ps_work_reason(c, take));
         if (take != LK_TAKEN)
             return LK_OK;
         task.granted = handout.granted;
@@ -190,16 +190,16 @@ static lk_status work_hand_out(lk_ps_coordinator *c, lk_ps_seat *seat)
         task.held_back = seat->hold.held_back;
         task.between = seat->hold.between;
     }
-    return work_answer(c, seat, LK_PS_TASK, &task, sizeof task);
+    return ps_work_answer(c, seat, LK_PS_TASK, &task, sizeof task);
 }
 
-static lk_status work_grant(lk_ps_coordinator *c, lk_ps_seat *seat)
+static lk_status ps_work_grant(lk_ps_coordinator *c, lk_ps_seat *seat)
 {
     lk_grant granted = lk__handouts_grant(c->handouts, seat->worker, seat->ask.batch);
     lk_ps_answer body = {.granted = granted == LK_GRANTED, .state = c->state};
     if (granted == LK_GRANT_LATER && c->state == LK_PS_RUNNING)
         return LK_OK;
-    return work_answer(c, seat, LK_PS_ANSWER, &body, sizeof body);
+    return ps_work_answer(c, seat, LK_PS_ANSWER, &body, sizeof body);
 }
 
 lk_status lk__ps_work_serve(lk_ps_coordinator *c)
@@ -210,7 +210,7 @@ lk_status lk__ps_work_serve(lk_ps_coordinator *c)
             bool is_served = seat->state == LK_PS_SEAT_TAKEN || c->state != LK_PS_RUNNING;
             if (!seat->waiting || seat->asks_push != (pass == 0) || !is_served)
                 continue;
-            LK_TRY(pass == 0 ? work_grant(c, seat) : work_hand_out(c, seat));
+            LK_TRY(pass == 0 ? ps_work_grant(c, seat) : ps_work_hand_out(c, seat));
         }
     return LK_OK;
 }
@@ -218,7 +218,8 @@ lk_status lk__ps_work_serve(lk_ps_coordinator *c)
 /* --- requests ----------------------------------------------------------------------------------------------------- */
 
 /* Takes a request. A repeated one is not carried out again: its answer is repeated, or still to come. */
-static lk_status work_take_request(lk_ps_coordinator *c, lk_ps_seat *seat, lk_mail *mail, uint64_t number, bool *is_new)
+static lk_status ps_work_take_request(lk_ps_coordinator *c, lk_ps_seat *seat, lk_mail *mail, uint64_t number,
+                                      bool *is_new)
 {
     *is_new = number != seat->number;
     if (!*is_new && seat->replied) {
@@ -251,12 +252,12 @@ lk_status lk__ps_work_answer(lk_ps_coordinator *c, lk_mail *mail, const lk_wire_
     if (!seat)
         return lk__ps_forget(c, mail, header->number, asks);
     LK_TRY(lk__ps_times_check(&work.times));
-    LK_TRY(work_take_request(c, seat, mail, header->number, &is_new));
+    LK_TRY(ps_work_take_request(c, seat, mail, header->number, &is_new));
     *keep = true;
     seat->asks_push = asks;
     if (asks)
         seat->ask = ask;
     else if (is_new)
-        LK_TRY(work_take_report(c, seat, &work));
+        LK_TRY(ps_work_take_report(c, seat, &work));
     return LK_OK;
 }

@@ -26,7 +26,7 @@ typedef struct worker {
 
 /* --- a hand-out --------------------------------------------------------------------------------------------------- */
 
-static lk_status worker_sum(worker *w, int64_t shards, lk_shard_sum **sum)
+static lk_status ps_worker_sum(worker *w, int64_t shards, lk_shard_sum **sum)
 {
     for (int i = 0; i < w->n_sums; i++)
         if (w->sizes[i] == shards) {
@@ -43,7 +43,7 @@ static lk_status worker_sum(worker *w, int64_t shards, lk_shard_sum **sum)
     return LK_OK;
 }
 
-static lk_status worker_check_task(const worker *w, const lk_ps_task *task)
+static lk_status ps_worker_check_task(const worker *w, const lk_ps_task *task)
 {
     const lk_plan *plan = &w->trainer->plan;
     bool is_good = task->first_shard >= 0 && task->first_shard < task->end_shard && task->end_shard <= plan->shards &&
@@ -56,7 +56,7 @@ static lk_status worker_check_task(const worker *w, const lk_ps_task *task)
 }
 
 /* Computes the sums over the hand-out's shards, into trainer->sums.results. */
-static lk_status worker_compute(worker *w, const lk_ps_task *task)
+static lk_status ps_worker_compute(worker *w, const lk_ps_task *task)
 {
     lk_trainer *trainer = w->trainer;
     lk_shard_sum *sum;
@@ -67,7 +67,7 @@ static lk_status worker_compute(worker *w, const lk_ps_task *task)
                                            .batches = 1,
                                            .samples = task->samples,
                                            .rate = task->rate};
-    LK_TRY(worker_sum(w, task->end_shard - task->first_shard, &sum));
+    LK_TRY(ps_worker_sum(w, task->end_shard - task->first_shard, &sum));
     LK_TRY(lk_loader_start_at(trainer->data.train_loader, task->epoch, task->index));
     LK_TRY(lk_loader_next(trainer->data.train_loader, &batch));
     lk__ps_watch_lap(&w->watch, &w->watch.step.input);
@@ -78,7 +78,7 @@ static lk_status worker_compute(worker *w, const lk_ps_task *task)
     return status;
 }
 
-static lk_status worker_read_metrics(const worker *w, lk_ps_work *work)
+static lk_status ps_worker_read_metrics(const worker *w, lk_ps_work *work)
 {
     const lk_trainer *trainer = w->trainer;
     lk_tensor *const *metrics = trainer->sums.results + trainer->sums.n_updated;
@@ -88,7 +88,7 @@ static lk_status worker_read_metrics(const worker *w, lk_ps_work *work)
 }
 
 /* Asks whether the result may be pushed. Waits if others must push first. */
-static lk_status worker_ask_for_grant(worker *w, const lk_ps_task *task, bool *granted)
+static lk_status ps_worker_ask_for_grant(worker *w, const lk_ps_task *task, bool *granted)
 {
     const lk_ps_welcome *welcome = &w->membership.welcome;
     lk_ps_ask body = {.worker = welcome->worker, .batch = task->batch, .run = welcome->run};
@@ -104,7 +104,7 @@ static lk_status worker_ask_for_grant(worker *w, const lk_ps_task *task, bool *g
     return LK_OK;
 }
 
-static lk_status worker_push(worker *w, const lk_ps_task *task, bool is_empty, lk_ps_work *work)
+static lk_status ps_worker_push(worker *w, const lk_ps_task *task, bool is_empty, lk_ps_work *work)
 {
     lk_ps_push_result result;
     bool granted;
@@ -114,7 +114,7 @@ static lk_status worker_push(worker *w, const lk_ps_task *task, bool is_empty, l
                        .is_skipped = work->outcome == LK_PS_SKIPPED,
                        .samples = task->samples,
                        .rate = task->rate};
-    LK_TRY(worker_ask_for_grant(w, task, &granted));
+    LK_TRY(ps_worker_ask_for_grant(w, task, &granted));
     if (granted)
         LK_TRY(lk__ps_client_push(w->client, &body, is_empty, &result));
     if (!granted || result.too_stale > 0) {
@@ -127,34 +127,34 @@ static lk_status worker_push(worker *w, const lk_ps_task *task, bool is_empty, l
 }
 
 /* Pushes the result; a node whose shards are all empty has none. */
-static lk_status worker_deliver(worker *w, const lk_ps_task *task, lk_ps_work *work)
+static lk_status ps_worker_deliver(worker *w, const lk_ps_task *task, lk_ps_work *work)
 {
     const lk_trainer *trainer = w->trainer;
     bool finite = true, is_empty = !trainer->sums.results[trainer->sums.n_updated];
     work->outcome = LK_PS_DONE;
     if (!is_empty) {
         LK_TRY(lk__ps_client_load(w->client, trainer->sums.results, &finite));
-        LK_TRY(worker_read_metrics(w, work));
+        LK_TRY(ps_worker_read_metrics(w, work));
     }
     if ((!finite || !isfinite(work->loss)) && trainer->config.checks.nan_guard != LK_NAN_GUARD_OFF)
         work->outcome = trainer->config.checks.nan_guard == LK_NAN_GUARD_SKIP ? LK_PS_SKIPPED : LK_PS_NOT_FINITE;
-    return work->outcome == LK_PS_NOT_FINITE ? LK_OK : worker_push(w, task, is_empty, work);
+    return work->outcome == LK_PS_NOT_FINITE ? LK_OK : ps_worker_push(w, task, is_empty, work);
 }
 
-static lk_status worker_carry_out(worker *w, const lk_ps_task *task, lk_ps_work *work)
+static lk_status ps_worker_carry_out(worker *w, const lk_ps_task *task, lk_ps_work *work)
 {
     lk_trainer *trainer = w->trainer;
     lk_tensor *const *sets[LK_MAX_DEVICES];
-    LK_TRY(worker_check_task(w, task));
+    LK_TRY(ps_worker_check_task(w, task));
     for (int r = 0; r < trainer->n_devices; r++)
         sets[r] = lk_trainer_variables(trainer, r);
     work->batch = task->batch;
     work->first_shard = task->first_shard;
     work->end_shard = task->end_shard;
     LK_TRY(lk__ps_watch_pull(&w->watch, w->client, sets, trainer->n_devices));
-    lk_status status = worker_compute(w, task);
+    lk_status status = ps_worker_compute(w, task);
     if (status == LK_OK)
-        status = worker_deliver(w, task, work);
+        status = ps_worker_deliver(w, task, work);
     lk__ps_watch_lap(&w->watch, &w->watch.step.exchange);
     lk__release_tensors(trainer->sums.results, (int64_t)trainer->n_devices * trainer->sums.n_values);
     LK_TRY(status);
@@ -170,8 +170,8 @@ static lk_status worker_carry_out(worker *w, const lk_ps_task *task, lk_ps_work 
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-/* The next pulse says why training has ended: waits for it. */
-static lk_status worker_end(worker *w, lk_ps_state state)
+/* Waits for the next pulse, which says why training has ended. */
+static lk_status ps_worker_end(worker *w, lk_ps_state state)
 {
     static const struct timespec look = {.tv_nsec = 10 * 1000000L};
     for (int looks = 0; state == LK_PS_FAILED && looks < 500; looks++) {
@@ -183,7 +183,7 @@ static lk_status worker_end(worker *w, lk_ps_state state)
     return LK_OK;
 }
 
-static lk_status worker_loop(worker *w)
+static lk_status ps_worker_loop(worker *w)
 {
     lk_ps_work report = {.outcome = LK_PS_NOTHING};
     lk__ps_watch_start(&w->watch);
@@ -200,23 +200,23 @@ static lk_status worker_loop(worker *w)
             continue; /* sends the same report again */
         }
         if (task.state != LK_PS_RUNNING)
-            return worker_end(w, (lk_ps_state)task.state);
+            return ps_worker_end(w, (lk_ps_state)task.state);
         LK_TRY(lk__ps_membership_check(&w->membership)); /* if answers come at once, this is the only check */
         lk__ps_watch_waited(&w->watch, &task);
         double began = lk__seconds();
         report = (lk_ps_work){.outcome = LK_PS_NOTHING};
-        LK_TRY(worker_carry_out(w, &task, &report));
+        LK_TRY(ps_worker_carry_out(w, &task, &report));
         w->result->seconds += lk__seconds() - began;
     }
 }
 
-static lk_status worker_run(worker *w)
+static lk_status ps_worker_run(worker *w)
 {
     lk_ps_membership *m = &w->membership;
     LK_TRY(lk__ps_membership_open(w->trainer, m));
     LK_TRY(lk__ps_layout_new(w->trainer->model, m->welcome.servers, &w->layout));
     LK_TRY(lk__ps_client_new(m->post, &w->layout, m->welcome.run, &m->directory, &w->client));
-    lk_status status = worker_loop(w);
+    lk_status status = ps_worker_loop(w);
     if (!m->has_ended)
         return status;
     lk_error_clear(); /* the error of an unfinished hand-out, which is no longer needed */
@@ -230,7 +230,7 @@ lk_status lk_trainer_work(lk_trainer *trainer, lk_train_result *result)
     if (trainer->server.role != LK_TRAIN_WORKER)
         LK_FAIL(LK_ERR_STATE, "training: this process is no worker of strategy parameter-server (--role worker)");
     double began = lk__seconds();
-    lk_status status = worker_run(&w);
+    lk_status status = ps_worker_run(&w);
     result->total_seconds = lk__seconds() - began;
     lk__ps_client_release(w.client);
     lk__ps_layout_free(&w.layout);

@@ -8,12 +8,12 @@
 #include <string.h>
 
 /* Returns whether there is anything to report about it. */
-static bool seat_has_worked(const lk_ps_seat *seat)
+static bool ps_worker_records_has_worked(const lk_ps_seat *seat)
 {
     return seat->worker >= 0 && seat->times.steps > 0;
 }
 
-static lk_ps_worker_record record_of_seat(const lk_ps_seat *seat)
+static lk_ps_worker_record ps_worker_records_of_seat(const lk_ps_seat *seat)
 {
     lk_ps_worker_record one = {.worker = seat->worker, .count = 1, .devices = seat->devices, .times = seat->times};
     memcpy(one.host, seat->host, sizeof one.host);
@@ -22,10 +22,10 @@ static lk_ps_worker_record record_of_seat(const lk_ps_seat *seat)
 
 void lk__ps_worker_records_add(lk_ps_worker_records *records, const lk_ps_seat *seat)
 {
-    if (!seat_has_worked(seat))
+    if (!ps_worker_records_has_worked(seat))
         return;
     if (records->n <= LK_SCALING_WORKERS) {
-        records->past[records->n++] = record_of_seat(seat);
+        records->past[records->n++] = ps_worker_records_of_seat(seat);
         return;
     }
     lk_ps_worker_record *last = &records->past[LK_SCALING_WORKERS];
@@ -34,7 +34,7 @@ void lk__ps_worker_records_add(lk_ps_worker_records *records, const lk_ps_seat *
     lk__ps_times_add(&last->times, &seat->times);
 }
 
-static int compare_records(const void *a, const void *b)
+static int ps_worker_records_compare(const void *a, const void *b)
 {
     const lk_ps_worker_record *x = a, *y = b;
     if ((x->count > 1) != (y->count > 1))
@@ -52,8 +52,8 @@ lk_status lk__ps_worker_records_list(const lk_ps_worker_records *records, const 
     for (int i = 0; i < records->n; i++)
         (*workers)[(*n)++] = records->past[i];
     for (int i = 0; i < seats->n; i++)
-        if (seat_has_worked(&seats->seats[i]))
-            (*workers)[(*n)++] = record_of_seat(&seats->seats[i]);
-    qsort(*workers, (size_t)*n, sizeof **workers, compare_records);
+        if (ps_worker_records_has_worked(&seats->seats[i]))
+            (*workers)[(*n)++] = ps_worker_records_of_seat(&seats->seats[i]);
+    qsort(*workers, (size_t)*n, sizeof **workers, ps_worker_records_compare);
     return LK_OK;
 }
