@@ -81,7 +81,7 @@ fails 'cannot be made' 3
 moved=0
 
 # It fails in the middle of training, under mpirun and under launch, which names the failed rank.
-endless=("${train[@]}" --limit-train 256 --epochs 1000000 --log-dir "$work/logs" --seed "$mark")
+endless=("${train[@]}" --limit-train 256 --epochs 1000000 --base-lr 0.01 --log-dir "$work/logs" --seed "$mark")
 
 arguments=("[3 processes]" --log-dir "$work/logs")
 timeout -k 5 100 mpirun --quiet -n 3 "$LOCKSTEP" "${endless[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null &

@@ -133,7 +133,7 @@ prints "\"digest\":\"$wanted\""
 none_left
 
 long=(-- train --model lenet --data synthetic --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8
-    --devices cpu:0 --workers 1)
+    --devices cpu:0 --workers 1 --base-lr 0.01)
 
 # killed_on_two COMMAND PATTERN: if the process with this name on the second host is killed, the last line matches.
 killed_on_two()

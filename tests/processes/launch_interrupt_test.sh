@@ -7,7 +7,7 @@ source "$(dirname "$0")/../support/cli_testing.sh"
 source "$(dirname "$0")/../support/launch_testing.sh"
 
 train=(-- train --model lenet --data synthetic --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8
-       --devices cpu:0 --workers 1 --seed "$mark")
+       --devices cpu:0 --workers 1 --base-lr 0.01 --seed "$mark")
 
 # catches PROCESS NUMBER: the process has a handler for this signal.
 catches()

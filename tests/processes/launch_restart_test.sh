@@ -11,7 +11,7 @@ run 2 launch --workers 1 --max-restarts 1 -- train
 complains '--max-restarts' '--checkpoint-dir'
 
 training=(train --data synthetic --limit-train 256 --limit-val 40 --batch-size 64 --epochs 60 --shards 4 --devices cpu:0
-    --workers 1 --seed "$mark" --momentum 0.9)
+    --workers 1 --seed "$mark" --momentum 0.9 --base-lr 0.01)
 
 # begin_training RESTARTS: writing checkpoints is so slow that no machine finishes before ranks are killed.
 begin_training()

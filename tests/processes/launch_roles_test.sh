@@ -10,7 +10,7 @@ if ! "$LOCKSTEP" doctor | grep -iE 'zeromq +(yes|[0-9])' >/dev/null; then
     exit 77
 fi
 
-train=(-- train --model lenet --data synthetic --limit-val 0 --batch-size 32 --workers 1)
+train=(-- train --model lenet --data synthetic --limit-val 0 --batch-size 32 --base-lr 0.01 --workers 1)
 
 # begin_roles ARGUMENT…: starts a training in the background and waits until it trains.
 begin_roles()

@@ -47,7 +47,7 @@ complains 'there is no mpirun' openmpi-bin
 launch_long()
 {
     begin_launch "$@" "${train[@]}" --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8 \
-        --devices cpu:0 --workers 1 --seed "$mark"
+        --devices cpu:0 --workers 1 --base-lr 0.01 --seed "$mark"
     until_there '^\[0\] epoch *3/' "$work/stderr"
 }
 
