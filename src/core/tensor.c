@@ -183,6 +183,18 @@ bool lk__tensor_is_dense(const lk_tensor *tensor)
     return true;
 }
 
+bool lk__tensor_next_row(const lk_tensor *tensor, int64_t *index, int64_t *offset)
+{
+    int axis = tensor->shape.ndim - 2;
+    while (axis >= 0 && ++index[axis] == tensor->shape.dim[axis]) {
+        *offset -= (index[axis] - 1) * tensor->strides[axis];
+        index[axis--] = 0;
+    }
+    if (axis >= 0)
+        *offset += tensor->strides[axis];
+    return axis >= 0;
+}
+
 bool lk__tensor_is_whole(const lk_tensor *tensor)
 {
     size_t bytes;

@@ -20,6 +20,10 @@ static inline void lk__tensors_release(lk_tensor *const *tensors, int64_t n)
 /* Returns whether the elements are row-major without gaps. */
 bool lk__tensor_is_dense(const lk_tensor *tensor);
 
+/* Goes through the rows of a view, the runs along its last axis, in row-major order: moves `offset`, in elements, to
+ * the next row. `index`, LK_MAX_DIMS long, and `offset` begin as 0. Returns false behind the last row. */
+bool lk__tensor_next_row(const lk_tensor *tensor, int64_t *index, int64_t *offset);
+
 /* Returns whether the tensor is dense and covers all of its storage. */
 bool lk__tensor_is_whole(const lk_tensor *tensor);
 

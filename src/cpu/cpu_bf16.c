@@ -68,20 +68,12 @@ static int64_t cpu_bf16_element_span(const lk_tensor *x)
 static void cpu_bf16_widen_gathered(const lk_tensor *x, float *to)
 {
     const uint16_t *from = lk__data(x);
-    int64_t index[LK_MAX_DIMS] = {0};
+    int64_t index[LK_MAX_DIMS] = {0}, offset = 0;
     int inner = x->shape.ndim - 1;
-    for (;;) {
+    do {
         for (int64_t i = 0; i < x->shape.dim[inner]; i++)
-            lk__bf16_widen(&from[i * x->strides[inner]], to++, 1);
-        int axis = inner - 1;
-        while (axis >= 0 && ++index[axis] == x->shape.dim[axis]) {
-            from -= (index[axis] - 1) * x->strides[axis];
-            index[axis--] = 0;
-        }
-        if (axis < 0)
-            return;
-        from += x->strides[axis];
-    }
+            lk__bf16_widen(&from[offset + i * x->strides[inner]], to++, 1);
+    } while (lk__tensor_next_row(x, index, &offset));
 }
 
 /* A view without gaps, a transposed one for instance, keeps its strides: its elements are widened in memory order. */

@@ -129,20 +129,12 @@ bool lk__must_gather(const lk_tensor *x)
 void lk__gather(const lk_tensor *x, float *to)
 {
     const float *from = lk__data(x);
-    int64_t index[LK_MAX_DIMS] = {0};
+    int64_t index[LK_MAX_DIMS] = {0}, offset = 0;
     int inner = x->shape.ndim - 1;
-    for (;;) {
+    do {
         for (int64_t i = 0; i < x->shape.dim[inner]; i++)
-            *to++ = from[i * x->strides[inner]];
-        int axis = inner - 1;
-        while (axis >= 0 && ++index[axis] == x->shape.dim[axis]) {
-            from -= (index[axis] - 1) * x->strides[axis];
-            index[axis--] = 0;
-        }
-        if (axis < 0)
-            return;
-        from += x->strides[axis];
-    }
+            *to++ = from[offset + i * x->strides[inner]];
+    } while (lk__tensor_next_row(x, index, &offset));
 }
 
 /* Strides along a size of 1 do not matter, but two descriptors that differ in them are not equal. A dense tensor gets
