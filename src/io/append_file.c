@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/whole_io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,21 +54,6 @@ void lk__append_close(lk_append_file *file)
         close(file->fd);
     lk__free(file->path);
     *file = (lk_append_file){.fd = -1};
-}
-
-/* Returns 0 or an errno. */
-static int append_write(int fd, const unsigned char *data, size_t size)
-{
-    while (size > 0) {
-        ssize_t written = write(fd, data, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return errno;
-        data += written;
-        size -= (size_t)written;
-    }
-    return 0;
 }
 
 lk_status lk__append_cut(lk_append_file *file, int64_t size)
@@ -127,7 +113,7 @@ lk_status lk__append(lk_append_file *file, const void *data, size_t size)
 {
     if (file->torn)
         LK_TRY(lk__append_cut(file, file->whole));
-    int error = append_write(file->fd, data, size);
+    int error = lk__write_whole(file->fd, data, size);
     if (error) {
         append_fail(file->path, "written", error);
         file->torn = file->regular && ftruncate(file->fd, (off_t)file->whole) != 0;
@@ -152,7 +138,7 @@ lk_status lk__replace_file(const char *path, const void *data, size_t size)
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return append_fail(path, "written", errno);
-    int error = append_write(fd, data, size);
+    int error = lk__write_whole(fd, data, size);
     if (close(fd) != 0 && !error)
         error = errno;
     if (!error && rename(temporary, path) != 0)

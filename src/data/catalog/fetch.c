@@ -1,6 +1,7 @@
 #include "data/catalog/fetch.h"
 
 #include "base/heartbeat.h"
+#include "base/whole_io.h"
 #include "data/cache.h"
 #include "data/catalog/http.h"
 #include "data/formats/byte_source.h"
@@ -113,20 +114,6 @@ static lk_status fetch_lock_folder(const lk_fetch_job *job, const paths *p, int 
     return status;
 }
 
-static bool fetch_write_bytes(int fd, const uint8_t *bytes, size_t count)
-{
-    while (count) {
-        ssize_t written = write(fd, bytes, count);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return false;
-        bytes += written;
-        count -= (size_t)written;
-    }
-    return true;
-}
-
 /* Quotes the beginning of an answer that is not gzip data: it shows the page of a proxy or a login portal. */
 static lk_status fetch_check_gzip(const lk_byte_source *source, const char *url, lk_fetch_reason *reason)
 {
@@ -157,8 +144,9 @@ static lk_status fetch_decode(const lk_fetch_job *job, lk_byte_source *source, c
                                  (long long)job->file->bytes);
         if (got == 0)
             return LK_OK;
-        if (!fetch_write_bytes(fd, chunk, got))
-            return REFUSE_LOCAL(reason, "%s/%s cannot be written: %s", job->dir, job->file->name, strerror(errno));
+        int error = lk__write_whole(fd, chunk, (size_t)got);
+        if (error)
+            return REFUSE_LOCAL(reason, "%s/%s cannot be written: %s", job->dir, job->file->name, strerror(error));
     }
 }
 

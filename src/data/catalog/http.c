@@ -1,16 +1,15 @@
 #include "data/catalog/http.h"
 
 #include "base/heartbeat.h"
+#include "base/whole_io.h"
 
 #include <stdio.h>
 
 #ifdef LK_HAVE_CURL
 
 #include <curl/curl.h>
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CONNECT_SECONDS = 10, STALL_SECONDS = 20, STALL_BYTES_PER_SECOND = 500, MAX_REDIRECTS = 5 };
 
@@ -32,16 +31,9 @@ static size_t http_receive(char *bytes, size_t size, size_t count, void *user)
         t->too_long = true;
         return 0;
     }
-    for (size_t done = 0; done < total;) {
-        ssize_t written = write(t->request->fd, bytes + done, total - done);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0) {
-            t->write_error = errno;
-            return 0;
-        }
-        done += (size_t)written;
-    }
+    t->write_error = lk__write_whole(t->request->fd, bytes, total);
+    if (t->write_error)
+        return 0;
     t->received += (int64_t)total;
     return total;
 }

@@ -1,6 +1,7 @@
 #include "data/pictures/picture.h"
 
 #include "base/mem.h"
+#include "base/whole_io.h"
 #include "data/pictures/resize.h"
 #include "data/pictures/weighted_semaphore.h"
 
@@ -68,19 +69,11 @@ static lk_status picture_reserve_buffer(lk_encoded *encoded, uint8_t **buffer, s
 
 static lk_status picture_read_bytes(int fd, lk_encoded *encoded, uint8_t *buffer, size_t bytes)
 {
-    size_t have = 0;
-    while (have < bytes) {
-        ssize_t got = read(fd, buffer + have, bytes - have);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return lk__encoded_problem(encoded, LK_ERR_IO, "cannot be read: %s", strerror(errno));
-        if (got == 0)
-            break;
-        have += (size_t)got;
-    }
+    ssize_t got = lk__read_whole(fd, buffer, bytes);
+    if (got < 0)
+        return lk__encoded_problem(encoded, LK_ERR_IO, "cannot be read: %s", strerror(errno));
     encoded->bytes = buffer;
-    encoded->size = have;
+    encoded->size = (size_t)got;
     return LK_OK;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/whole_io.h"
 #include "io/durable.h"
 #include "optim/optimizer_opts.h"
 
@@ -172,20 +173,6 @@ static lk_status ps_snapshot_parse(const char *path, unsigned char *memory, size
     return status;
 }
 
-static bool ps_snapshot_read_all(int fd, unsigned char *memory, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = read(fd, memory, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        memory += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 static lk_status ps_snapshot_read_file(int fd, const char *path, lk_ps_store **store)
 {
     struct stat there;
@@ -195,7 +182,7 @@ static lk_status ps_snapshot_read_file(int fd, const char *path, lk_ps_store **s
     unsigned char *memory = lk__alloc_aligned(bytes + 1);
     if (!memory)
         return LK_ERR_MEMORY;
-    lk_status status = ps_snapshot_read_all(fd, memory, bytes) ? LK_OK : ps_snapshot_fail(path, "read");
+    lk_status status = lk__read_whole(fd, memory, bytes) == there.st_size ? LK_OK : ps_snapshot_fail(path, "read");
     if (status == LK_OK)
         status = ps_snapshot_parse(path, memory, bytes, store);
     lk__free_aligned(memory);
