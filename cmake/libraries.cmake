@@ -10,48 +10,23 @@ set(LK_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::XXHASH PkgConfig::JANSSO
 set(LK_BUILD_INFO "")
 
 # Optional libraries.
-if(LK_WITH_HWLOC)
-  pkg_check_modules(HWLOC IMPORTED_TARGET hwloc)
-  if(HWLOC_FOUND)
-    list(APPEND LK_LIBRARIES PkgConfig::HWLOC)
-  endif()
-endif()
 
-if(LK_WITH_CURL)
-  pkg_check_modules(CURL IMPORTED_TARGET libcurl)
-  if(CURL_FOUND)
-    list(APPEND LK_LIBRARIES PkgConfig::CURL)
+# lk_find(LIBRARY module): finds a library by pkg-config unless LK_WITH_LIBRARY is off.
+macro(lk_find library module)
+  if(LK_WITH_${library})
+    pkg_check_modules(${library} IMPORTED_TARGET ${module})
+    if(${library}_FOUND)
+      list(APPEND LK_LIBRARIES PkgConfig::${library})
+    endif()
   endif()
-endif()
+endmacro()
 
-if(LK_WITH_CAIRO)
-  pkg_check_modules(CAIRO IMPORTED_TARGET cairo-png)
-  if(CAIRO_FOUND)
-    list(APPEND LK_LIBRARIES PkgConfig::CAIRO)
-  endif()
-endif()
-
-if(LK_WITH_PNG)
-  pkg_check_modules(PNG IMPORTED_TARGET libpng>=1.6)
-  if(PNG_FOUND)
-    list(APPEND LK_LIBRARIES PkgConfig::PNG)
-  endif()
-endif()
-
-# libjpeg-turbo: other libraries lack jpeg_mem_src and decode to other bits.
-if(LK_WITH_JPEG)
-  pkg_check_modules(JPEG IMPORTED_TARGET libjpeg>=2.0)
-  if(JPEG_FOUND)
-    list(APPEND LK_LIBRARIES PkgConfig::JPEG)
-  endif()
-endif()
-
-if(LK_WITH_ZMQ)
-  pkg_check_modules(ZMQ IMPORTED_TARGET libzmq>=4.3)
-  if(ZMQ_FOUND)
-    list(APPEND LK_LIBRARIES PkgConfig::ZMQ)
-  endif()
-endif()
+lk_find(HWLOC hwloc)
+lk_find(CURL libcurl)
+lk_find(CAIRO cairo-png)
+lk_find(PNG libpng>=1.6)
+lk_find(JPEG libjpeg>=2.0) # libjpeg-turbo: other libraries lack jpeg_mem_src and decode to other bits.
+lk_find(ZMQ libzmq>=4.3)
 
 # find_package(dnnl) does not work: Debian's configuration fails without OpenCL's headers, which a CPU does not need.
 if(LK_WITH_ONEDNN)
