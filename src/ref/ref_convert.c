@@ -10,6 +10,20 @@ static float ref_convert_bits_to_float(uint32_t bits)
     return value;
 }
 
+/* The case of one dtype: converts a row's elements of that C type, one by one. */
+#define LOAD_CASE(dtype, type, value)                     \
+    case dtype:                                           \
+        for (int64_t i = 0; i < n; i++) {                 \
+            type element = ((const type *)row)[i * step]; \
+            out[i] = value;                               \
+        }                                                 \
+        break;
+#define STORE_CASE(dtype, type, value)               \
+    case dtype:                                      \
+        for (int64_t i = 0; i < n; i++)              \
+            ((type *)row)[i * step] = (type)(value); \
+        break;
+
 /* Rounds a number to bf16, to nearest even. `nearest` is the float closest to the number. `side` is positive if the
  * number is beyond that float, negative if it is closer to zero, and 0 if the two are equal. Without `side` a number
  * close to the middle between two bf16 numbers would be rounded twice: first to the middle, then to even. */
@@ -53,104 +67,53 @@ static int64_t ref_convert_saturate(double value, int64_t low, int64_t high)
 static void ref_convert_load_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, double *out)
 {
     switch (dtype) {
-    case LK_F32:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ((const float *)row)[i * step];
-        break;
-    case LK_BF16:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ref_convert_bits_to_float((uint32_t)((const uint16_t *)row)[i * step] << 16);
-        break;
-    case LK_F64:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ((const double *)row)[i * step];
-        break;
-    case LK_I32:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ((const int32_t *)row)[i * step];
-        break;
-    case LK_I64:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = (double)((const int64_t *)row)[i * step];
-        break;
+        LOAD_CASE(LK_F32, float, element)
+        LOAD_CASE(LK_BF16, uint16_t, ref_convert_bits_to_float((uint32_t)element << 16))
+        LOAD_CASE(LK_F64, double, element)
+        LOAD_CASE(LK_I32, int32_t, element)
+        LOAD_CASE(LK_I64, int64_t, (double)element)
+        LOAD_CASE(LK_U8, uint8_t, element)
     default:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ((const uint8_t *)row)[i * step];
+        break;
     }
 }
 
 static void ref_convert_load_int_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, int64_t *out)
 {
     switch (dtype) {
-    case LK_I32:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ((const int32_t *)row)[i * step];
-        break;
-    case LK_I64:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ((const int64_t *)row)[i * step];
-        break;
+        LOAD_CASE(LK_I32, int32_t, element)
+        LOAD_CASE(LK_I64, int64_t, element)
+        LOAD_CASE(LK_U8, uint8_t, element)
     default:
-        for (int64_t i = 0; i < n; i++)
-            out[i] = ((const uint8_t *)row)[i * step];
+        break; /* floats are loaded as doubles */
     }
 }
 
 static void ref_convert_store_row(const double *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
 {
     switch (dtype) {
-    case LK_F32:
-        for (int64_t i = 0; i < n; i++)
-            ((float *)row)[i * step] = (float)values[i];
-        break;
-    case LK_BF16:
-        for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)row)[i * step] = ref_convert_double_to_bf16(values[i]);
-        break;
-    case LK_F64:
-        for (int64_t i = 0; i < n; i++)
-            ((double *)row)[i * step] = values[i];
-        break;
-    case LK_I32:
-        for (int64_t i = 0; i < n; i++)
-            ((int32_t *)row)[i * step] = (int32_t)ref_convert_saturate(values[i], INT32_MIN, INT32_MAX);
-        break;
-    case LK_I64:
-        for (int64_t i = 0; i < n; i++)
-            ((int64_t *)row)[i * step] = ref_convert_saturate(values[i], INT64_MIN, INT64_MAX);
-        break;
+        STORE_CASE(LK_F32, float, values[i])
+        STORE_CASE(LK_BF16, uint16_t, ref_convert_double_to_bf16(values[i]))
+        STORE_CASE(LK_F64, double, values[i])
+        STORE_CASE(LK_I32, int32_t, ref_convert_saturate(values[i], INT32_MIN, INT32_MAX))
+        STORE_CASE(LK_I64, int64_t, ref_convert_saturate(values[i], INT64_MIN, INT64_MAX))
+        STORE_CASE(LK_U8, uint8_t, ref_convert_saturate(values[i], 0, UINT8_MAX))
     default:
-        for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)row)[i * step] = (uint8_t)ref_convert_saturate(values[i], 0, UINT8_MAX);
+        break;
     }
 }
 
 static void ref_convert_store_int_row(const int64_t *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
 {
     switch (dtype) {
-    case LK_F32:
-        for (int64_t i = 0; i < n; i++)
-            ((float *)row)[i * step] = (float)values[i];
-        break;
-    case LK_BF16:
-        for (int64_t i = 0; i < n; i++)
-            ((uint16_t *)row)[i * step] = ref_convert_int_to_bf16(values[i]);
-        break;
-    case LK_F64:
-        for (int64_t i = 0; i < n; i++)
-            ((double *)row)[i * step] = (double)values[i];
-        break;
-    case LK_I32:
-        for (int64_t i = 0; i < n; i++)
-            ((int32_t *)row)[i * step] = (int32_t)(uint32_t)values[i];
-        break;
-    case LK_I64:
-        for (int64_t i = 0; i < n; i++)
-            ((int64_t *)row)[i * step] = values[i];
-        break;
+        STORE_CASE(LK_F32, float, values[i])
+        STORE_CASE(LK_BF16, uint16_t, ref_convert_int_to_bf16(values[i]))
+        STORE_CASE(LK_F64, double, values[i])
+        STORE_CASE(LK_I32, int32_t, (uint32_t)values[i])
+        STORE_CASE(LK_I64, int64_t, values[i])
+        STORE_CASE(LK_U8, uint8_t, values[i])
     default:
-        for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)row)[i * step] = (uint8_t)values[i];
+        break;
     }
 }
 
