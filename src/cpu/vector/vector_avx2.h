@@ -17,69 +17,13 @@ typedef __m256i vec_int;
 typedef __m256 vec_mask;
 typedef uint8_t vec_bits;
 
-LK_BODY vec vec_zero(void)
-{
-    return _mm256_setzero_ps();
-}
+#define LK_MM(name) _mm256_##name
 
-LK_BODY vec vec_set(float a)
-{
-    return _mm256_set1_ps(a);
-}
+#include "cpu/vector/vector_x86.h"
 
 LK_BODY vec vec_broadcast(const float *from)
 {
     return _mm256_broadcast_ss(from);
-}
-
-LK_BODY vec vec_load(const float *from)
-{
-    return _mm256_load_ps(from);
-}
-
-LK_BODY vec vec_loadu(const float *from)
-{
-    return _mm256_loadu_ps(from);
-}
-
-LK_BODY void vec_store(float *to, vec a)
-{
-    _mm256_store_ps(to, a);
-}
-
-LK_BODY void vec_storeu(float *to, vec a)
-{
-    _mm256_storeu_ps(to, a);
-}
-
-LK_BODY vec vec_add(vec a, vec b)
-{
-    return _mm256_add_ps(a, b);
-}
-
-LK_BODY vec vec_sub(vec a, vec b)
-{
-    return _mm256_sub_ps(a, b);
-}
-
-LK_BODY vec vec_mul(vec a, vec b)
-{
-    return _mm256_mul_ps(a, b);
-}
-
-LK_BODY vec vec_fmadd(vec a, vec b, vec c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-
-LK_BODY vec vec_fmsub(vec a, vec b, vec c)
-{
-    return _mm256_fmsub_ps(a, b, c);
-}
-
-LK_BODY vec vec_fnmadd(vec a, vec b, vec c)
-{
-    return _mm256_fnmadd_ps(a, b, c);
 }
 
 LK_BODY vec vec_pinned(vec a)
@@ -150,11 +94,6 @@ LK_BODY vec vec_where(vec_mask m, vec a)
 LK_BODY vec vec_select(vec_mask m, vec a, vec b)
 {
     return _mm256_blendv_ps(b, a, m);
-}
-
-LK_BODY vec_int int_set(int n)
-{
-    return _mm256_set1_epi32(n);
 }
 
 LK_BODY vec_int int_select(vec_mask m, vec_int a, vec_int b)

@@ -17,69 +17,13 @@ typedef __m512i vec_int;
 typedef __mmask16 vec_mask;
 typedef uint16_t vec_bits;
 
-LK_BODY vec vec_zero(void)
-{
-    return _mm512_setzero_ps();
-}
+#define LK_MM(name) _mm512_##name
 
-LK_BODY vec vec_set(float a)
-{
-    return _mm512_set1_ps(a);
-}
+#include "cpu/vector/vector_x86.h"
 
 LK_BODY vec vec_broadcast(const float *from)
 {
     return _mm512_set1_ps(*from);
-}
-
-LK_BODY vec vec_load(const float *from)
-{
-    return _mm512_load_ps(from);
-}
-
-LK_BODY vec vec_loadu(const float *from)
-{
-    return _mm512_loadu_ps(from);
-}
-
-LK_BODY void vec_store(float *to, vec a)
-{
-    _mm512_store_ps(to, a);
-}
-
-LK_BODY void vec_storeu(float *to, vec a)
-{
-    _mm512_storeu_ps(to, a);
-}
-
-LK_BODY vec vec_add(vec a, vec b)
-{
-    return _mm512_add_ps(a, b);
-}
-
-LK_BODY vec vec_sub(vec a, vec b)
-{
-    return _mm512_sub_ps(a, b);
-}
-
-LK_BODY vec vec_mul(vec a, vec b)
-{
-    return _mm512_mul_ps(a, b);
-}
-
-LK_BODY vec vec_fmadd(vec a, vec b, vec c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-
-LK_BODY vec vec_fmsub(vec a, vec b, vec c)
-{
-    return _mm512_fmsub_ps(a, b, c);
-}
-
-LK_BODY vec vec_fnmadd(vec a, vec b, vec c)
-{
-    return _mm512_fnmadd_ps(a, b, c);
 }
 
 LK_BODY vec vec_pinned(vec a)
@@ -147,11 +91,6 @@ LK_BODY vec vec_where(vec_mask m, vec a)
 LK_BODY vec vec_select(vec_mask m, vec a, vec b)
 {
     return _mm512_mask_mov_ps(b, m, a);
-}
-
-LK_BODY vec_int int_set(int n)
-{
-    return _mm512_set1_epi32(n);
 }
 
 LK_BODY vec_int int_select(vec_mask m, vec_int a, vec_int b)
