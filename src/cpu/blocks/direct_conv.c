@@ -184,25 +184,20 @@ LK_BODY void multiply_tile(const float *x, side from, const float *w, int64_t bl
 LK_BODY void multiply_rest(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n,
                            const int wide)
 {
+#define TILE_CASE(n)                                       \
+    case n:                                                \
+        multiply_tile(x, from, w, blocks, y, to, n, wide); \
+        break;
     switch (n) {
-    case 1:
-        multiply_tile(x, from, w, blocks, y, to, 1, wide);
-        break;
-    case 2:
-        multiply_tile(x, from, w, blocks, y, to, 2, wide);
-        break;
-    case 3:
-        multiply_tile(x, from, w, blocks, y, to, 3, wide);
-        break;
-    case 4:
-        multiply_tile(x, from, w, blocks, y, to, 4, wide);
-        break;
-    case 5:
-        multiply_tile(x, from, w, blocks, y, to, 5, wide);
-        break;
+        TILE_CASE(1)
+        TILE_CASE(2)
+        TILE_CASE(3)
+        TILE_CASE(4)
+        TILE_CASE(5)
     default:
         break;
     }
+#undef TILE_CASE
 }
 
 /* The same for any number of pixels. w: the packed weights of a tap from some channel on, `blocks` blocks of them. */

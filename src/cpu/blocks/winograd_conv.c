@@ -159,25 +159,20 @@ static void winograd_conv_multiply_tiles(const float *v, const float *u, int64_t
         v += 6 * LK_BLOCK;
         m += 6 * LK_BLOCK;
     }
+#define TILE_CASE(n)                                         \
+    case n:                                                  \
+        multiply_tile(v, a_block, u, blocks, m, a_block, n); \
+        break;
     switch (n) {
-    case 1:
-        multiply_tile(v, a_block, u, blocks, m, a_block, 1);
-        break;
-    case 2:
-        multiply_tile(v, a_block, u, blocks, m, a_block, 2);
-        break;
-    case 3:
-        multiply_tile(v, a_block, u, blocks, m, a_block, 3);
-        break;
-    case 4:
-        multiply_tile(v, a_block, u, blocks, m, a_block, 4);
-        break;
-    case 5:
-        multiply_tile(v, a_block, u, blocks, m, a_block, 5);
-        break;
+        TILE_CASE(1)
+        TILE_CASE(2)
+        TILE_CASE(3)
+        TILE_CASE(4)
+        TILE_CASE(5)
     default:
         break;
     }
+#undef TILE_CASE
 }
 
 /* Multiplies n tiles for `to` channels at all points. */
