@@ -51,8 +51,7 @@ size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *
 
 int cli_check_one_process(const lk_train_config *config)
 {
-    static const char *const several_processes[] = {"multi-worker", "parameter-server", NULL};
-    if (config->devices.strategy && train_flag_names_contain(config->devices.strategy, several_processes))
+    if (lk_strategy_kind_of(config->devices.strategy) != LK_STRATEGY_LOCAL)
         return cli_usage_error("--strategy %s: is for `lockstep train`", config->devices.strategy);
     return 0;
 }

@@ -150,12 +150,12 @@ static int launch_check_numbers(launch_config *config)
 
 static int launch_check_strategy(const launch_config *config, const char *strategy)
 {
-    bool is_asynchronous = strategy && strcmp(strategy, "parameter-server") == 0;
+    bool is_asynchronous = lk_strategy_kind_of(strategy) == LK_STRATEGY_ASYNCHRONOUS;
     if (config->workers > 0 && strategy && !is_asynchronous)
         return cli_usage_error("launch: --workers: is for --strategy parameter-server, not %s", strategy);
     if (config->workers == 0 && is_asynchronous)
         return cli_usage_error("launch: --strategy parameter-server is started by --workers N and --servers N");
-    if (config->workers == 0 && strategy && strcmp(strategy, "multi-worker") != 0)
+    if (config->workers == 0 && strategy && lk_strategy_kind_of(strategy) == LK_STRATEGY_LOCAL)
         return cli_usage_error("launch: --strategy %s trains in one process; multi-worker is for several", strategy);
     return 0;
 }

@@ -49,7 +49,7 @@ static void plan_print_idle_cores(const lk_plan *plan, const lk_train_config *co
 static void plan_print_devices(const lk_plan *plan, const lk_train_config *config)
 {
     long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
-    bool is_chief = strcmp(plan->strategy, "parameter-server") == 0; /* workers train, the chief evaluates */
+    bool is_chief = lk_strategy_kind_of(plan->strategy) == LK_STRATEGY_ASYNCHRONOUS; /* workers train, it evaluates */
     fprintf(stderr, "  devices   %lld%s, strategy %s", devices, is_chief ? " for the evaluation" : "", plan->strategy);
     if (plan->storage)
         fprintf(stderr, ", variables on %s", plan->storage);

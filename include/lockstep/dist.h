@@ -146,6 +146,16 @@ LK_API void lk_abandon_processes(void);
 /* Names of strategies; NULL past the end. Static. */
 LK_API const char *lk_strategy_name_at(int index);
 
+/* The processes that a strategy trains in. */
+typedef enum lk_strategy_kind {
+    LK_STRATEGY_LOCAL,       /* one process */
+    LK_STRATEGY_SYNCHRONOUS, /* several, each of which is a rank: multi-worker */
+    LK_STRATEGY_ASYNCHRONOUS /* several, each of which has a role: parameter-server */
+} lk_strategy_kind;
+
+/* Returns the kind of the strategy called `name`; NULL or an unknown name: LK_STRATEGY_LOCAL. */
+LK_API lk_strategy_kind lk_strategy_kind_of(const char *name);
+
 /* Sets variables[r * n + i] to a new copy of initial[i] on replica r's device, for r in [0, owners); with
  * central-storage on the storing device. The caller gets one reference each. Asynchronous. */
 LK_API lk_status lk_strategy_distribute(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables);

@@ -36,6 +36,13 @@ bool lk__strategy_has(const char *name, unsigned facts)
     return table && (table->facts & facts);
 }
 
+lk_strategy_kind lk_strategy_kind_of(const char *name)
+{
+    if (lk__strategy_has(name, LK_STRATEGY_RANKS))
+        return LK_STRATEGY_SYNCHRONOUS;
+    return lk__strategy_has(name, LK_STRATEGY_ROLES) ? LK_STRATEGY_ASYNCHRONOUS : LK_STRATEGY_LOCAL;
+}
+
 const char *lk__strategy_default(int n_devices)
 {
     return n_devices == 1 ? lk__strategy_one_device.name : lk__strategy_mirrored.name;

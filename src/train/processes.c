@@ -8,7 +8,6 @@
 #include "core/topology.h"
 #include "dist/process/group.h"
 #include "dist/service/cluster.h"
-#include "dist/strategy.h"
 #include "dist/sum/shard_sum.h"
 #include "train/parameter_server/ps_membership.h"
 #include "train/plan/gpu_shares.h"
@@ -56,7 +55,7 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     lk_group *group;
     plan->processes = 1;
     *cores = lk__topology_cores();
-    if (!lk__strategy_has(trainer->config.devices.strategy, LK_STRATEGY_RANKS))
+    if (lk_strategy_kind_of(trainer->config.devices.strategy) != LK_STRATEGY_SYNCHRONOUS)
         return LK_OK;
     LK_TRY(lk__group_open(&group));
     plan->process = lk__group_rank(group);

@@ -329,6 +329,10 @@ static void strategies(void **state)
     assert_string_equal(lk_strategy_name_at(4), "parameter-server");
     assert_string_equal(lk_strategy_name_at(5), "tpu");
     assert_null(lk_strategy_name_at(6));
+    assert_int_equal(lk_strategy_kind_of("mirrored"), LK_STRATEGY_LOCAL);
+    assert_int_equal(lk_strategy_kind_of("multi-worker"), LK_STRATEGY_SYNCHRONOUS);
+    assert_int_equal(lk_strategy_kind_of("parameter-server"), LK_STRATEGY_ASYNCHRONOUS);
+    assert_int_equal(lk_strategy_kind_of(NULL), LK_STRATEGY_LOCAL);
     assert_null(lk_strategy_new("sparse", devices, 1));
     expect_error(lk_error_status(), LK_ERR_ARGUMENT,
                  "unknown strategy 'sparse': one-device, mirrored, central-storage, multi-worker, "

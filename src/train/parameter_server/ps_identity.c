@@ -2,13 +2,14 @@
 
 #include "base/status.h"
 #include "dist/service/cluster.h"
-#include "dist/strategy.h"
+
+#include "lockstep/dist.h"
 
 #include <string.h>
 
 bool lk__ps_is_asked_for(const lk_train_config *config)
 {
-    return lk__strategy_has(config->devices.strategy, LK_STRATEGY_ROLES);
+    return lk_strategy_kind_of(config->devices.strategy) == LK_STRATEGY_ASYNCHRONOUS;
 }
 
 static lk_status ps_identity_parse_address(const char *option, const char *text, lk_cluster_address *address)
