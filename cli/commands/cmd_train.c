@@ -1,6 +1,6 @@
 #include "cli/cli.h"
 #include "cli/interrupts.h"
-#include "cli/launch/roles.h"
+#include "cli/commands/train_role.h"
 #include "cli/text/progress.h"
 #include "cli/train_flags.h"
 

@@ -1,17 +1,17 @@
-#include "cli/launch/roles.h"
+#include "cli/commands/train_role.h"
 
 #include "cli/interrupts.h"
 
 #include <stdio.h>
 
-static void roles_interrupt_server(void *server)
+static void train_role_interrupt_server(void *server)
 {
     lk_parameter_server_interrupt(server);
 }
 
 lk_status cli_serve_parameters(const lk_train_config *config)
 {
-    cli_catch_interrupts(roles_interrupt_server);
+    cli_catch_interrupts(train_role_interrupt_server);
     lk_parameter_server *server = lk_parameter_server_new(config);
     cli_set_work(server);
     lk_status status = server ? lk_parameter_server_run(server) : lk_error_status();
@@ -30,7 +30,7 @@ lk_status cli_work(lk_trainer *trainer)
     return status;
 }
 
-static void roles_print_staleness(const lk_async_report *report)
+static void train_role_print_staleness(const lk_async_report *report)
 {
     fputs("  staleness ", stderr);
     const char *separator = "";
@@ -54,5 +54,5 @@ void cli_print_async(const lk_trainer *trainer)
     fprintf(stderr, "            %lld pushes repeated, %lld refused; %d server restart%s, %lld updates lost\n",
             (long long)r->repeated_pushes, (long long)r->refused_pushes, r->server_restarts,
             r->server_restarts == 1 ? "" : "s", (long long)r->lost_updates);
-    roles_print_staleness(r);
+    train_role_print_staleness(r);
 }
