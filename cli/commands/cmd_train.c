@@ -1,6 +1,6 @@
 #include "cli/cli.h"
-#include "cli/interrupts.h"
 #include "cli/commands/train_role.h"
+#include "cli/interrupts.h"
 #include "cli/text/progress.h"
 #include "cli/train_flags.h"
 
