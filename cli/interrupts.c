@@ -12,8 +12,8 @@ static void (*end_current_work)(void *work);
 static _Atomic(void *) current_work;
 static bool is_supervised; /* `lockstep launch` prints the message once for all of its ranks */
 static atomic_int interrupts;
-static atomic_bool is_asked; /* cli_is_interrupted is being called, and reports interrupts */
-static atomic_int handlers;  /* running ones, which may use the work: a signal may come to any thread */
+static atomic_bool is_asked; /* the caller asks cli_is_interrupted, which reports interrupts */
+static atomic_int handlers;  /* number running; each may use the work, on any thread */
 
 static void on_interrupt(int signal)
 {

@@ -4,17 +4,19 @@
 
 #include <stdbool.h>
 
-/* Begins to catch them. The signal handler calls `end_work` with the work that cli_set_work was given; NULL: for
- * commands that never set work. */
+/* Installs the signal handler, which calls `end_work` with the work given to cli_set_work. Commands that never set work
+ * pass NULL. */
 void cli_catch_interrupts(void (*end_work)(void *work));
 
-/* Sets the current work; NULL: none. On return the previous work may be freed. If an interrupt came since the last
- * cli_is_interrupted, the new work is ended. */
+/* Sets the current work; NULL: none. On return the previous work may be freed. If cli_is_interrupted was being asked
+ * and an interrupt has come, the new work is ended. */
 void cli_set_work(void *work);
 
-/* Returns whether an interrupt has come. After the first call an interrupt ends nothing, until cli_set_work or
- * cli_stop_asking: the caller must keep asking and end its work itself. */
+/* Returns whether an interrupt has come. From this call until cli_set_work or cli_stop_asking, a
+ * first interrupt does not end a process without current work: the caller must keep asking and end
+ * its work itself. */
 bool cli_is_interrupted(void);
 
-/* The caller will not ask again: from now on interrupts end the process, and so does one since it last asked. */
+/* Says that the caller will not ask again. Without current work, an interrupt that has already come ends the process
+ * now, and a later one ends it when it comes. */
 void cli_stop_asking(void);

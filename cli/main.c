@@ -1,4 +1,4 @@
-/* Finds the command and runs it; help, and errors as commands print them. */
+/* Finds the command and runs it. Prints help, and errors in the form that all commands use. */
 #include "cli/cli.h"
 
 #include "lockstep/tensor.h"
@@ -108,7 +108,7 @@ int cli_cannot_write(const char *path, int error)
     return 1;
 }
 
-/* A pipe is not opened: its reader would take closing it for the end of the data. */
+/* A named pipe is not opened: its reader would take the close for the end of the data. */
 int cli_check_file(const char *option, const char *path)
 {
     struct stat there;
@@ -192,8 +192,8 @@ void cli_print_help(const cli_command *command, FILE *stream)
         fprintf(stream, "\n%s", command->details);
 }
 
-/* If a standard stream is closed, the next file that is opened would take its number and get our output. /dev/null
- * takes it instead, opened the wrong way round so that reads and writes still fail. */
+/* If a standard stream is closed, the next file that is opened would take its number and get our output. So /dev/null
+ * takes the number, opened in the wrong direction so that reads and writes still fail. */
 static void main_occupy_closed_streams(void)
 {
     static const int wrong_way[] = {O_WRONLY, O_RDONLY, O_RDONLY};
@@ -230,8 +230,8 @@ static int main_run_command(int argc, char **argv)
     return command->run(count, argv + 2);
 }
 
-/* Returns whether nobody reads standard output any more, as after `lockstep ops | head -n 1`. */
-static bool main_output_is_unread(void)
+/* Returns whether standard output has lost its reader, as after `lockstep ops | head -n 1`. */
+static bool main_stdout_reader_is_gone(void)
 {
     struct pollfd output = {.fd = STDOUT_FILENO};
     return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
@@ -251,7 +251,7 @@ static void *main_run_command_line(void *user)
     return NULL;
 }
 
-/* Runs the command on this thread, or if the limit of its stack (ulimit -s) is low, on one with more. */
+/* Runs the command on this thread or, if the stack limit (ulimit -s) is low, on one with a larger stack. */
 static void main_run_on_large_stack(command_line *line)
 {
     enum { LEAST_STACK = 1 << 20 };
@@ -278,9 +278,9 @@ int main(int argc, char **argv)
     command_line line = {argc, argv, 0};
     main_occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* writes beyond a limit of file size then fail like writes to a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* writes beyond the file size limit then fail as on a full disk */
     main_run_on_large_stack(&line);
-    bool written = fflush(stdout) == 0 && !ferror(stdout), is_unread = !written && main_output_is_unread();
+    bool written = fflush(stdout) == 0 && !ferror(stdout), is_unread = !written && main_stdout_reader_is_gone();
     if (fclose(stdout) != 0)
         written = false;
     if (!written && !is_unread)

@@ -1,24 +1,25 @@
-/* Options that commands which train share. */
+/* Options shared by the commands that train. */
 #pragma once
 
 #include "lockstep/train.h"
 
-/* Sets `config`, a struct whose first member is an lk_train_config, to the defaults of `options`, then to the settings
- * of the recipe that --recipe names, then to the other options, whatever their order on the command line. `amend`
- * changes the defaults of a command, and is called before the other options are read; NULL: it has none. */
+/* Sets `config`, a struct whose first member is an lk_train_config. Applies the defaults of
+ * `options`, then the recipe that --recipe names, then the other options, whatever their order on
+ * the command line. `amend` changes the defaults for one command; it is called after the recipe and
+ * before the other options. NULL: no change. */
 lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char **argv, void *config,
                           void (*amend)(void *config));
 
-/* For a command that trains but keeps and prints no records: fills `table`, of CLI_MAX_OPTIONS, with the command's own
- * options, then those of train, except for records, printing, checkpoints and the names in `without`, a list that ends
- * with NULL (NULL: none). Gives their number. */
+/* Fills the option table of a command that trains but keeps and prints no records. `table` holds CLI_MAX_OPTIONS. It
+ * gets the command's own options, then those of train, except for records, printing, checkpoints and the names in
+ * `without`, a list that ends with NULL (NULL: none). Returns their number. */
 size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *without, lk_option *table);
 
-/* Refuses strategies of several processes, which only `lockstep train` takes part in. Gives 0, or the exit status with
- * the error printed. */
+/* Refuses strategies that need several processes: only `lockstep train` supports them. Returns 0, or the exit status
+ * with the error printed. */
 int cli_check_one_process(const lk_train_config *config);
 
-/* Interrupts a trainer: for cli_catch_interrupts. */
+/* Interrupts a trainer. It is passed to cli_catch_interrupts. */
 void cli_interrupt_trainer(void *trainer);
 
 /* Switches off records, printing and checkpoints that a recipe may ask for. */

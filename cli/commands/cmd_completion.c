@@ -34,7 +34,7 @@ static void completion_put_bash_action(const cli_completion *c, FILE *out)
     fputs("return\n            ;;\n", out);
 }
 
-/* Prints one pattern of `case` for all options whose values are paths of this kind and no words. */
+/* Prints one pattern of `case` for all options whose values are only paths of this kind. */
 static void put_bash_path_options(const lk_option *options, size_t count, cli_paths paths, FILE *out)
 {
     bool is_first = true;
@@ -150,7 +150,7 @@ static void completion_put_sentence(const char *text, const char *escaped, FILE 
     }
 }
 
-/* Prints the action of an _arguments specification; zsh runs one that begins with a space as it stands. */
+/* Prints the action of an _arguments specification. zsh adds no arguments to one that begins with a space. */
 static void completion_put_zsh_action(const cli_completion *c, FILE *out)
 {
     static const char *const actions[CLI_PATHS_COUNT] = {" ", "_files -/", "_files"};

@@ -18,7 +18,7 @@ const char *const cli_normalize_modes[] = {
     NULL,
 };
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option own_options[] = {
     {.name = "out",
      .type = LK_OPTION_STRING,
@@ -51,7 +51,7 @@ static const lk_option own_options[] = {
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
-/* Takes the options of train that say which data to read and how to prepare them. */
+/* Adds the options of train that select the data and say how to prepare them. */
 static size_t data_make_options(lk_option *table)
 {
     static const char *const taken[] = {"data",        "data-dir",     "resize",   "channels",   "val-split",
@@ -68,7 +68,7 @@ static size_t data_make_options(lk_option *table)
     return count;
 }
 
-/* --- what the parts share ----------------------------------------------------------------------------------------- */
+/* --- shared by the parts ------------------------------------------------------------------------------------------ */
 
 lk_status cli_data_open(const data_config *config, const char *name, lk_split split, lk_dataset **dataset)
 {

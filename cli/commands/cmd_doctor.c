@@ -30,7 +30,8 @@ static void doctor_print_libraries(void)
     }
 }
 
-/* The value of a /proc/cpuinfo line "name   : value", with its newline cut off; NULL if the line has another name. */
+/* Returns the value of a /proc/cpuinfo line "name   : value", without its newline, or NULL if the
+ * line has another name. */
 static char *doctor_cpuinfo_value(char *line, const char *name)
 {
     size_t length = strlen(name);
@@ -44,7 +45,7 @@ static char *doctor_cpuinfo_value(char *line, const char *name)
     return value;
 }
 
-/* Prints the instruction sets that kernels choose their code by. Changes `flags`. */
+/* Prints the instruction sets by which kernels choose their code. Changes `flags`. */
 static void doctor_print_instruction_sets(char *flags)
 {
     static const char *const known[] = {"sse4_2",      "avx2",     "fma",   "avx512f", "avx512bw", "avx512_vnni",
@@ -126,7 +127,7 @@ static void doctor_print_pjrt(const char *path)
 }
 
 /* Runs in a process of its own, because a plug-in cannot be told to stop looking for devices. */
-static _Noreturn void doctor_pjrt_become_asker(const char *path, pid_t parent, int output)
+static _Noreturn void doctor_pjrt_run_child(const char *path, pid_t parent, int output)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0) {
@@ -136,7 +137,7 @@ static _Noreturn void doctor_pjrt_become_asker(const char *path, pid_t parent, i
     _exit(0);
 }
 
-/* Copies to standard output until the other end is closed, or the time is up: then returns false. */
+/* Copies to standard output until the other end is closed. Returns false if time runs out first. */
 static bool doctor_pjrt_copy_answer(int from, double seconds)
 {
     char bytes[4096];
@@ -155,7 +156,8 @@ static bool doctor_pjrt_copy_answer(int from, double seconds)
     }
 }
 
-/* Asks only if a plug-in is named: it may take minutes to find that there is no device. */
+/* Loads a plug-in only if an option or the environment names one: it may take minutes to find that there is no
+ * device. */
 static void doctor_print_pjrt_within(const char *path, double seconds)
 {
     int pipes[2], status = 0;
@@ -170,7 +172,7 @@ static void doctor_print_pjrt_within(const char *path, double seconds)
     }
     pid_t parent = getpid(), asker = fork();
     if (asker == 0)
-        doctor_pjrt_become_asker(path, parent, pipes[1]);
+        doctor_pjrt_run_child(path, parent, pipes[1]);
     close(pipes[1]);
     bool has_answered = asker > 0 && doctor_pjrt_copy_answer(pipes[0], seconds);
     close(pipes[0]);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 typedef struct evaluate_config {
-    lk_train_config train; /* first: offsets of its options count from it */
+    lk_train_config train; /* first, because the offsets of its options count from it */
     bool best;
     int split; /* lk_split */
     int64_t limit, batch_size, mistakes;
@@ -26,7 +26,7 @@ typedef struct evaluate_config {
 
 static const char *const splits[] = {[LK_SPLIT_TRAIN] = "train", [LK_SPLIT_TEST] = "test", NULL};
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option own_options[] = {
     {.name = "best", .type = LK_OPTION_FLAG, AT(best), .help = "evaluate the best checkpoint instead of the last one"},
     {.name = "split",
@@ -68,8 +68,8 @@ static const lk_option own_options[] = {
 };
 /* clang-format on */
 
-/* Options of `lockstep train` that say which data to read, and how. Those of `run_options` default to the run's; of
- * these, val-split does only if the data are the run's too. */
+/* Options taken from `lockstep train`. Those in `run_options` default to the run's values; val-split does so only if
+ * the data set is the run's too. */
 static const char *const run_options[] = {"data", "val-split", "image-shape", "label-column", "skip-bad"};
 static const char *const other_options[] = {"data-dir", "data-cache", "workers", "devices", "json"};
 
@@ -164,7 +164,7 @@ static lk_status evaluate_write_files(const cli_evaluation *e, const char *out)
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-/* Resizes images to the network's. */
+/* Opens the data set, with images resized to the network's input size. */
 static lk_status evaluate_open_dataset(const evaluate_config *config, cli_evaluation *e)
 {
     lk_dataset_opts opts = lk_train_dataset_opts(&config->train);
@@ -192,7 +192,7 @@ static lk_status evaluate_open_predictor(const lk_checkpoint *checkpoint, const 
     return e->predictor ? LK_OK : lk_error_status();
 }
 
-/* Takes the names of the run's classes, and those of the data for classes without one. */
+/* Sets the names of classes to the run's; a class without one gets its name in the data set. */
 static lk_status evaluate_find_names(cli_evaluation *e)
 {
     int64_t classes = lk_predictor_input(e->predictor).classes;
@@ -232,15 +232,15 @@ static lk_status evaluate_checkpoint(const lk_checkpoint *checkpoint, const eval
     return status;
 }
 
-/* Sets `config` to the defaults, then to the settings of the run, then to the command line, copied in `arguments`. The
- * caller passes it as set from the command line alone. */
+/* Sets `config` to the defaults, then to the settings of the run, then to the command line, of which `arguments` is a
+ * copy. On entry `config` holds the command line alone, which tells whether it names other data. */
 static lk_status evaluate_read_settings(const lk_checkpoint *checkpoint, int argc, char **arguments,
                                         evaluate_config *config)
 {
     lk_option table[CLI_MAX_OPTIONS];
     size_t count = evaluate_make_options(table);
     int positionals;
-    bool is_other = config->train.data.name != NULL; /* training held no share of these data out */
+    bool is_other = config->train.data.name != NULL; /* training held out none of these data */
     lk_status status = lk_options_defaults(table, count, config);
     for (int i = 0; status == LK_OK && i < RUN_COUNT; i++) {
         const char *value = lk_checkpoint_get_setting(checkpoint, run_options[i]);
@@ -252,7 +252,7 @@ static lk_status evaluate_read_settings(const lk_checkpoint *checkpoint, int arg
     return status != LK_OK ? status : lk_options_parse(table, count, argc, arguments, config, &positionals);
 }
 
-/* Gives the exit status. */
+/* Returns the exit status. */
 static int evaluate_folder(const char *path, int argc, char **arguments, evaluate_config *config)
 {
     lk_checkpoint *checkpoint;

@@ -46,7 +46,7 @@ static bool export_has_ending(const char *text, const char *ending)
     return length > size && strcmp(text + length - size, ending) == 0;
 }
 
-/* LK_EXPORT_FORMAT_COUNT: neither --format nor the ending says which. */
+/* Returns LK_EXPORT_FORMAT_COUNT if neither --format nor the ending of --out says which. */
 static lk_export_format export_format_of(const export_config *config)
 {
     if (config->format != BY_NAME)

@@ -81,7 +81,7 @@ enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
 /* --- the command line --------------------------------------------------------------------------------------------- */
 
-/* The position of the command after `--`; -1: there is none. */
+/* Returns the position of the command after `--`, or -1 if there is none. */
 static int launch_find_command(int argc, char **argv)
 {
     for (int i = 0; i < argc; i++)
@@ -160,7 +160,7 @@ static int launch_check_strategy(const launch_config *config, const char *strate
     return 0;
 }
 
-/* Checks options of all ranks, which are the same, against each other. */
+/* Checks the options against each other, once for all ranks: all have the same options. */
 static int launch_check_rank(const lk_train_config *train, const char *strategy)
 {
     lk_train_role role;
@@ -169,7 +169,7 @@ static int launch_check_rank(const lk_train_config *train, const char *strategy)
     return lk_train_role_of(&config, &role) == LK_OK ? 0 : cli_fail();
 }
 
-/* mpirun reaches the machines of --hosts, and those that Slurm has granted. */
+/* mpirun starts ranks on the machines of --hosts, or on several that Slurm has granted. */
 static bool launch_needs_mpirun(const launch_config *config)
 {
     const char *nodes = getenv("SLURM_JOB_NUM_NODES");

@@ -11,8 +11,8 @@
 
 /* --- roff --------------------------------------------------------------------------------------------------------- */
 
-/* Escapes characters that roff interprets or replaces by typographic ones. A point or an apostrophe at the start of a
- * line would begin a roff request. */
+/* Escapes characters that roff interprets or replaces with typographic ones. A period or an apostrophe at the start of
+ * a line would begin a roff request. */
 static void manual_put_roff_char(char c, bool at_start, FILE *page)
 {
     if (at_start && (c == '.' || c == '\''))
@@ -41,7 +41,8 @@ static void manual_put_roff_char(char c, bool at_start, FILE *page)
     }
 }
 
-/* Writes ASCII only: man drops characters that the locale does not have. */
+/* Replaces ellipses with "...", because man drops characters that the locale does not have. The texts have no other
+ * characters beyond ASCII. */
 static void manual_put_roff_text(const char *text, size_t length, FILE *page)
 {
     static const char ellipsis[] = "…";
@@ -85,7 +86,8 @@ static void manual_put_paragraphs(const char *text, FILE *page)
 
 /* --- pages -------------------------------------------------------------------------------------------------------- */
 
-/* Writes the page's title, LOCKSTEP-TRAIN for "train", and its NAME section. command NULL: the page of lockstep. */
+/* Writes the page's title, LOCKSTEP-TRAIN for "train", and its NAME section. command: NULL for the page of lockstep
+ * itself. */
 static void manual_put_head(const char *command, const char *summary, FILE *page)
 {
     fputs(".\\\" Made by lockstep from its tables of options.\n.TH LOCKSTEP", page);
@@ -174,7 +176,8 @@ static void manual_put_overview(FILE *page)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-/* command NULL: the page of lockstep. Gives 0, or 1 with the error printed. */
+/* Writes the page of a command, or that of lockstep itself if `command` is NULL. Returns 0, or 1 with the error
+ * printed. */
 static int manual_write_page(const char *folder, const cli_command *command)
 {
     char path[PATH_MAX];

@@ -18,7 +18,7 @@ typedef struct predict_config {
 
 #define AT(field) .offset = offsetof(predict_config, field)
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option options[] = {
     {.name = "top",
      .type = LK_OPTION_INT64,
@@ -92,7 +92,7 @@ static lk_status predict_print_line(const lk_predictor *predictor, const char *n
     return LK_OK;
 }
 
-/* Gives the exit status. Prints an error, so that the caller can go on with the other pictures. */
+/* Returns the exit status. Prints errors, so that the caller can go on with the other pictures. */
 static int predict_one(lk_predictor *predictor, const predict_config *config, const char *name, float *probabilities)
 {
     int64_t classes = lk_predictor_input(predictor).classes, k = config->top < classes ? config->top : classes;

@@ -9,14 +9,14 @@
 #include <string.h>
 
 typedef struct profile_config {
-    lk_train_config train; /* first: cli_parse_train wants it there */
+    lk_train_config train; /* first, as cli_parse_train requires */
     int64_t steps, warmup, rows;
     const char *trace;
 } profile_config;
 
 #define AT(field) .offset = offsetof(profile_config, field)
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option own_options[] = {
     {.name = "steps",
      .type = LK_OPTION_INT64,
@@ -63,10 +63,10 @@ typedef struct profile {
     profile_config config;
     lk_trainer *trainer;
     int n_devices;
-    lk_dtype dtype;   /* that the peaks are of */
-    double *peaks;    /* of each device */
-    double copy;      /* mean bytes per second that a device copies; 0: devices have no memory of their own */
-    double processor; /* seconds of processor time that the threads of all devices had */
+    lk_dtype dtype;   /* of the peaks */
+    double *peaks;    /* of each device, in operations per second */
+    double copy;      /* mean bytes per second that a device copies; 0: not all devices are GPUs */
+    double processor; /* processor time of all devices' threads, in seconds */
     lk_trace_summary *summary;
 } profile;
 
@@ -79,7 +79,8 @@ static int profile_count_gpus(const profile *p)
     return gpus;
 }
 
-/* Measures the peak for the dtype that the run computes in, if every device is a GPU, else for f32. */
+/* Measures each device's peak: for the run's dtype if every device is a GPU, else for f32. For GPUs also measures a
+ * copy. */
 static lk_status profile_measure_peaks(profile *p)
 {
     lk_strategy *strategy = lk_trainer_strategy(p->trainer);
@@ -178,7 +179,7 @@ static double profile_mean_peak(const profile *p)
     return sum / p->n_devices;
 }
 
-/* The measured time, in seconds, summed over devices. */
+/* Returns the measured time, in seconds, summed over devices. */
 static double profile_device_seconds(const profile *p)
 {
     return p->summary->seconds * p->n_devices;
@@ -225,7 +226,7 @@ static void profile_print_head(const profile *p)
     printf("\n\n");
 }
 
-/* The share of the peak that an operator reaches, and of the bytes per second of a copy. */
+/* These return the share of the peak that an operator reaches, and the share of a copy's bytes per second. */
 static double profile_peak_share(const profile *p, const lk_trace_operator *row)
 {
     return row->seconds > 0 ? row->flops / row->seconds / profile_mean_peak(p) : 0;
@@ -285,7 +286,7 @@ static void profile_print_operators(const profile *p)
     profile_print_operator(p, &all);
 }
 
-/* --- where the time went ------------------------------------------------------------------------------------------ */
+/* --- parts of the time -------------------------------------------------------------------------------------------- */
 
 enum { COMPUTE, SHARD_SUMS, EXCHANGE, SLOWEST, INPUT, OTHER, PART_COUNT };
 
@@ -300,7 +301,7 @@ static double profile_part(const lk_trace_device *device, int part)
     return parts[part];
 }
 
-/* The share of a part in the time of all devices. */
+/* Returns the share of a part in the time of all devices. */
 static double profile_part_share(const profile *p, int part)
 {
     double seconds = 0;
@@ -327,8 +328,9 @@ static void profile_print_parts(const profile *p)
     }
 }
 
-/* The share of the operators' time in which their threads had no core; 0 for GPUs, whose operators need none. */
-static double profile_share_of_others(const profile *p)
+/* Returns the share of the operators' time in which their threads had no core; 0 for GPUs, whose operators need
+ * none. */
+static double profile_other_processes_share(const profile *p)
 {
     if (profile_count_gpus(p) > 0)
         return 0;
@@ -336,8 +338,9 @@ static double profile_share_of_others(const profile *p)
     return p->processor < seconds ? 1 - p->processor / seconds : 0;
 }
 
-/* Other processes bound the run if they had the cores for a tenth of the operators' time; else the largest part other
- * than compute does if it takes a tenth of all time; else compute does, and in it the operator that takes longest. */
+/* Prints what bounds the run. Other processes do if they had the cores for a tenth of the operators' time. Else the
+ * largest part other than compute does, if it takes a tenth of all time. Else compute does, and in it the operator that
+ * takes longest. */
 static void profile_print_bound(const profile *p)
 {
     static const char *const cures[PART_COUNT] = {
@@ -351,10 +354,10 @@ static void profile_print_bound(const profile *p)
     for (int part = SHARD_SUMS; part < PART_COUNT; part++)
         largest = profile_part_share(p, part) > profile_part_share(p, largest) ? part : largest;
     putchar('\n');
-    if (profile_share_of_others(p) >= 0.1) {
+    if (profile_other_processes_share(p) >= 0.1) {
         printf("Bound by other processes, which had the cores for %.0f%% of the operators' time: figures are that much "
                "too low.\n",
-               100 * profile_share_of_others(p));
+               100 * profile_other_processes_share(p));
         return;
     }
     if (profile_part_share(p, largest) >= 0.1) {

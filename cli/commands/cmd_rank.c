@@ -32,9 +32,9 @@ typedef struct supervised {
 } supervised;
 
 static volatile sig_atomic_t wants_end, wants_interrupt;
-static volatile sig_atomic_t ended_by; /* a signal from another process than the starter; 0: none */
+static volatile sig_atomic_t ended_by; /* the signal, if not from the starter; 0: none */
 static pid_t starter;
-static int wake[2]; /* a byte comes for each signal */
+static int wake[2]; /* a pipe that gets a byte for each signal */
 
 static void rank_on_signal(int signal, siginfo_t *info, void *context)
 {
@@ -51,18 +51,18 @@ static void rank_on_signal(int signal, siginfo_t *info, void *context)
     errno = saved;
 }
 
-/* mpirun passes SIGUSR1 on, by which an interrupt reaches all machines, and ends processes with SIGTERM. */
+/* An interrupt reaches all machines as SIGUSR1, which mpirun passes on. mpirun ends processes with SIGTERM. */
 static const int caught[] = {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP};
 enum { CAUGHT = sizeof caught / sizeof caught[0] };
 
-static void rank_let_signals_come(void)
+static void rank_unblock_signals(void)
 {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void rank_hold_signals_back(void)
+static void rank_block_signals(void)
 {
     sigset_t held;
     sigemptyset(&held);
@@ -80,7 +80,7 @@ static bool rank_catch_signals(void)
         return false;
     for (int i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &action, NULL);
-    rank_let_signals_come();
+    rank_unblock_signals();
     return true;
 }
 
@@ -100,7 +100,7 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
     signal(SIGUSR1, SIG_IGN); /* the supervisor handles one that came to its group */
     for (int i = 0; i < CAUGHT; i++)
         signal(caught[i], SIG_DFL);
-    rank_let_signals_come();
+    rank_unblock_signals();
     fcntl(descriptor, F_SETFD, 0);
     snprintf(number, sizeof number, "%d", descriptor);
     setenv("LOCKSTEP_HEARTBEAT", number, 1);
@@ -110,7 +110,7 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
     _exit(1);
 }
 
-/* Sets arguments[0] to the path of the command, so that a list of processes tells the rank from its supervisor. */
+/* Sets arguments[0] to the path of the program, so that a list of processes tells the rank from its supervisor. */
 static bool rank_start(supervised *s, char **arguments)
 {
     static char program[PATH_MAX];
@@ -119,11 +119,11 @@ static bool rank_start(supervised *s, char **arguments)
         return false;
     arguments[0] = program;
     pid_t parent = getpid();
-    rank_hold_signals_back(); /* the child would handle one as if it were the supervisor */
+    rank_block_signals(); /* the child would handle one as if it were the supervisor */
     s->process = fork();
     if (s->process == 0)
         become_rank(s, parent, program, arguments, output, errors);
-    rank_let_signals_come();
+    rank_unblock_signals();
     close(output[1]);
     close(errors[1]);
     s->output = output[0];
@@ -154,7 +154,7 @@ static void rank_pass_on(supervised *s, int *from, cli_record_kind kind)
     }
 }
 
-static void rank_look(supervised *s)
+static void rank_report_heartbeat(supervised *s)
 {
     lk_heart_report report;
     lk_heartbeat_look(s->heartbeat, s->process, &report);
@@ -190,7 +190,7 @@ static void rank_wait_for_something(const supervised *s)
         continue;
 }
 
-/* Returns whether the rank has ended, without being killed here. Passes on its last output. */
+/* Returns whether the rank has ended by itself. If so, passes on its last output. */
 static bool rank_has_ended(supervised *s, int *status)
 {
     if (waitpid(s->process, status, WNOHANG) != s->process)
@@ -209,7 +209,8 @@ static void rank_tell_end(supervised *s, cli_rank_end end)
     rank_send(s, CLI_RECORD_END, &end, sizeof end);
 }
 
-/* An interrupt that comes before the rank catches it kills it; that counts as an end in good order too. */
+/* An interrupt that comes before the rank can catch it kills the rank. That counts as an interrupted rank, not as a
+ * failed one. */
 static cli_rank_end rank_end_of(const supervised *s, int status)
 {
     bool by_signal = WIFSIGNALED(status);
@@ -218,7 +219,8 @@ static cli_rank_end rank_end_of(const supervised *s, int status)
     return (cli_rank_end){.by_signal = by_signal, .number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status)};
 }
 
-/* The starter ends this process after another rank has failed. Only a signal from another process is reported. */
+/* Ends the rank before its time. The starter asks for that after another rank has failed, and needs no report. Only a
+ * signal from another process is reported. */
 static int rank_end_early(supervised *s)
 {
     rank_kill(s);
@@ -231,8 +233,8 @@ static int rank_end_early(supervised *s)
     return 0;
 }
 
-/* Gives 0 whatever the rank's status was: otherwise mpirun would kill all other ranks, even those that are ending in
- * good order. */
+/* Returns 0 if the rank ended by itself, whatever its status was: otherwise mpirun would kill all other ranks, even
+ * those that are ending properly. */
 static int rank_watch(supervised *s)
 {
     int status;
@@ -252,7 +254,7 @@ static int rank_watch(supervised *s)
         }
         rank_pass_on(s, &s->errors, CLI_RECORD_STDERR);
         rank_pass_on(s, &s->output, CLI_RECORD_STDOUT);
-        rank_look(s);
+        rank_report_heartbeat(s);
     }
     return rank_end_early(s);
 }

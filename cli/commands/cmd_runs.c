@@ -12,7 +12,7 @@ typedef struct runs_config {
 
 #define AT(field) .offset = offsetof(runs_config, field)
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option options[] = {
     {.name = "json", .type = LK_OPTION_FLAG, AT(json), .help = "with a list of runs: print one JSON object per run"},
     {.name = "out",

@@ -1,4 +1,4 @@
-/* A model's layers, the operations of a sample, and the memory that training takes on a device. */
+/* Prints a model's layers, the operations of a sample, and the memory that training takes. */
 #include "cli/cli.h"
 #include "cli/interrupts.h"
 #include "cli/text/data_progress.h"
@@ -18,7 +18,7 @@ typedef struct summary_config {
     int64_t channels, height, width, classes;
     int64_t batch_size, shards;
     const char *device_spec;
-    int64_t devices; /* number of devices in it */
+    int64_t devices; /* number of devices in device_spec */
     bool on_gpus;
     int optimizer; /* lk_optimizer_kind */
     double momentum;
@@ -81,7 +81,7 @@ enum { OPTION_COUNT = sizeof options / sizeof options[0] };
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
-/* "1.23 M" */
+/* Writes a text such as "1.23 M". */
 static const char *summary_in_thousands(double value, char text[32])
 {
     static const char *const units[] = {"", " k", " M", " G", " T", " P"};
@@ -184,7 +184,8 @@ static lk_status summary_count_training_flops(const lk_model *model, double *flo
     return status;
 }
 
-/* Some seconds on one core, and part of a small machine's memory: one line of output is worth no more. */
+/* The limits allow some seconds on one core, and part of a small machine's memory: one line of output is worth no
+ * more. */
 static const double most_flops_to_count = 3e11, most_bytes_to_count = 1 << 30;
 
 /* A backward pass takes about twice the flops of a forward pass, and a gradient as much memory as its tensor. */
@@ -227,7 +228,7 @@ static const char *summary_plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
-/* Estimates a training on images of the size that the model was made for. */
+/* Estimates the memory of a training on images of the model's input size. */
 static lk_status summary_estimate(const lk_model *model, const summary_config *config, lk_memory_estimate *estimate)
 {
     lk_train_config train;
@@ -277,7 +278,7 @@ static void summary_print_gpu_memory(const summary_config *config, const lk_memo
     summary_print_row("there", (double)e->available, "including what is in use");
 }
 
-/* Prints the memory inside a replay, without its inputs and gradients. */
+/* Prints the memory inside a training step, without its inputs and gradients. */
 static void summary_print_step_memory(const summary_config *config, const lk_memory_estimate *e)
 {
     const lk_program_memory *memory = &e->step;
@@ -347,7 +348,7 @@ static lk_status summary_print(const lk_model *model, const summary_config *conf
     return LK_OK;
 }
 
-/* The first option given that must be with --memory; NULL: none. */
+/* Returns the first option given that must be with --memory, or NULL. */
 static const char *summary_needs_memory(const summary_config *config)
 {
     if (config->recompute)
@@ -357,7 +358,7 @@ static const char *summary_needs_memory(const summary_config *config)
     return config->dtype != LK_PRECISION_F32 ? "dtype" : NULL;
 }
 
-/* Sets devices and on_gpus from --devices. Gives 0, or the exit status with the error printed. */
+/* Sets devices and on_gpus from --devices. Returns 0, or the exit status with the error printed. */
 static int summary_count_devices(summary_config *config)
 {
     int count;
@@ -372,7 +373,8 @@ static int summary_count_devices(summary_config *config)
     return 0;
 }
 
-/* GPU estimates take images from a data set; the synthetic one has the default size and classes. */
+/* Returns whether the options ask for images that a GPU estimate cannot use without --data: it takes images from a data
+ * set, and the synthetic one has the default size and classes. */
 static bool summary_has_other_images(const summary_config *config)
 {
     return !config->data &&

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 typedef struct sweep_config {
-    lk_train_config train; /* first: cli_parse_train wants it there */
+    lk_train_config train; /* first, as cli_parse_train requires */
     const char *over;
     int measure; /* enum lk_measure */
     int64_t seeds;
@@ -30,7 +30,7 @@ typedef struct sweep_config {
 /* In the order of lk_measure. */
 static const char *const measures[] = {"throughput", "time-to-accuracy", NULL};
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option own_options[] = {
     {.name = "over",
      .type = LK_OPTION_STRING,
@@ -136,7 +136,7 @@ typedef struct sweep {
 
 enum { FILE_PATH = PATH_MAX + 32, MAX_STUDIES = 1000000 };
 
-/* "DIR/study.json" of the first study, "DIR/study-2.json" of the second. */
+/* Writes "DIR/study.json" for the first study, "DIR/study-2.json" for the second. */
 static void sweep_file_path(const sweep *s, const char *extension, char path[FILE_PATH])
 {
     if (s->number == 1)
@@ -145,7 +145,7 @@ static void sweep_file_path(const sweep *s, const char *extension, char path[FIL
         snprintf(path, FILE_PATH, "%s/study-%d.%s", s->out, s->number, extension);
 }
 
-/* Takes the first number that no other study has, by making its JSON file. Gives the exit status. */
+/* Takes the first number that no study has, by making its JSON file. Returns the exit status. */
 static int sweep_take_number(sweep *s)
 {
     char path[FILE_PATH];
@@ -325,7 +325,7 @@ static int sweep_train(sweep *s, lk_study *study)
     return interrupted ? interrupted : status;
 }
 
-/* Reads the measure first, because the other flags start from values that depend on it. */
+/* Reads the measure first, because the defaults of other options depend on it. */
 static lk_status sweep_parse(int argc, char **argv, sweep_config *config)
 {
     lk_option options[CLI_MAX_OPTIONS];

@@ -15,7 +15,7 @@
 #include <string.h>
 
 typedef struct training {
-    lk_train_config config; /* first: cli_parse_train wants it there */
+    lk_train_config config; /* first, as cli_parse_train requires */
     const char *trace;      /* NULL: none */
     cli_progress progress;
     FILE *lines;   /* the stream that lines of --throughput and similar options go to */
@@ -40,7 +40,8 @@ static size_t train_make_options(lk_option *table)
     return LK_TRAIN_OPTION_COUNT + OWN_OPTION_COUNT;
 }
 
-/* Callbacks are called in this order: the plot is removed before a line is printed, and the bar before another line. */
+/* Callbacks are called in the order in which they are added. So the plot is removed before a line is printed, and the
+ * bar before another line. */
 static lk_status train_add_records(training *t, lk_trainer *trainer)
 {
     const lk_train_config *config = &t->config;
@@ -106,7 +107,7 @@ static void train_print_test_lines(const training *t, const lk_metrics *val)
                 lk_mean_value(val->accuracy));
 }
 
-/* Prints the last lines even if training has ended but its last checkpoint or record could not be written. */
+/* Prints the last lines also if training has ended but its last checkpoint or record could not be written. */
 static lk_status train_fit(training *t, lk_trainer *trainer)
 {
     lk_train_result result = {.steps = 0};
@@ -129,7 +130,7 @@ static lk_status train_or_work(training *t, lk_train_role role, bool *was_made)
     cli_set_work(trainer);
     lk_status status = lk_error_status();
     if (trainer)
-        status = role == LK_TRAIN_WORKER ? cli_work(trainer) : train_fit(t, trainer);
+        status = role == LK_TRAIN_WORKER ? cli_run_worker(trainer) : train_fit(t, trainer);
     *was_made = trainer != NULL;
     cli_set_work(NULL);
     lk_trainer_release(trainer);
@@ -169,7 +170,8 @@ static int train_run(int argc, char **argv)
     lk_status status = lk_train_role_of(&t.config, &role);
     if (status == LK_OK)
         status = role == LK_TRAIN_PS ? cli_serve_parameters(&t.config) : train_or_work(&t, role, &joined);
-    /* Processes that were interrupted before they joined must not wait here: the others would wait for them forever. */
+    /* A process that was interrupted before it joined must not wait here: the others would wait for it to join,
+     * forever. */
     if (status == LK_OK || (status == LK_ERR_INTERRUPTED && joined)) {
         lk_status left = lk_leave_processes();
         status = status == LK_OK ? left : status;

@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 typedef struct tune_config {
-    lk_train_config train; /* first: cli_parse_train wants it there */
+    lk_train_config train; /* first, as cli_parse_train requires */
     const char *out;
     int64_t samples;
 } tune_config;
 
 #define AT(field) .offset = offsetof(tune_config, field)
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option own_options[] = {
     {.name = "out",
      .type = LK_OPTION_STRING,
@@ -42,13 +42,13 @@ static size_t tune_make_options(lk_option *table)
     return cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
 }
 
-/* A recipe's printing and records are meant for a training. */
+/* Leaves out a recipe's printing and records, which are meant for a training. */
 static void tune_amend(void *config)
 {
     cli_leave_out_records(&((tune_config *)config)->train);
 }
 
-/* --- what is shown ------------------------------------------------------------------------------------------------ */
+/* --- the display -------------------------------------------------------------------------------------------------- */
 
 typedef struct display {
     bool terminal; /* standard error is one */

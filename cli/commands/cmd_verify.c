@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 typedef struct verify_config {
-    lk_train_config train; /* first: cli_parse_train wants it there */
+    lk_train_config train; /* first, as cli_parse_train requires */
     const char *devices;
     int64_t steps;
 } verify_config;
 
 #define AT(field) .offset = offsetof(verify_config, field)
 
-/* clang-format off: a paragraph an option */
+/* clang-format off: one paragraph per option */
 static const lk_option own_options[] = {
     {.name = "devices",
      .type = LK_OPTION_STRING,
@@ -40,7 +40,7 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 /* A comparison works with any data; a recipe keeps its own. */
 static const char any_data[] = "auto";
 
-/* Takes the options of train except for evaluation, and its --devices, which is a list here. */
+/* Takes the options of train, except those about evaluation, --strategy, and --devices, which is a list here. */
 static size_t verify_make_options(lk_option *table)
 {
     static const char *const without[] = {"devices",         "strategy", "val-batch-size", "limit-val",  "top-k",
@@ -65,7 +65,7 @@ static void verify_amend(void *config)
 enum { MAX_SPECS = 64 };
 
 /* Cuts `text` at its commas, in place, and stores the first MAX_SPECS parts. A bare number means CPU devices and is
- * written out as "Nxcpu" in numbers[], 16 bytes each. Gives the number of parts. */
+ * written out as "Nxcpu" in numbers[], 16 bytes each. Returns the number of parts. */
 static int verify_split_specs(char *text, const char **specs, char (*numbers)[16])
 {
     int count = 0;

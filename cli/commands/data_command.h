@@ -1,4 +1,4 @@
-/* Functions that the parts of `lockstep data` share, and the parts. */
+/* Functions shared by the parts of `lockstep data`, and the parts themselves. */
 #pragma once
 
 #include "lockstep/train.h"
@@ -12,7 +12,7 @@ typedef struct data_config {
     int64_t epoch;   /* of a preview, from 1 */
 } data_config;
 
-/* "none", "center" and "standard". */
+/* Names of the lk_normalize_mode values: "none", "center" and "standard"; NULL after the last. */
 extern const char *const cli_normalize_modes[];
 
 /* Opens a split of the data set `name` with the settings of `config`; progress goes to stderr. */
@@ -21,10 +21,10 @@ lk_status cli_data_open(const data_config *config, const char *name, lk_split sp
 /* Prints "1x28x28". */
 void cli_data_print_shape(const lk_dataset *dataset);
 
-/* The name of a class, or "class 3", written to `text`, if it has none. */
+/* Returns the name of a class. If it has none, writes "class 3" to `text` and returns that. */
 const char *cli_data_class(const lk_dataset *dataset, int64_t label, char text[32]);
 
-/* Each gives an exit status. */
+/* Each returns an exit status. */
 int cli_data_preview(const data_config *config);
 int cli_data_info(const data_config *config);
 int cli_data_fetch(const data_config *config);

@@ -85,7 +85,7 @@ static lk_status preview_draw_image(preview *p, int64_t position, int64_t sample
                              &p->moments, p->images + position * data_preview_image_values(p->dataset));
 }
 
-/* Draws the sample over its class and, with pairs, its augmented image over its number. */
+/* Draws the sample with its class as caption and, with pairs, its augmented image with the sample's number. */
 static lk_status preview_draw_sample(preview *p, int64_t position, int64_t sample)
 {
     int64_t label = lk_dataset_labels(p->dataset)[sample];
@@ -112,7 +112,7 @@ static lk_status preview_draw_samples(preview *p)
     return status;
 }
 
-/* Sets the values that byte 0 and byte 255 have become, the extremes over all channels. */
+/* Sets black and white to what bytes 0 and 255 have become, the extremes over all channels. */
 static void preview_set_range(const preview *p, lk_contact_sheet *sheet)
 {
     sheet->black = 0;
@@ -126,7 +126,8 @@ static void preview_set_range(const preview *p, lk_contact_sheet *sheet)
     }
 }
 
-/* With pairs, an even number of columns, so that pairs stay together in a sheet that is about square. */
+/* Returns the columns of a sheet that is about square: 0, the default, or with pairs an even number, so that pairs stay
+ * together. */
 static int64_t preview_columns(const preview *p)
 {
     if (!p->pairs)

@@ -20,7 +20,7 @@ lk_status cli_serve_parameters(const lk_train_config *config)
     return status;
 }
 
-lk_status cli_work(lk_trainer *trainer)
+lk_status cli_run_worker(lk_trainer *trainer)
 {
     lk_train_result result;
     lk_status status = lk_trainer_work(trainer, &result);

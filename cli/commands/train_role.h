@@ -1,4 +1,4 @@
-/* `lockstep train` as a part of a parameter-server training. */
+/* Roles of `lockstep train` in a parameter-server training. */
 #pragma once
 
 #include "lockstep/parameter_server.h"
@@ -7,7 +7,7 @@
 lk_status cli_serve_parameters(const lk_train_config *config);
 
 /* Runs a worker until training has ended, and prints its number of steps on stderr. */
-lk_status cli_work(lk_trainer *trainer);
+lk_status cli_run_worker(lk_trainer *trainer);
 
-/* Prints a report of the training on stderr; nothing for other strategies. */
+/* Prints a report of the training on stderr; prints nothing for other strategies. */
 void cli_print_async(const lk_trainer *trainer);

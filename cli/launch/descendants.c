@@ -26,7 +26,8 @@ bool cli_prepare_child(pid_t parent, int output)
     return dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0;
 }
 
-/* Reads the parent's number from /proc/N/stat, see proc(5): ") S 123 …", after the name and the state. */
+/* Returns whether a process is a child of this one. /proc/N/stat has the parent's number after the name and the state,
+ * as in ") S 123 …"; see proc(5). */
 static bool descendants_process_is_child(long process)
 {
     char path[64], text[512];
@@ -54,10 +55,10 @@ static void descendants_signal_children(int number)
 
 void cli_kill_descendants(void)
 {
-    enum { GRACE = 100, TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* times, times, nanoseconds */
+    enum { GRACE = 100, TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* pauses, pauses, nanoseconds */
     for (int i = 0; i < TRIES; i++) { /* a process that waits for a disk dies only when the disk has answered */
         if (i == 0)
-            descendants_signal_children(SIGTERM); /* supervisors end their ranks and remove what these leave */
+            descendants_signal_children(SIGTERM); /* supervisors end their ranks and remove their files */
         else if (i >= GRACE)
             descendants_signal_children(SIGKILL); /* their children become ours */
         pid_t ended;

@@ -7,11 +7,11 @@
 /* From now on a descendant whose parent ends becomes a child of this process, so that none gets lost. */
 void cli_adopt_descendants(void);
 
-/* Prepares a child, after fork, to run a program: it gets its own process group, so that control-C reaches only the
- * launcher, and SIGTERM when `parent` ends; its standard input and output are /dev/null, its standard error is
- * `output`. False, with errno set, on failure. */
+/* Prepares a child, after fork, to run a program. It gets its own process group, so that control-C reaches only the
+ * launcher, and SIGTERM when `parent` ends. Its standard input and output are /dev/null, and its standard error is
+ * `output`. Returns false, with errno set, on failure. */
 bool cli_prepare_child(pid_t parent, int output);
 
-/* Ends all descendants, by SIGTERM and a moment later SIGKILL, and waits for them; gives up after a minute on those
+/* Ends all descendants, by SIGTERM and a second later SIGKILL, and waits for them. Gives up after a minute on those
  * that cannot be killed. */
 void cli_kill_descendants(void);

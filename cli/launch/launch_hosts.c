@@ -51,7 +51,7 @@ static bool host_read(const char **text, host *h)
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* In a child process: writes to `answer` why the name does not resolve; nothing if it does. */
+/* Runs in a child process. Writes to `answer` why the name does not resolve, if it does not. */
 static _Noreturn void launch_hosts_resolve_name(const char *name, int answer)
 {
     struct addrinfo *found = NULL;
@@ -61,7 +61,8 @@ static _Noreturn void launch_hosts_resolve_name(const char *name, int answer)
     _exit(0);
 }
 
-/* Returns whether a name resolves. A child process does it, which can be killed if a name server does not answer. */
+/* Returns whether a name resolves; writes to `reason` why not. A child process asks, because it can be killed if a name
+ * server does not answer. */
 static bool host_exists(const char *name, char *reason, size_t size)
 {
     int answer[2];

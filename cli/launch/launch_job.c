@@ -16,7 +16,7 @@
 
 /* Milliseconds to wait. */
 enum {
-    TICK = 100,                /* for output, between two looks at the ranks */
+    TICK = 100,                /* for output, between two checks of the ranks */
     FOR_OTHER_FAILURES = 1500, /* after an error, for the failure that caused it */
     FOR_THE_CAUSE = 5000,      /* the same if the rank only reports that another one gave up */
     FOR_THE_END = 1000,        /* for the ranks to end; then mpirun is killed, and ranks it could not reach end too */
@@ -51,7 +51,7 @@ static void job_on_interrupt(int signal)
     interrupts++;
 }
 
-/* Without SA_RESTART, so that an interrupt ends poll. */
+/* SA_RESTART is not set, so that an interrupt ends poll. */
 static void job_catch_interrupts(void)
 {
     struct sigaction action = {.sa_handler = job_on_interrupt};
@@ -85,15 +85,16 @@ static size_t job_keep_text(job *j, const char *text, size_t bytes)
     return n;
 }
 
-/* Notes that a supervisor has ended. An interrupt that arrives before the supervisor can pass it on kills the
+/* Records that a supervisor has ended. An interrupt that arrives before the supervisor can pass it on kills the
  * supervisor; that counts as an interrupted rank. */
 static void job_lose_supervisor(job *j, int rank, bool by_signal, int number)
 {
     bool is_interrupt = j->interrupts > 0 && by_signal && number == SIGUSR1;
-    cli_ranks_lose(j->ranks, rank, by_signal && !is_interrupt, is_interrupt ? CLI_RANK_INTERRUPTED : number);
+    cli_ranks_note_lost(j->ranks, rank, by_signal && !is_interrupt, is_interrupt ? CLI_RANK_INTERRUPTED : number);
 }
 
-/* Takes mpirun's own output. A supervisor that was killed cannot report it, but mpirun does, and ends the others. */
+/* Handles mpirun's own output. A supervisor that was killed cannot report its end, but mpirun reports it and ends the
+ * others. */
 static void job_take_text(void *self, const char *text, size_t bytes)
 {
     job *j = self;
@@ -108,8 +109,8 @@ static void job_take_text(void *self, const char *text, size_t bytes)
     }
 }
 
-/* A supervisor reports its rank's end before its own. One that has not done so was killed, and its rank with it, or
- * could not start the rank. */
+/* A supervisor reports its rank's end before it ends itself. One that has not done so could not start the rank, or was
+ * killed, and its rank with it. */
 static void job_on_ended(void *self, int rank, int status)
 {
     bool by_signal = WIFSIGNALED(status);
@@ -125,9 +126,9 @@ static void job_end(job *j, job_outcome outcome)
     cli_starters_signal_all(j->starters, SIGTERM);
 }
 
-/* Passes interrupts on. After the first one the ranks end by themselves, or the chief ends, and with it the others; the
- * second one ends all at once. mpirun passes the first only to ranks already started, so it is signaled again when more
- * ranks are present. */
+/* Passes interrupts on. After the first one the ranks end by themselves; in a parameter-server training the chief ends,
+ * and with it the others. The second one ends all at once. mpirun passes the first only to ranks already started, so it
+ * is signaled again when more ranks are present. */
 static void job_pass_interrupts_on(job *j)
 {
     if (interrupts == 0 || j->ended)
@@ -151,14 +152,14 @@ static bool job_is_stalled(job *j)
     return timeout > 0 && cli_ranks_any_stalled(j->ranks, timeout, j->opts->workers > 0);
 }
 
-/* The time to wait after a failure, in which another rank may report the cause. */
+/* Returns the time to wait after a failure, in which another rank may report the cause. */
 static int64_t launch_job_patience_after(cli_failure failure)
 {
     return failure == CLI_FAILURE_SIGNAL ? 0 : failure == CLI_FAILURE_ERROR ? FOR_OTHER_FAILURES : FOR_THE_CAUSE;
 }
 
-/* Interrupted ranks end together. But one that had not begun training ends at once, and the others would wait for it,
- * so they are ended after a while. */
+/* Interrupted ranks end together. But one that had not begun training ends at once, and the others would wait for it.
+ * So they are ended AFTER_THE_FIRST milliseconds later. */
 static void job_check_ranks(job *j)
 {
     if (j->ended)
@@ -212,8 +213,8 @@ static void job_check_ended(job *j, int rank)
     }
 }
 
-/* A supervisor that is stopped reports no end of its process, for which all would wait. It is ended, so that the job
- * decides as for any lost process. */
+/* A stopped supervisor cannot report the end of its rank, and all would wait for that. It is killed, so that its rank
+ * counts as lost. */
 static void job_end_unheard(job *j)
 {
     double timeout = j->opts->stall_timeout;
@@ -238,7 +239,7 @@ static void job_check_roles(job *j)
 static bool job_goes_on(const job *j)
 {
     bool is_over = j->opts->workers > 0 ? cli_ranks_all_ended(j->ranks, 0) && (j->left || j->ended)
-                                        : !cli_starters_are_heard(j->starters);
+                                        : !cli_starters_output_is_open(j->starters);
     return !is_over && (!j->ended || j->now - j->ended < FOR_THE_END);
 }
 
@@ -249,7 +250,7 @@ static void job_watch(job *j)
         cli_starters_listen(j->starters, TICK);
         int64_t before = j->now;
         j->now = cli_milliseconds();
-        cli_ranks_age(j->ranks, 1e-3 * (double)(j->now - before));
+        cli_ranks_advance_time(j->ranks, 1e-3 * (double)(j->now - before));
         job_pass_interrupts_on(j);
         cli_starters_reap(j->starters);
         if (j->opts->workers > 0)
@@ -261,8 +262,8 @@ static void job_watch(job *j)
 
 /* --- the exit status ---------------------------------------------------------------------------------------------- */
 
-/* The exit status when mpirun has ended and no rank has failed; prints why it is not 0. */
-static int job_mpirun_status(job *j, int status)
+/* Returns the exit status when mpirun has ended and no rank has failed. Prints why it is not 0. */
+static int job_status_without_failure(job *j, int status)
 {
     int rank_status = cli_ranks_status(j->ranks);
     if (j->interrupts > 0 || rank_status)
@@ -287,10 +288,10 @@ static int job_status(job *j, int status)
         return cli_ranks_status(j->ranks);
     if (cli_ranks_failure(j->ranks) != CLI_NO_FAILURE)
         return cli_ranks_print_failed(j->ranks);
-    return job_mpirun_status(j, status);
+    return job_status_without_failure(j, status);
 }
 
-/* Returns whether another start may help: not after an interrupt, nor if the ranks' command line was wrong. */
+/* Returns whether a restart may help. It cannot after an interrupt, or if the ranks' command line was wrong. */
 static bool job_may_restart(const job *j, int status)
 {
     return status != 0 && status != 2 && j->interrupts == 0 && interrupts == 0 && j->outcome != ENDED_AT_ONCE;
@@ -310,7 +311,7 @@ static int job_run(job *j)
     return is_started ? job_status(j, status) : 1;
 }
 
-/* The names of a parameter-server training's ranks; NULL for other jobs. */
+/* Returns the names of a parameter-server training's ranks, or NULL for other jobs. */
 static char (*job_names(const cli_job_opts *opts))[CLI_RANK_NAME]
 {
     char(*names)[CLI_RANK_NAME] = opts->workers > 0 ? calloc((size_t)opts->ranks, sizeof *names) : NULL;
@@ -319,7 +320,7 @@ static char (*job_names(const cli_job_opts *opts))[CLI_RANK_NAME]
     return names;
 }
 
-/* Runs the job once. is_again: appends to logs. *may_again: whether another start may help. */
+/* Runs the job once. is_again: append to logs. Sets *may_again to whether a restart may help. */
 static int job_run_once(const cli_job_opts *opts, bool is_again, bool *may_again)
 {
     int status = 1;

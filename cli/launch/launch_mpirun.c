@@ -44,7 +44,7 @@ static int launch_mpirun_count_strings(char *const *strings)
     return n;
 }
 
-/* Makes mpirun's arguments. Binds nothing, because ranks choose their cores themselves. */
+/* Makes mpirun's arguments. Binds no rank to cores, because ranks choose their cores themselves. */
 static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
 {
     static char number[16];
@@ -74,7 +74,7 @@ static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
     return list.items;
 }
 
-/* ssh must not ask for a password. Values set by the user stay. */
+/* Sets mpirun's environment, except for variables that the user has set. ssh must not ask for a password. */
 static void mpirun_set_environment(void)
 {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
@@ -141,7 +141,7 @@ pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
     return mpirun;
 }
 
-/* "mpirun noticed that process rank 1 with PID 7963 on node HOST exited on signal 9 (Killed)." */
+/* mpirun writes: "mpirun noticed that process rank 1 with PID 7963 on node HOST exited on signal 9 (Killed)." */
 bool cli_mpirun_names_killed(const char *text, int *rank, int *signal)
 {
     char number[10], signal_number[10], last; /* last: matches only after a complete number */

@@ -9,5 +9,6 @@
  * printed, on failure. */
 pid_t cli_mpirun_start(const cli_job_opts *opts, int output);
 
-/* Returns whether mpirun's `text` says that a process it started, the supervisor of a rank, was killed by a signal. */
+/* Returns whether mpirun's `text` says that the supervisor of a rank was killed by a signal. Sets *rank and *signal if
+ * so. */
 bool cli_mpirun_names_killed(const char *text, int *rank, int *signal);

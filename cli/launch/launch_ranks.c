@@ -92,7 +92,7 @@ void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
     }
 }
 
-void cli_ranks_age(cli_ranks *ranks, double seconds)
+void cli_ranks_advance_time(cli_ranks *ranks, double seconds)
 {
     seconds = seconds < 1 ? seconds : 1;
     for (int i = 0; i < ranks->n; i++)
@@ -100,11 +100,10 @@ void cli_ranks_age(cli_ranks *ranks, double seconds)
     ranks->since_end += seconds;
 }
 
-/* --- progress ------------------------------------------------------------------------------------------------------
- */
+/* --- progress ----------------------------------------------------------------------------------------------------- */
 
-/* Seconds without progress. A rank that waits for others counts only from the last end of a rank, for it may be about
- * to go on. */
+/* Returns the seconds without progress. For a rank that waits for others they count only from the last end of a rank,
+ * because it may be about to continue. */
 static double rank_silence(const cli_ranks *ranks, const rank *r)
 {
     double silent = r->heart.silent + r->unheard;
@@ -112,21 +111,21 @@ static double rank_silence(const cli_ranks *ranks, const rank *r)
     return may_go_on ? ranks->since_end : silent;
 }
 
-/* The state of a rank; one whose supervisor is silent counts as stopped. */
+/* Returns the state of a rank. It counts as stopped if its supervisor was silent for `seconds`. */
 static lk_heart_state rank_state(const rank *r, double seconds)
 {
     return r->unheard >= seconds ? LK_HEART_STOPPED : r->heart.state;
 }
 
-/* Returns whether a is more likely than b to be the cause, if both make no progress. */
+/* Returns whether a is likelier than b to be the cause if neither makes progress. */
 static bool rank_is_likelier(const rank *a, const rank *b, double seconds)
 {
     lk_heart_state of_a = rank_state(a, seconds), of_b = rank_state(b, seconds);
     return of_a != of_b ? of_a < of_b : a->heart.step < b->heart.step;
 }
 
-/* A rank that waits for others is not the cause while another rank makes progress. mpirun has yet to start ranks that
- * are not present. */
+/* A rank that waits for others is not the cause while another rank makes progress. Ranks that are
+ * not present cannot be the cause: they have yet to be started. */
 bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all)
 {
     bool all_silent = true;
@@ -207,7 +206,7 @@ int cli_ranks_next_unheard(cli_ranks *ranks, double seconds)
     return -1;
 }
 
-void cli_ranks_lose(cli_ranks *ranks, int i, bool by_signal, int number)
+void cli_ranks_note_lost(cli_ranks *ranks, int i, bool by_signal, int number)
 {
     if (i >= ranks->n || ranks->ranks[i].has_ended)
         return;
@@ -236,7 +235,8 @@ int cli_ranks_status(const cli_ranks *ranks)
     return 0;
 }
 
-/* Prints the job's last line: the rank, where it runs, the text, and what it was doing. */
+/* Prints a line about a rank: its name, its machine, the text, its step and its operation. Before it, prints the
+ * incomplete lines of all ranks. */
 static void ranks_print_last(cli_ranks *ranks, rank *r, const char *format, ...) LK_PRINTF(3, 4);
 
 static void ranks_print_last(cli_ranks *ranks, rank *r, const char *format, ...)

@@ -6,19 +6,21 @@
 
 typedef struct cli_ranks cli_ranks;
 
-/* names: of the ranks; NULL: rank i. log_dir: folder for each rank's standard error, as rank-i.log or NAME.log,
- * appended to if `appends`; NULL: none. Returns NULL, with the error printed, on failure. */
+/* names: the ranks' names; NULL: they are numbered. log_dir: folder for each rank's standard error, in rank-i.log or
+ * NAME.log; NULL: none. appends: keep what these files already hold. Returns NULL, with the error printed, on
+ * failure. */
 cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir, bool appends);
 void cli_ranks_release(cli_ranks *ranks); /* NULL is fine; prints incomplete lines */
 
-/* Takes a record. Rank 0's standard output goes to standard output, all other output to standard error, each line with
- * the rank's number in front. */
+/* Handles a record. Rank 0's standard output goes to standard output. All other output goes to standard error, each
+ * line with the rank's name in front. */
 void cli_ranks_take(cli_ranks *ranks, const cli_record *record);
 
-/* Lets time pass, at most one second per call, because the launcher itself may have been stopped. */
-void cli_ranks_age(cli_ranks *ranks, double seconds);
+/* Advances the ranks' timers by `seconds`, but at most one per call, because the launcher itself may have been
+ * stopped. */
+void cli_ranks_advance_time(cli_ranks *ranks, double seconds);
 
-/* How a rank failed; a later one is likelier to be the cause of the others. */
+/* Kinds of failure of a rank. A later kind is likelier to be the cause of the other failures. */
 typedef enum cli_failure {
     CLI_NO_FAILURE,
     CLI_FAILURE_FOLLOWS, /* it reported that another rank gave up */
@@ -26,37 +28,39 @@ typedef enum cli_failure {
     CLI_FAILURE_SIGNAL   /* it had no chance to say why */
 } cli_failure;
 
-/* The failure of the rank that is the likeliest cause. */
+/* Returns the failure of the rank that is the likeliest cause. */
 cli_failure cli_ranks_failure(const cli_ranks *ranks);
 
-/* Returns whether some rank has made no progress for `seconds`, except while it waits for a rank that makes some. all:
- * whether that holds for every rank. Remembers the likeliest cause for cli_ranks_print_stalled. */
+/* Returns whether some rank has made no progress for `seconds`. A rank that waits for one that makes progress does not
+ * count. With `all`, returns whether every rank that has not ended has made none. Remembers the likeliest cause for
+ * cli_ranks_print_stalled. */
 bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all);
 
-/* The number of ranks whose supervisor has been heard from. */
+/* Returns the number of ranks whose supervisor has been heard from. */
 int cli_ranks_count_present(const cli_ranks *ranks);
 
 bool cli_ranks_all_ended(const cli_ranks *ranks, int first); /* ranks first, first + 1, … */
 
 /* --- ranks that may come and go ----------------------------------------------------------------------------------- */
 
-/* The next rank that has ended and was not returned before; -1: none. Ranks other than 0 that ended with an error are
- * returned only after `patience` seconds, because that may be a consequence of rank 0's end. */
+/* Returns the next rank that has ended and was not returned before, or -1. A rank other than 0 that exited with an
+ * error is returned only after `patience` seconds, because its error may be a consequence of rank 0's end. */
 int cli_ranks_next_ended(cli_ranks *ranks, double patience);
 
 bool cli_ranks_has_failed(const cli_ranks *ranks, int rank);
 
-/* Returns whether the rank is itself stopped; if so, cli_ranks_print_stalled reports it. */
+/* Returns whether the rank is stopped by a signal; if so, cli_ranks_print_stalled reports it. */
 bool cli_ranks_is_stopped(cli_ranks *ranks, int rank);
 
-/* The next rank whose supervisor has not been heard for `seconds`, and was not returned for this silence before; -1:
- * none. Prints that it is ended: the caller kills it. */
+/* Returns the next rank whose supervisor has not been heard for `seconds`, or -1. Prints that the supervisor is ended,
+ * which the caller must do. The count of seconds then starts again from 0. */
 int cli_ranks_next_unheard(cli_ranks *ranks, double seconds);
 
-/* Notes how a rank's supervisor ended, and the rank with it; ignored if the rank's own end is known. */
-void cli_ranks_lose(cli_ranks *ranks, int rank, bool by_signal, int number);
+/* Records how a rank's supervisor ended, and the rank with it. Does nothing if the rank's own end
+ * is known. number: the signal or exit status. */
+void cli_ranks_note_lost(cli_ranks *ranks, int rank, bool by_signal, int number);
 
-/* Notes that the rank was started again. */
+/* Records that the rank was restarted. */
 void cli_ranks_begin_again(cli_ranks *ranks, int rank);
 
 /* Makes this rank the one to report as failed. */
@@ -67,11 +71,12 @@ void cli_ranks_print_end(cli_ranks *ranks, int rank);
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
-/* The exit status if no rank failed: 130 if one was interrupted, else 0. */
+/* Returns the exit status if no rank failed: 130 if one was interrupted, else 0. */
 int cli_ranks_status(const cli_ranks *ranks);
 
-/* Prints which rank failed, in one line, and returns the job's exit status: the rank's own, or 1. */
+/* Prints which rank failed, in one line, and returns the job's exit status: the rank's own, or 1 if a signal ended
+ * it. */
 int cli_ranks_print_failed(cli_ranks *ranks);
 
-/* The same for a stalled rank. */
+/* Prints which rank stalled, in one line, and returns the exit status, 1. */
 int cli_ranks_print_stalled(cli_ranks *ranks);

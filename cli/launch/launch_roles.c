@@ -93,7 +93,7 @@ static role_arguments *role_make_arguments(const cli_job_opts *opts, const cli_m
     return a;
 }
 
-/* Restricts a worker to its share of the cores, if there are enough; it chooses among these itself. */
+/* Restricts a worker to its share of the cores, if there are enough. It chooses among these. */
 static void launch_roles_worker_set_cores(const cli_job_opts *opts, int rank)
 {
     cpu_set_t all, own;

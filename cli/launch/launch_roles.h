@@ -12,7 +12,7 @@ typedef struct cli_meeting {
     char address[32];
 } cli_meeting;
 
-/* Chooses a free port of the loopback interface for the chief. False, with the error printed, on failure. */
+/* Chooses a free port of the loopback interface for the chief. Returns false, with the error printed, on failure. */
 bool cli_meeting_open(cli_meeting *meeting);
 void cli_meeting_close(cli_meeting *meeting);
 
@@ -20,6 +20,6 @@ void cli_meeting_close(cli_meeting *meeting);
 void cli_role_name(const cli_job_opts *opts, int rank, char *name, size_t size);
 bool cli_role_is_server(const cli_job_opts *opts, int rank);
 
-/* Starts the supervisor of a rank. memory: from lk_processes_share; -1 for a parameter-server training. Returns -1,
- * with the error printed, on failure. */
+/* Starts the supervisor of a rank, which writes its records to `output`. memory: from lk_processes_share; -1 for a
+ * parameter-server training. Returns -1, with the error printed, on failure. */
 pid_t cli_role_start(const cli_job_opts *opts, const cli_meeting *meeting, int memory, int rank, int output);

@@ -21,9 +21,9 @@ struct cli_starters {
     const cli_starters_events *events;
     int status; /* mpirun's wait status, once it has ended */
     cli_meeting meeting;
-    int memory; /* for the messages of ranks that the launcher starts; -1: none */
-    /* The pipe for their output; -1: closed. `from` is closed once all have ended; `to` stays open while processes may
-     * still be started. */
+    int memory; /* shared, for the messages of ranks that the launcher starts; -1: none */
+    /* The pipe for the output of all processes; -1: closed. `from` is closed once all have ended. `to` stays open while
+     * processes may still be started. */
     int from, to;
     char bytes[1 << 16];
     size_t n_bytes;
@@ -93,7 +93,7 @@ bool cli_starters_start(cli_starters *s)
     s->from = output[0];
     s->to = output[1];
     bool is_started = starters_start_all(s);
-    starters_close_descriptor(&s->memory); /* the ranks have it */
+    starters_close_descriptor(&s->memory); /* the ranks have inherited it */
     if (s->opts->workers == 0)
         starters_close_descriptor(&s->to);
     return is_started;
@@ -125,7 +125,7 @@ void cli_starters_listen(cli_starters *s, int milliseconds)
         starters_receive(s);
 }
 
-bool cli_starters_are_heard(const cli_starters *s)
+bool cli_starters_output_is_open(const cli_starters *s)
 {
     return s->from >= 0;
 }

@@ -11,8 +11,8 @@ const char *cli_mpi_job(void)
     return getenv("OMPI_COMM_WORLD_LOCAL_RANK") ? getenv("PMIX_NAMESPACE") : NULL;
 }
 
-/* The component vader of Open MPI 4 names its files vader_segment.HOST.USER.JOB.RANK: the job in hexadecimal, and the
- * rank as counted on its machine. */
+/* The component vader of Open MPI 4 names its files vader_segment.HOST.USER.JOB.RANK. JOB is in hexadecimal, and RANK
+ * is the number among the job's ranks on the machine. */
 void cli_remove_mpi_memory(const char *job, const char *rank)
 {
     char pattern[512], *end;

@@ -1,8 +1,9 @@
 /* Files that Open MPI leaves on a machine if its processes are killed. */
 #pragma once
 
-/* The number of the job that mpirun has started this process for; NULL: mpirun has not. */
+/* Returns mpirun's number of the job that this process belongs to, or NULL if mpirun has not started it. */
 const char *cli_mpi_job(void);
 
-/* Removes the shared memory of a job's rank, counted on its machine, or with "*" of all its ranks on this machine. */
+/* Removes the shared memory of a job's rank on this machine. rank: its number among the job's ranks on this machine, or
+ * "*" for all of them. */
 void cli_remove_mpi_memory(const char *job, const char *rank);

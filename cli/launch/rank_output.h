@@ -16,11 +16,11 @@ typedef struct cli_rank_output {
     FILE *log;                /* NULL: none */
 } cli_rank_output;
 
-/* Also keeps the lines in FOLDER/rank-NAME.log, or in FOLDER/NAME.log if title is empty; `appends`: after those already
- * there. False, with the error printed, on failure. */
+/* Also writes the lines to FOLDER/rank-NAME.log, or to FOLDER/NAME.log if `title` is empty.
+ * appends: after the lines already there. Returns false, with the error printed, on failure. */
 bool cli_output_open_log(cli_rank_output *output, const char *title, const char *folder, bool appends);
 
-/* Takes output, and prints complete lines. */
+/* Adds output, and prints the lines that are complete. */
 void cli_output_take(cli_rank_output *output, const char *bytes, size_t n);
 
 /* Prints an incomplete line. */

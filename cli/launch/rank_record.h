@@ -1,6 +1,6 @@
-/* Records that a rank's supervisor sends to the launcher, from any machine, on its standard error, which mpirun passes
- * on. All records have one size, which divides the size of mpirun's reads, so that records of several ranks are never
- * mixed. */
+/* Records that a rank's supervisor sends to the launcher. It writes them to its standard error, which mpirun passes on
+ * from other machines. All records have one size, which divides the size of mpirun's reads, so that records of several
+ * ranks are never mixed. */
 #pragma once
 
 #include "lockstep/heartbeat.h"
@@ -14,7 +14,7 @@ enum { CLI_RANK_INTERRUPTED = 130 }; /* exit status of a rank ended by an interr
 
 typedef enum cli_record_kind {
     CLI_RECORD_HOST,   /* the machine's name; the first record of a rank */
-    CLI_RECORD_JOB,    /* mpirun's number of the job, as text; not sent by others */
+    CLI_RECORD_JOB,    /* mpirun's number of the job, as text; sent only under mpirun */
     CLI_RECORD_STDOUT, /* the rank's output */
     CLI_RECORD_STDERR,
     CLI_RECORD_HEART, /* lk_heart_report */
@@ -36,7 +36,7 @@ typedef struct cli_record {
     char data[CLI_RECORD_DATA];
 } cli_record;
 
-/* Sends `bytes` bytes of data in as many records as needed. False: the launcher no longer reads them. */
+/* Sends `bytes` bytes of data in as many records as needed. Returns false if the launcher no longer reads them. */
 bool cli_record_send(int rank, cli_record_kind kind, const void *data, size_t bytes);
 
 /* Parses mpirun's output: records, and mpirun's own lines between them. Returns how many of bytes[0 … n) were handled;

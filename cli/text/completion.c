@@ -26,11 +26,11 @@ static const char *completion_algorithms_at(int index)
     return names[index];
 }
 
-/* Options whose values are names that the library knows, the same with every command. */
+/* Options whose values are names that the library knows. They are the same for every command. */
 static const struct {
-    const char *option, *command; /* command: takes such a name as its argument; NULL: none does */
+    const char *option, *command; /* command: the one whose argument is such a name; NULL: none */
     const char *(*name_at)(int index);
-    cli_paths paths; /* that are values too */
+    cli_paths paths; /* also accepted as values */
 } named[] = {
     {"model", NULL, lk_model_name_at, CLI_FILES},
     {"data", "data", completion_dataset_at, CLI_FILES},
@@ -72,7 +72,7 @@ cli_completion cli_complete_value(const lk_option *option)
     return c;
 }
 
-/* Adds the words of a usage line that are in lower case: they are typed as they stand. */
+/* Adds the words of a usage line that are in lower case: they are typed literally. */
 static void completion_add_literals(cli_completion *c, const char *usage)
 {
     while (*usage) {

@@ -1,9 +1,9 @@
-/* Words and paths that may follow an option or stand for an argument, for the completion of command lines. */
+/* Words and paths that may follow an option or be an argument, for shell completion. */
 #pragma once
 
 #include "cli/cli.h"
 
-typedef enum cli_paths { CLI_NO_PATHS, CLI_FOLDERS, CLI_FILES, CLI_PATHS_COUNT } cli_paths; /* files: folders too */
+typedef enum cli_paths { CLI_NO_PATHS, CLI_FOLDERS, CLI_FILES, CLI_PATHS_COUNT } cli_paths; /* files include folders */
 
 typedef struct cli_completion {
     char words[2048]; /* separated by spaces */

@@ -18,7 +18,7 @@ typedef struct line {
 
 static void progress_line_begin(line *l, lk_data_work work)
 {
-    bool drawn = l->drawn && l->work != LK_DATA_DOWNLOADING; /* the next line overwrites one of other work */
+    bool drawn = l->drawn && l->work != LK_DATA_DOWNLOADING; /* overwritten by the next line */
     *l = (line){.work = work, .percent = -1, .drawn = drawn};
     l->begin = cli_milliseconds();
 }
@@ -43,7 +43,7 @@ static void progress_line_draw(const line *l, const lk_data_progress *progress)
     fflush(stderr);
 }
 
-/* Leaves the line of a download, and clears any other. */
+/* Keeps the line of a download on the screen, and clears any other. */
 static void progress_line_end(line *l)
 {
     if (l->drawn)

@@ -3,5 +3,5 @@
 
 #include "lockstep/data.h"
 
-/* An lk_data_progress_fn that ignores `user`; after an interrupt it gives false, which ends opening. */
+/* An lk_data_progress_fn that ignores `user`. Returns false after an interrupt, to end opening. */
 bool cli_show_data_progress(void *user, const lk_data_progress *progress);

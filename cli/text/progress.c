@@ -12,7 +12,7 @@
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-/* `limit`: the most that were asked for. */
+/* `limit`: the number that was asked for; the data may have fewer. */
 static void progress_plan_print_count(int64_t count, int64_t limit, const char *what)
 {
     fprintf(stderr, "%lld%s", (long long)count, what);
@@ -82,7 +82,7 @@ static void plan_print_devices(const lk_plan *plan, const lk_train_config *confi
     plan_print_idle_cores(plan, config);
 }
 
-/* Prints only settings that are not at their defaults. */
+/* Prints the optimizer and its rate, and the other settings only if they have an effect. */
 static void plan_print_optimizer(const lk_plan *plan)
 {
     const lk_optimizer_opts *opts = &plan->optimizer_opts;
@@ -103,7 +103,7 @@ static void plan_print_optimizer(const lk_plan *plan)
         fprintf(stderr, ", gradients clipped at %g", opts->clip_norm);
 }
 
-/* Gives the separator to print now, and sets *separator to the one between items. */
+/* Returns the separator to print now, and sets *separator to the one between items. */
 static const char *progress_take_separator(const char **separator)
 {
     const char *now = *separator;
@@ -130,7 +130,7 @@ static void plan_print_augmentation(const lk_augment_opts *opts)
         fputc('\n', stderr);
 }
 
-/* Prints the choices of kernels, which may change bits. */
+/* Prints the choices of kernels, which may change the bits of the results. */
 static void plan_print_kernels(const lk_plan *plan, const lk_train_config *config)
 {
     fputs("  kernels   ", stderr);
@@ -276,7 +276,7 @@ void cli_clear_line(void)
 void cli_print_log(void *user, lk_log_level level, const char *message)
 {
     (void)user;
-    cli_clear_line(); /* a progress bar is drawn again */
+    cli_clear_line(); /* a progress bar is redrawn later */
     fprintf(stderr, "%s: ", level == LK_LOG_WARNING ? "warning" : "note");
     cli_print_clean(message, stderr);
     fputc('\n', stderr);

@@ -1,4 +1,4 @@
-/* Output for people while a network trains, on stderr: the plan, a bar redrawn on a terminal, and a line per epoch. */
+/* Shows training on stderr: the plan, a bar redrawn on a terminal, and a line per epoch. */
 #pragma once
 
 #include "lockstep/log.h"

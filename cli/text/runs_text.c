@@ -1,4 +1,4 @@
-/* Texts that a list and a comparison of runs share, and the comparison. */
+/* Texts shared by the list and the comparison of runs, and the comparison itself. */
 #include "cli/text/runs_text.h"
 
 #include "cli/cli.h"
@@ -66,7 +66,7 @@ static void runs_text_comparison_print_row(const char *name, const char *a, cons
     putchar('\n');
 }
 
-/* Prints settings of a, then those that only b has, if their values differ. Gives their number. */
+/* Prints the settings that differ: those of a, then those that only b has. Returns their number. */
 static int runs_text_comparison_print_differences(const lk_run *a, const lk_run *b)
 {
     int different = 0;
@@ -103,13 +103,13 @@ static void runs_text_comparison_print_results(const lk_run *a, const lk_run *b)
     runs_text_comparison_print_row("digest", a->digest ? a->digest : "-", b->digest ? b->digest : "-");
 }
 
-/* A quantity of a run against epochs. */
+/* A quantity of a run, per epoch. */
 typedef struct curve {
     double *x, *y;
     bool measured;
 } curve;
 
-/* offset: of a double in lk_run_epoch. */
+/* offset: that of a double in lk_run_epoch. Returns false if memory ran out. */
 static bool runs_text_make_curve(const lk_run *run, size_t offset, curve *c)
 {
     size_t n = (size_t)run->n_epochs;
@@ -142,8 +142,9 @@ static lk_status runs_text_nothing_to_write(const char *out)
     return LK_ERR_NOT_FOUND;
 }
 
-/* Draws one quantity of both runs in the terminal, unless neither has measured it, and in the file `out` (NULL: none).
- * offset: as for runs_text_make_curve. most: the upper end of the axis; 0: from the values. */
+/* Draws one quantity of both runs in the terminal and in the file `out` (NULL: none). If neither
+ * run has measured it, the terminal shows nothing and a file is an error. offset: as for
+ * runs_text_make_curve. most: the upper end of the axis; 0: from the values. */
 static lk_status runs_text_draw_curves(const lk_run *a, const lk_run *b, const char *const names[2], const char *title,
                                        size_t offset, double most, const char *out)
 {

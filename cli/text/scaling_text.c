@@ -29,7 +29,7 @@ static words scaling_words(const lk_scaling_report *r)
     return (words){"device", "devices", "a step", "exposed exchange", "waiting for the slowest", "input wait"};
 }
 
-/* --- lines of both ------------------------------------------------------------------------------------------------ */
+/* --- lines of both reports ---------------------------------------------------------------------------------------- */
 
 static const char *scaling_text_source_of(const lk_scaling_report *r, const lk_speedup *s)
 {
@@ -74,7 +74,7 @@ static void scaling_text_print_no_exchange(const lk_scaling_report *r, FILE *str
         fputs("exchange: latency and bandwidth not measured: the run is too short\n", stream);
 }
 
-/* Prints the share of other processes if the figures differ from those of an idle machine. */
+/* Prints the share of time that other processes took the cores, if it is above a tenth. */
 static void scaling_text_print_other_processes(const lk_scaling_report *r, const char *indent, FILE *stream)
 {
     if (r->steps > 0 && r->core_share < 0.9)
@@ -82,7 +82,7 @@ static void scaling_text_print_other_processes(const lk_scaling_report *r, const
                 indent, 100 * (1 - r->core_share), r->servers > 0 ? "computing" : "operators'");
 }
 
-/* Says if something disturbed the recorded steps, so that they say little about the run. */
+/* Warns if the recorded steps were a fifth slower or faster than the run's average step. */
 static void scaling_text_print_unlike_run(const lk_scaling_report *r, const char *indent, FILE *stream)
 {
     double run_step = (double)r->batch_size / r->images_per_second;
@@ -105,7 +105,7 @@ static void scaling_text_print_exchange(const lk_scaling_report *r, FILE *stream
         fprintf(stream, ", at most %.0f a second", lk_scaling_most_updates(r));
 }
 
-/* --- a few lines -------------------------------------------------------------------------------------------------- */
+/* --- the short report --------------------------------------------------------------------------------------------- */
 
 static const lk_scaling_worker *scaling_text_slowest_worker(const lk_scaling_report *r)
 {
@@ -168,7 +168,7 @@ void cli_print_scaling(const lk_scaling_report *r, FILE *stream)
     scaling_text_print_unlike_run(r, "  ", stream);
 }
 
-/* --- the table ---------------------------------------------------------------------------------------------------- */
+/* --- the full report ---------------------------------------------------------------------------------------------- */
 
 static void print_scaling_run(const lk_scaling_report *r, FILE *stream)
 {

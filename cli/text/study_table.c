@@ -18,9 +18,9 @@ typedef struct table {
 
 typedef void (*write_cell_fn)(const table *t, const lk_study_row *row, char *cell);
 
-/* --- what the columns hold ---------------------------------------------------------------------------------------- */
+/* --- contents of the columns -------------------------------------------------------------------------------------- */
 
-/* The number of decimals with which the least of the means has at least three digits. */
+/* Returns the number of decimals, at most 3, that gives the least mean four digits or more. */
 static int study_table_decimals_of(const table *t)
 {
     double least = INFINITY;
@@ -88,7 +88,7 @@ static void study_table_cell_write_note(const table *t, const lk_study_row *row,
     snprintf(cell, CELL, "%s", row->note);
 }
 
-/* --- which columns there are -------------------------------------------------------------------------------------- */
+/* --- choice of columns -------------------------------------------------------------------------------------------- */
 
 static void table_add_column(table *t, const char *heading, bool left, write_cell_fn write)
 {
@@ -123,7 +123,8 @@ static const lk_study_row *study_table_first_trained(const table *t)
     return NULL;
 }
 
-/* Returns whether devices or shards differ between values: that explains some of the differences. */
+/* Returns whether the number of devices, or else of shards, differs between values. That explains some of the
+ * differences in the results. */
 static bool study_table_rows_differ(const table *t, bool devices)
 {
     const lk_study_row *first = study_table_first_trained(t);
@@ -171,7 +172,7 @@ static int study_table_column_width(const table *t, int column)
 
 static void table_print_line(const table *t, const char (*cells)[CELL], FILE *stream)
 {
-    int spaces = 0; /* not printed yet: none are at the end of a line */
+    int spaces = 0; /* not printed yet, so that no line ends in spaces */
     for (int c = 0; c < t->n_columns; c++) {
         int missing = study_table_column_width(t, c) - cli_text_width(cells[c]);
         spaces += t->left[c] ? 0 : missing;
