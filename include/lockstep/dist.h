@@ -80,7 +80,7 @@ LK_API lk_status lk_strategy_find(const char *name, const char *plugin);
 LK_API lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices);
 LK_API void lk_strategy_release(lk_strategy *strategy);
 
-/* How sums over shards are made between devices. */
+/* The ways to add up shards' quantities between devices. */
 typedef enum lk_reduce {
     LK_REDUCE_TREE, /* by the tree: bits do not depend on the number of devices; the default */
     LK_REDUCE_NCCL  /* by NCCL's all-reduce of each device's own sum: bits depend on the number of devices */
@@ -95,9 +95,10 @@ LK_API lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
  * LK_ERR_ARGUMENT (anything but "multi-worker" on CPU devices). */
 LK_API lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed);
 
-/* How gradients travel between devices: "inproc" (memory of the process), "peer copies", "NCCL 2.28.9", "shared
- * memory, 2 processes", "Open MPI 4.1.4, 2 processes", or "" for one device. Between GPUs NCCL is used if the plug-in
- * has it and it works; sums by the tree have the same bits with all transports. Valid as long as the strategy. */
+/* Returns the way that gradients take between devices: "inproc" (memory of the process), "peer copies", "NCCL 2.28.9",
+ * "shared memory, 2 processes", "Open MPI 4.1.4, 2 processes", or "" for one device. Between GPUs NCCL is used if the
+ * plug-in has it and it works; sums by the tree have the same bits with all transports. Valid as long as the strategy.
+ */
 LK_API const char *lk_strategy_transport(const lk_strategy *strategy);
 
 LK_API const char *lk_strategy_name(const lk_strategy *strategy);

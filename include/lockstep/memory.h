@@ -1,4 +1,4 @@
-/* How much memory a training takes, before it begins. */
+/* Tells how much memory a training will take. */
 #ifndef LOCKSTEP_MEMORY_H
 #define LOCKSTEP_MEMORY_H
 

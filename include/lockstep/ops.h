@@ -288,11 +288,11 @@ LK_API lk_tensor *lk_smoothed_cross_entropy_at(lk_call_site at, lk_tensor *logit
 LK_API lk_tensor *lk_sigmoid_cross_entropy_at(lk_call_site at, lk_tensor *logits, lk_tensor *targets);
 #define lk_sigmoid_cross_entropy(...) lk_sigmoid_cross_entropy_at(LK_HERE, __VA_ARGS__)
 
-/* Whether labels are among the k likeliest classes.  logits: [N, C] float.  labels: [N] i32 or i64.  Result: [N] f32, 1
- * if fewer than k logits of the row are greater than the label's, or equal to it and before it; else 0. So k = 1 is
- * argmax == label, and ties do not depend on sorting. Gradient: no. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT
- * (k below 1 or above C). A label out of range is an asynchronous LK_ERR_ARGUMENT that names it; on GPUs its result is
- * NaN. */
+/* Tells whether labels are among the k likeliest classes.  logits: [N, C] float.  labels: [N] i32 or i64.  Result: [N]
+ * f32, 1 if fewer than k logits of the row are greater than the label's, or equal to it and before it; else 0. So k = 1
+ * is argmax == label, and ties do not depend on sorting. Gradient: no. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE,
+ * LK_ERR_ARGUMENT (k below 1 or above C). A label out of range is an asynchronous LK_ERR_ARGUMENT that names it; on
+ * GPUs its result is NaN. */
 LK_API lk_tensor *lk_in_top_k_at(lk_call_site at, lk_tensor *logits, lk_tensor *labels, int k);
 #define lk_in_top_k(...) lk_in_top_k_at(LK_HERE, __VA_ARGS__)
 

@@ -35,10 +35,10 @@ typedef enum lk_normalize_mode { LK_NORMALIZE_NONE, LK_NORMALIZE_CENTER, LK_NORM
 /* Program: a shard's pass is recorded once and replayed. Eager: each operator runs as it is called. */
 typedef enum lk_executor { LK_EXECUTOR_PROGRAM, LK_EXECUTOR_EAGER } lk_executor;
 
-/* Whether programs replace several operators by one. */
+/* Lets programs replace several operators by one, or not. */
 typedef enum lk_fuse_mode { LK_FUSE_ON, LK_FUSE_OFF } lk_fuse_mode;
 
-/* Whether GPUs run programs as graphs. Both give the same bits. */
+/* Lets GPUs run programs as graphs, or not. Both give the same bits. */
 typedef enum lk_graph_mode { LK_GRAPHS_ON, LK_GRAPHS_OFF } lk_graph_mode;
 
 /* The dtype that layers compute in: see lk_forward_opts.dtype. */
@@ -116,7 +116,7 @@ typedef struct lk_server_config {
     double join_timeout;      /* seconds to wait for the chief, and for servers that are not there; 0: 60 */
 } lk_server_config;
 
-/* How a step runs on a device. */
+/* The execution of a step on a device. */
 typedef struct lk_execution_config {
     int dtype;              /* enum lk_precision */
     bool tf32;              /* let GPUs multiply in TF32: see lk_device_set_tf32 */

@@ -1,4 +1,4 @@
-/* Which blocks the allocator caches, and which it returns to the source. */
+/* Tests which blocks the allocator caches, and which it returns to the source. */
 #include "core/allocator.h"
 
 #include <setjmp.h>

@@ -19,7 +19,7 @@ typedef struct printer {
     const void *data;
     bool cut;
 
-    /* How elements are printed so that columns align. Widths are characters before and after the decimal point. */
+    /* The format that makes columns align. Widths are characters before and after the decimal point. */
     bool scientific;
     int left, right;
     int fraction_digits, exponent_digits; /* of scientific */

@@ -23,7 +23,7 @@ void lk__program_find_concurrent(const lk_program *program, int *first, int *las
 
 /* --- checking ----------------------------------------------------------------------------------------------------- */
 
-/* How a value was used since the last call outside branches. */
+/* The uses of a value since the last call outside branches. */
 typedef struct use {
     int stretch;      /* the number of calls outside branches that came before */
     unsigned readers; /* branches that have read the value, as bits … */

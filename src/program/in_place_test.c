@@ -1,4 +1,4 @@
-/* Which results of a program overwrite an operand, and that they equal the operators' own results. */
+/* Tests which results of a program overwrite an operand, and that they equal the operators' own results. */
 #include "core/backend.h"
 #include "lockstep/device.h"
 #include "lockstep/ops.h"

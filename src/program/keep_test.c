@@ -1,4 +1,5 @@
-/* What kernels keep of variables between replays: the same bits as without, however the variables change. */
+/* Tests that kernels which keep something of variables between replays give the same bits as without, however the
+ * variables change. */
 #include "base/mem_testing.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"

@@ -1,4 +1,4 @@
-/* Which calls of a program are told that their result becomes plain before anything reads it. */
+/* Tests which calls of a program are told that their result becomes plain before anything reads it. */
 #include "core/backend.h"
 #include "cpu/lanes/lanes.h"
 #include "lockstep/device.h"

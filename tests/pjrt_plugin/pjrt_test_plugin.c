@@ -115,7 +115,7 @@ static lk_pjrt_error *description_text(lk_pjrt_description_text *args)
     return check(&args->head, sizeof *args);
 }
 
-/* How many errors and clients were not destroyed. */
+/* Returns the number of errors and clients that were not destroyed. */
 int lk_test_pjrt_left(void);
 
 __attribute__((visibility("default"))) int lk_test_pjrt_left(void)

@@ -15,7 +15,7 @@
 
 #define MAX_OPERANDS 24
 
-/* How an operand lies in memory. */
+/* The arrangements of an operand in memory. */
 typedef enum operand_layout { DENSE, TRANSPOSED, SLICED, EXPANDED, LAYOUT_COUNT } operand_layout;
 
 static const char *const layout_names[LAYOUT_COUNT] = {"dense", "transposed", "sliced", "expanded"};
@@ -37,7 +37,7 @@ typedef struct operand_set {
     int count;
 } operand_set;
 
-/* How a case describes its rounding errors:
+/* A case describes its rounding errors by this bound:
  * |error| <= u(dtype) (|y| + (roundings - 1) scale) + (terms + 4) u(f32) scale,
  * where u is the unit roundoff: the result is rounded once for each of `roundings` operators in a row, and a sum of
  * `terms` products in any order errs by at most terms u(f32) times the sum of their absolute values (Higham: "Accuracy

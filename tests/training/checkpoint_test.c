@@ -532,7 +532,7 @@ static void reports_a_missing_checkpoint(void **state)
     assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &checkpoint), LK_ERR_NOT_FOUND);
     assert_non_null(strstr(lk_error_message(), "/best.json: names checkpoint-00000003, which is not there"));
     lk_error_clear();
-    /* What a killed process left unfinished does not count, and the next save removes it. */
+    /* Files that a killed process left unfinished do not count, and the next save removes them. */
     snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000030", test_dir);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_NOT_FOUND);

@@ -125,7 +125,7 @@ typedef enum lk_ps_outcome {
     LK_PS_DROPPED     /* not pushed: it is too stale, or now belongs to another worker */
 } lk_ps_outcome;
 
-/* How a worker spent its time, in seconds, without its first few steps: see ps_times.h. */
+/* The times of a worker, in seconds, without its first few steps: see ps_times.h. */
 typedef struct lk_ps_times {
     int64_t steps, samples;
     double seconds;            /* total, without the waits between epochs */

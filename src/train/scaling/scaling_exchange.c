@@ -19,8 +19,8 @@ enum {
     LARGEST_ROW = 1 << 22
 };
 
-/* How a strategy exchanges a bucket: the messages from one device to each other one, and how often the bucket's bytes
- * are sent in slices and as a whole. fetched: how often a step's variables are fetched whole after the update. */
+/* The exchange of a bucket by a strategy: the messages from one device to each other one, and how often the bucket's
+ * bytes are sent in slices and as a whole. fetched: how often a step's variables are fetched whole after the update. */
 typedef struct exchange_pattern {
     int messages, slices, wholes;
     int fetched;
