@@ -79,7 +79,7 @@ static void run(void *(*thread_main)(void *), void *argument)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* Where memory may not be kept every temporary is allocated. The last call is followed by one without temporaries. */
+/* Every temporary is allocated if memory may not be kept. The last call is followed by one without temporaries. */
 static void expect_allocations(kernel_call *calls)
 {
     run(make_calls, calls);

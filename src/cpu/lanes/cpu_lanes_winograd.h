@@ -1,4 +1,4 @@
-/* Which convolutions with images in the vector lanes run on lanes_winograd.h. */
+/* Chooses the convolutions with images in the vector lanes that run on lanes_winograd.h. */
 #pragma once
 
 #include "cpu/lanes/lanes_winograd.h"

@@ -1,5 +1,5 @@
-/* What AVX2 and AVX-512 write alike, but for the width in the intrinsics' names: part of their implementations of
- * vector.h, which define vec, vec_int and LK_MM(name), the name with that width. */
+/* The functions of vector.h that AVX2 and AVX-512 write alike. The including file defines vec, vec_int and
+ * LK_MM(name), which is an intrinsic's name with the width of its vectors. */
 #pragma once
 
 LK_BODY vec vec_zero(void)

@@ -28,7 +28,7 @@ static bool has_context(int gpu)
     return ask && ask(gpu, &flags, &is_active) == 0 && is_active;
 }
 
-/* Whether the calling thread has a current GPU; never reset. */
+/* Set once the calling thread has a current GPU; never reset. */
 static thread_local bool has_gpu;
 
 lk_gpu_status lk__gpu_use(int gpu)

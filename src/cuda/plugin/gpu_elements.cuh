@@ -33,7 +33,7 @@ struct in_order {
             at[n] = i * width;
     }
 
-    /* Whether x[n] repeats one element for a whole pack. */
+    /* Returns whether x[n] repeats one element for a whole pack. */
     inline __device__ bool repeats(int) const
     {
         return false;

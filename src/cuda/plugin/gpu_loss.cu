@@ -21,7 +21,7 @@ static inline __device__ float not_a_number(void)
     return nanf("");
 }
 
-/* Whether element `index` comes before the label's in an order by size, then by index; NaN is the greatest. */
+/* Returns whether element `index` comes before the label's in an order by size, then by index; NaN is the greatest. */
 static inline __device__ bool comes_before(float a, int64_t index, float of_label, int64_t label)
 {
     if (isnan(a) || isnan(of_label))
