@@ -16,7 +16,7 @@ static void check_near(lk_tensor *x, int64_t count, const double *values)
 
 #define NEAR(x, ...) check_near(x, 5, (const double[]){__VA_ARGS__})
 
-/* To 16 digits, from tables of the exponential and of the error function. */
+/* The expected values have 16 digits and come from tables of the exponential and of the error function. */
 static void test_activations(void **state)
 {
     (void)state;
@@ -44,7 +44,7 @@ static void test_activations_refuse(void **state)
 
 static const lk_random_key key = {.seed = 3, .purpose = 17, .epoch = 5, .sample = 99};
 
-/* The elements that are kept of a sample of ones. */
+/* Returns what dropout makes of a 1 at `element` of sample `index`. */
 static float kept(int64_t index, uint64_t element, double rate)
 {
     lk_random_key stream = key;
@@ -75,7 +75,7 @@ static void test_dropout_follows_the_stream(void **state)
     check_values(lk_dropout(x, indices, 0.3, sampled), LK_SHAPE(3, 2, 3, 5), want);
 }
 
-/* 4096 elements, rate 1/4: 3072 expected to be kept, with a deviation of 28. */
+/* At rate 1/4 the number of elements kept of 4096 has the mean 3072 and the standard deviation 28. */
 static void test_dropout_keeps_its_share(void **state)
 {
     (void)state;

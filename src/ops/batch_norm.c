@@ -239,7 +239,7 @@ static lk_status batch_norm_inference_infer(const lk_call *call, lk_meta *out)
     return lk__infer_same(call, out);
 }
 
-/* Three for the sums, and the four of batch_norm_affine_flops. */
+/* Three for the sums, and four as in batch_norm_affine_flops. */
 static double batch_norm_flops(const lk_call *call)
 {
     return 7 * lk__flops_input(call);

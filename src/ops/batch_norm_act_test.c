@@ -18,7 +18,7 @@ static lk_tensor *vector(const float *values)
     return lk_tensor_from(device, LK_F32, LK_SHAPE(1), values);
 }
 
-/* One channel of mean 2 and variance 1. */
+/* Returns one channel with mean 2 and variance 1. */
 static lk_tensor *channel(void)
 {
     return lk_tensor_from(device, LK_F32, LK_SHAPE(4, 1), VALUES(1, 3, 1, 3));
@@ -39,7 +39,7 @@ static void test_residual_and_relu(void **state)
     check_values(given.out[0], LK_SHAPE(4, 1), VALUES(1, 3.5, 6, 0));
 }
 
-/* Only the sign of y matters. */
+/* The gradient uses nothing but the sign of y, so y need not be the result for x. */
 static void test_gradient(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Batch normalization: hand-computed values, refusals, and one shard's gradients computed in both ways. */
+/* Batch normalization: hand-computed values, refusals, and the same gradients from batch_norm and from
+ * batch_norm_with. */
 #include "lockstep/autograd.h"
 #include "ops/ops_test.h"
 
@@ -59,7 +60,7 @@ static void test_sums_and_normalization(void **state)
     check(lk_batch_norm(ones(LK_BF16, LK_SHAPE(3, 2)), gamma, beta, 1e-5, NULL), LK_BF16, LK_SHAPE(3, 2));
 }
 
-/* Rounding makes the variance of equal numbers slightly negative; epsilon is 0 here. */
+/* Rounding makes the variance of equal numbers slightly negative; epsilon is too small to hide that. */
 static void test_variance_is_not_negative(void **state)
 {
     (void)state;
@@ -161,7 +162,7 @@ static void test_update_refuses(void **state)
 
 enum { X, GAMMA, BETA, LEAVES };
 
-/* Either in one call, or from sums that could come from several shards. */
+/* Normalizes with batch_norm, or with batch_norm_with and sums, as for a batch of several shards. */
 static lk_tensor *normalized(lk_tensor *const *leaf, bool in_one)
 {
     if (in_one)
@@ -205,7 +206,8 @@ static void test_both_ways_give_the_same_gradients(void **state)
     }
 }
 
-/* Shifting a channel changes nothing, nor does scaling it, except through epsilon. */
+/* Shifting or scaling a channel of x does not change y, except through epsilon. So dx is orthogonal to both changes:
+ * its sum is 0, and so is its product with x. */
 static void test_gradient_is_orthogonal_to_what_is_normalized_away(void **state)
 {
     (void)state;
@@ -236,7 +238,7 @@ static void test_sums_have_no_gradient(void **state)
     lk_tape_release(tape);
     tape = lk_tape_begin(&x, 1);
     y = lk_batch_norm(x, gamma, beta, 1e-5, &sums);
-    assert_int_equal(lk_batch_norm_update(gamma, beta, sums, 4, 0.1, NULL), LK_OK); /* not on the way to the target */
+    assert_int_equal(lk_batch_norm_update(gamma, beta, sums, 4, 0.1, NULL), LK_OK); /* not on the path to y */
     assert_int_equal(lk_tape_gradient(tape, y, NULL, &g), LK_OK);
     check(g, LK_F32, LK_SHAPE(2, 2, 2));
     lk_tape_release(tape);

@@ -1,5 +1,5 @@
 /* A convolution's problem is everything that the choice of its implementation depends on. lk_device_implementations
- * shows its text, and files of algorithms contain it. */
+ * shows its text, and the files that `--algorithms` reads contain it. */
 #pragma once
 
 #include "core/op.h"

@@ -16,7 +16,7 @@ static lk_status dense_act_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-/* The gradient of x w + bias, before relu. */
+/* Returns dz, the gradient of z = x w + bias, to which relu may have been applied. */
 static lk_tensor *dense_act_before_relu(lk_gradient *g)
 {
     if (!LK_ATTRS(g->call, lk_dense_act_attrs)->relu)

@@ -3,7 +3,7 @@
 
 #include "ops/update.h"
 
-/* For kernels whose memory is the process's: rates[i], or `otherwise` if `rates` is NULL. */
+/* Returns rates[i], or `otherwise` if `rates` is NULL. For kernels whose operands are in the host's memory. */
 double lk__update_rate(const lk_tensor *rates, int i, double otherwise);
 
 lk_status lk__momentum_update(lk_call_site at, lk_tensor *w, lk_tensor *g, lk_tensor *v,

@@ -65,7 +65,7 @@ static void test_refused_segments(void **state)
                   "squared_norms: segment 0 is [-1, 5); segments ascend within [0, 8)");
 }
 
-/* Five blocks, the last of 33 elements, exactly as ops/update.h says. */
+/* Adds up five blocks, the last with 33 elements, in the order that ops/update.h states. */
 static void test_order_of_norms(void **state)
 {
     (void)state;

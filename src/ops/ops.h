@@ -55,7 +55,7 @@ typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
 /* gather: (x, indices) → y. */
 
 typedef struct lk_prepare_images_attrs { /* (images, indices, epoch, moments or NULL) → y */
-    lk_augment_opts opts;                /* except center and standardize: `moments` says those */
+    lk_augment_opts opts;                /* center and standardize are ignored: `moments` replaces them */
     uint64_t seed;
 } lk_prepare_images_attrs;
 
@@ -94,7 +94,7 @@ typedef enum lk_block_pool { LK_BLOCK_NO_POOL, LK_BLOCK_AVG_POOL, LK_BLOCK_MAX_P
 /* conv_block: (x, w, bias or NULL) → y = pool(relu(conv2d(x, w, bias))), saved. `saved` is u8, of the shape of conv2d's
  * result, and belongs to the backend: only its own conv_block_grad, called with the same attributes, reads it.
  * conv_block_grad: (dy, saved, x, w) → dw, then dbias if `bias`, then dx if `input_grad`.
- * Windows of the pooling must not overlap. Both make new tensors only. */
+ * Windows of the pooling must not overlap. The outputs of both are always new tensors. */
 typedef struct lk_conv_block_attrs {
     lk_conv2d_opts conv; /* every default filled in; likewise in `pool` */
     lk_pool2d_opts pool;
@@ -120,10 +120,10 @@ typedef struct lk_activation_attrs { /* (x) → y */
     lk_activation_kind kind;
     double alpha;
 } lk_activation_attrs;
-/* activation_grad: (dy, x, y) → dx, lk_activation_attrs. sigmoid y (1 - y) and tanh 1 - y^2 from y, the others from
- * x. */
+/* activation_grad: (dy, x, y) → dx, lk_activation_attrs. The derivatives of sigmoid, y (1 - y), and of tanh, 1 - y^2,
+ * are computed from y; the others from x. */
 
-typedef struct lk_dropout_attrs { /* (x, indices) → y; its own gradient */
+typedef struct lk_dropout_attrs { /* (x, indices) → y; dx is dropout of dy */
     double rate;
     lk_random_key key; /* sample is not used */
 } lk_dropout_attrs;

@@ -1,4 +1,5 @@
-/* Shared by the tests of operators: two devices with plain C kernels alone, and checks of results and of refusals. */
+/* Shared by the tests of operators: two devices that have only the reference kernels, and checks of results and of
+ * refusals. */
 #pragma once
 
 #include "core/tensor.h"

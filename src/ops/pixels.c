@@ -9,7 +9,7 @@ static int64_t pixels_clamp(int64_t value, int64_t count)
     return lk__max(0, lk__min(value, count - 1));
 }
 
-/* This form of the interpolation returns exactly a if a == b, so even areas do not change. */
+/* This form of the interpolation returns exactly a if a == b, so uniform areas do not change. */
 static inline float pixels_blend(float a, float b, float share)
 {
     return a + share * (b - a);

@@ -64,7 +64,7 @@ static void test_shift_as_scipy(void **state)
     }
 }
 
-/* volatile: one pixel at a time, each operation rounded to f32. */
+/* volatile keeps the compiler from vectors and fused operations: each operation is rounded to f32. */
 static float between(float a, float b, float share)
 {
     volatile float difference = b - a;

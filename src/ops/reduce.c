@@ -20,7 +20,7 @@ static lk_shape reduced_shape(lk_shape x, unsigned axes, bool keepdim)
     return y;
 }
 
-/* The number of x's elements that make one of y. */
+/* Returns how many elements of x are reduced to one of y. */
 static int64_t reduced_count(lk_shape x, unsigned axes)
 {
     int64_t count = 1;

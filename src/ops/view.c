@@ -1,5 +1,5 @@
-/* Views: reshape, flatten, transpose, slice, expand. They have no kernel and no inference: each function computes its
- * shape and strides here. */
+/* Views: reshape, flatten, transpose, slice, expand. They have neither a kernel nor lk_op.infer: each function computes
+ * shape and strides itself. */
 #include "core/shape.h"
 #include "ops/broadcast.h"
 #include "ops/support.h"
@@ -87,7 +87,7 @@ static bool view_reshape_strides(const lk_tensor *x, lk_shape shape, int64_t *st
     return true;
 }
 
-/* The gradient of reshape, whatever the shapes: dy with x's shape. */
+/* dx is dy with x's shape. */
 static lk_status reshape_gradient(lk_gradient *g)
 {
     if (!g->dout[0] || !g->need[0])

@@ -21,7 +21,7 @@ static void test_reshape(void **state)
     check_values(lk_flatten(x), LK_SHAPE(2, 12), in_order);
     check_is_view(lk_flatten(x), x, true);
 
-    /* Strides that only split an axis, or join contiguous ones, stay a view. */
+    /* A reshape that only splits axes, or joins contiguous ones, returns a view. */
     lk_tensor *swapped = lk_transpose(x, 0, -1);
     y = lk_reshape(swapped, LK_SHAPE(2, 2, 3, 2));
     check_is_view(y, x, true);
@@ -32,7 +32,7 @@ static void test_reshape(void **state)
     y = lk_reshape(lk_expand(f32(LK_SHAPE(1, 3)), LK_SHAPE(4, 3)), LK_SHAPE(2, 2, 3));
     assert_int_equal(y->strides[0] + y->strides[1], 0);
 
-    /* Others are copied. */
+    /* Any other reshape copies. */
     y = lk_reshape(swapped, LK_SHAPE(24));
     check_is_view(y, x, false);
     check_values(y, LK_SHAPE(24),
