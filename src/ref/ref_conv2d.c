@@ -70,7 +70,7 @@ static int64_t ref_conv_weight_start(const conv *c, int64_t g)
 
 /* --- columns ----------------------------------------------------------------------------------------------------- */
 
-/* The inputs of one tap: outputs `rows` by `columns`, and the plane of x. */
+/* The inputs of one tap: the outputs that need them, `rows` by `columns`, and the offset of their plane in x. */
 typedef struct tap {
     range rows, columns;
     int64_t plane;

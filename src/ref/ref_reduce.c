@@ -1,5 +1,5 @@
-/* sum, mean, max, its gradient, argmax. The input is walked in row-major order together with the result, which is seen
- * with stride 0 along the reduced axes: each result takes its elements in that order. */
+/* sum, mean, max and its gradient, argmax. The input is walked in row-major order together with the result, which is
+ * seen with stride 0 along the reduced axes: each result takes its elements in that order. */
 #include "ops/ops.h"
 #include "ref/ref.h"
 

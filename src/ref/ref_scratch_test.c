@@ -37,7 +37,8 @@ static void fill(double *values, int64_t count, double value)
         values[i] = value;
 }
 
-/* Takes a temporary, and calls a kernel that takes the next one. False unless it was zeroed and not overwritten. */
+/* Takes a temporary, and calls a kernel that takes the next one. Returns whether every temporary was zeroed, and
+ * overwritten by no other kernel. */
 static bool kernel(const int64_t *needs, int n)
 {
     lk_ref_scratch scratch = {0};
@@ -79,7 +80,8 @@ static void run(void *(*thread_main)(void *), void *argument)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* Every temporary is allocated if memory may not be kept. The last call is followed by one without temporaries. */
+/* Makes the calls on a new thread and checks how many allocations each makes. A build that keeps no memory allocates
+ * every temporary. A call without temporaries ends the list. */
 static void expect_allocations(kernel_call *calls)
 {
     run(make_calls, calls);
@@ -234,7 +236,7 @@ static bool is_mapped(const void *address)
     return mincore(begin, page, &in_memory) == 0 || errno != ENOMEM;
 }
 
-/* So large that it has a mapping of its own, which can be checked. */
+/* Makes the thread keep memory so large that malloc maps it separately; is_mapped then tells whether it was freed. */
 static void *keep_much(void *memory)
 {
     take_one(MOST_KEPT);

@@ -25,7 +25,7 @@ static void expect_bytes(lk_tensor *tensor, const void *want, size_t bytes)
     assert_memory_equal(got, want, bytes);
 }
 
-/* Bit for bit. */
+/* Checks that the tensor has these values, bit for bit. */
 #define EXPECT(tensor, ...) expect_bytes(tensor, (__VA_ARGS__), sizeof(__VA_ARGS__))
 
 /* --- dtypes ------------------------------------------------------------------------------------------------------ */
@@ -273,7 +273,7 @@ static void test_every_allocation_may_fail(void **state)
         failures += status == LK_ERR_MEMORY;
     }
     assert_true(2 * failures >
-                f.n + 1); /* cached memory is freed and the allocation repeated, so not all of them fail */
+                f.n + 1); /* an allocation is repeated after cached memory has been freed, so some runs succeed */
     lk_error_clear();
     assert_int_equal(run_kernels(), LK_OK);
 }
