@@ -150,7 +150,8 @@ lk_status lk__ref_sigmoid_cross_entropy_grad(lk_call *call)
     return lk__ref_end(&scratch);
 }
 
-/* Returns whether a comes before b in the order by size, then by index; NaN is the greatest, as for argmax. */
+/* Returns whether a comes before b in the order from greatest to smallest, then by index. NaN is the greatest, as for
+ * argmax. */
 static bool ref_loss_ranks_before(const double *x, int64_t a, int64_t b)
 {
     if (isnan(x[a]) || isnan(x[b]))
