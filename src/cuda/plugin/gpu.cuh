@@ -13,8 +13,8 @@
 #define LK_GPU_RUN_TOGETHER(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 #endif
 
-/* Stands before loops over arrays that must stay in registers: an index unknown at compile time moves them to memory.
- */
+/* Stands before loops over arrays that must stay in registers: an index unknown at compile time moves an array to local
+ * memory. */
 #ifdef __CUDACC__
 #define UNROLLED _Pragma("unroll")
 #else
@@ -26,7 +26,8 @@ typedef __nv_bfloat16 bf16;
 static const int THREADS = 256;
 static const int64_t MAX_BLOCKS = 1 << 16;
 
-/* The number of blocks for one thread an element. If there are more elements than threads, EACH loops over the rest. */
+/* The number of blocks that gives each element a thread, up to MAX_BLOCKS. With fewer threads than elements each thread
+ * takes several: see EACH. */
 static inline unsigned blocks_for(int64_t count)
 {
     int64_t blocks = (count + THREADS - 1) / THREADS;
@@ -144,7 +145,7 @@ static inline unsigned blocks_for_warps(int64_t lines)
         return lk__gpu_fail(LK_GPU_UNSUPPORTED, "%s: unknown dtype", __func__ + 8); \
     }
 
-/* lk_philox4x32 */
+/* One block of the stream that begins at `start`, as lk_philox4x32 computes it. */
 static inline __device__ void philox(const lk_gpu_philox &start, uint32_t block, uint32_t sample, uint32_t out[4])
 {
     uint32_t c0 = block, c1 = sample, c2 = start.counter[2], c3 = start.counter[3];

@@ -29,7 +29,7 @@ template <typename P> static tiling tiling_of(int64_t rows, int64_t channels)
 struct position {
     int64_t channel; /* of the pack's first element */
     int lane;
-    bool inside; /* it has a pack and a lane */
+    bool inside; /* false: the tile has no pack or no lane for this thread */
 };
 
 template <typename P> static inline __device__ position position_in(const tiling &t)
@@ -497,7 +497,7 @@ static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, pla
     }
 }
 
-/* Without X dx is a dy. */
+/* Computes dx as `planes` says; without X, dx = a dy. */
 template <typename P, bool X, bool MASK>
 static __global__ void __launch_bounds__(THREADS, 2)
     apply_planes(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
@@ -524,7 +524,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     });
 }
 
-/* An lk_gpu_normalize_grad with the packs P. */
+/* Launches the kernels of an lk_gpu_normalize_grad with the packs P. */
 template <typename P> struct gradients {
     typedef typename P::element T;
     lk_gpu_stream *stream;

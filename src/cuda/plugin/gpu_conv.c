@@ -1,7 +1,7 @@
-/* Convolutions by cuDNN's graphs of one operation, or two with a bias. The plan for a problem is the first one proposed
- * by cuDNN's heuristics that adds in a fixed order, keeps the precision asked for, and fits into the workspace; so it
- * depends only on the problem, the GPU and the version of cuDNN. If there is none for f32, the kernels of
- * gpu_direct_conv.cu run, which take every shape. */
+/* Convolutions by cuDNN's graphs. A graph is the convolution, and an operation that adds a bias or converts the dtype
+ * if the problem has one. The plan for a problem is the first one proposed by cuDNN's heuristics that adds in a fixed
+ * order, keeps the precision asked for, and fits into the workspace; so it depends only on the problem, the GPU and the
+ * version of cuDNN. If there is none for f32, the kernels of gpu_direct_conv.cu run, which take every shape. */
 #include "cuda/plugin/gpu_libraries.h"
 
 #include <stdio.h>
@@ -381,7 +381,7 @@ static void gpu_conv_try_configurations(convolution *c, cudnnHandle_t dnn, const
     }
 }
 
-/* A plan needs its configuration as long as it lives, so all of a list in which one was taken are kept. */
+/* A plan needs its configuration as long as it lives. So if a configuration of the list was taken, the list is kept. */
 static void gpu_conv_try_heuristics(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
                                     cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode)
 {

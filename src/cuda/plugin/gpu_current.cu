@@ -5,7 +5,7 @@ typedef int (*get_state)(int gpu, unsigned *flags, int *is_active);
 
 static get_state find_get_state(void)
 {
-    enum { FIRST_VERSION = 7000 }; /* of CUDA that has this function */
+    enum { FIRST_VERSION = 7000 }; /* CUDA has this function since 7.0 */
     const char *name = "cuDevicePrimaryCtxGetState";
     void *found = nullptr;
     cudaDriverEntryPointQueryResult result;
@@ -54,7 +54,7 @@ gpu_scope::gpu_scope(int gpu) : before(gpu)
     has_gpu = true;
 }
 
-/* A GPU without a context was not chosen by anyone, so it is not made current again. */
+/* If the previous GPU has no context, no thread has chosen it. Making it current again would make one. */
 gpu_scope::~gpu_scope()
 {
     if (has_context(before))

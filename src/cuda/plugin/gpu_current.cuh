@@ -1,6 +1,6 @@
-/* The current GPU of each thread. At nearly every call CUDA uses the first GPU for a thread that has chosen none, and
- * makes a context there, which takes hundreds of MB of a GPU that the program may not want to use. So a thread is given
- * a GPU that the program uses before it calls CUDA. */
+/* The current GPU of each thread. If a thread has chosen none, nearly every call of CUDA takes the first GPU and makes
+ * a context there: hundreds of MB on a GPU that the program may not use. So each thread makes one of the program's GPUs
+ * current before it calls CUDA. */
 #pragma once
 
 #include "cuda/plugin/gpu_plugin.h"
@@ -8,8 +8,8 @@
 /* Makes the GPU current if the calling thread has none. For calls to which any current GPU will do. */
 void lk__gpu_need(int gpu);
 
-/* Makes a GPU current in a scope, and then the previous one again, if there was one. For functions that any thread may
- * call, also one that uses another GPU. */
+/* Makes a GPU current in a scope, and then the previous one again, if there was one. For functions that threads with
+ * another current GPU may call. */
 struct gpu_scope {
     int before;
 

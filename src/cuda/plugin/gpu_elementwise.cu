@@ -18,7 +18,7 @@ lk_gpu_status lk__gpu_relu(lk_gpu_stream *stream, const lk_gpu_relu *a)
     return lk__gpu_launched("relu");
 }
 
-/* Takes dy and y. */
+/* x is {dy, y}. */
 template <typename T> struct rectified_gradient {
     inline __device__ T operator()(const T (&x)[2]) const
     {
@@ -114,7 +114,7 @@ lk_gpu_status lk__gpu_activation(lk_gpu_stream *stream, const lk_gpu_activation 
     return lk__gpu_launched("activation");
 }
 
-/* Takes dy, x and y. */
+/* The operands are {dy, x, y}. */
 template <typename T> struct activated_gradient {
     int kind;
     float alpha;

@@ -36,7 +36,7 @@ lk_gpu_status lk__gpu_check_dnn(cudnnStatus_t status, const char *what)
 
 /* --- the cache of choices ----------------------------------------------------------------------------------------- */
 
-/* The list for a key: FNV-1a over its words, folded. */
+/* Returns the index of the list that holds a key: FNV-1a over its words, folded. */
 static size_t gpu_libraries_list_of_key(const int64_t key[LK_GPU_KEY_WORDS])
 {
     uint64_t hash = 0xcbf29ce484222325u;

@@ -21,7 +21,8 @@ static inline __device__ float not_a_number(void)
     return nanf("");
 }
 
-/* Returns whether element `index` comes before the label's in an order by size, then by index; NaN is the greatest. */
+/* Returns whether element `index` comes before the label's in the order from greatest to smallest, then by index. NaN
+ * is the greatest. */
 static inline __device__ bool comes_before(float a, int64_t index, float of_label, int64_t label)
 {
     if (isnan(a) || isnan(of_label))
@@ -165,7 +166,7 @@ lk_gpu_status lk__gpu_cross_entropy(lk_gpu_stream *stream, const lk_gpu_cross_en
 
 /* --- sigmoid cross-entropy ---------------------------------------------------------------------------------------- */
 
-/* Takes logits and targets. */
+/* The operands are {logits, targets}. */
 template <typename T> struct sigmoid_loss {
     inline __device__ T operator()(const T (&x)[2]) const
     {
@@ -174,7 +175,7 @@ template <typename T> struct sigmoid_loss {
     }
 };
 
-/* Takes logits, targets and dloss. */
+/* The operands are {logits, targets, dloss}. */
 template <typename T> struct sigmoid_loss_gradient {
     inline __device__ T operator()(const T (&x)[3]) const
     {

@@ -42,7 +42,7 @@ lk_gpu_status lk__gpu_launched(const char *kernel);
 /* gpu_current.cu: makes the GPU current for the calling thread. */
 lk_gpu_status lk__gpu_use(int gpu);
 
-/* gpu_first_use.cu: the stream's lk_gpu_pauses. */
+/* gpu_first_use.cu: call the stream's lk_gpu_pauses, if it has any. */
 void lk__gpu_pause(const lk_gpu_stream *stream, bool is_idle);
 void lk__gpu_resume(const lk_gpu_stream *stream);
 

@@ -118,7 +118,7 @@ lk_gpu_status lk__gpu_momentum_update(lk_gpu_stream *stream, const lk_gpu_moment
     return lk__gpu_launched("momentum_update");
 }
 
-/* Takes w and g. */
+/* x is {w, g}. */
 struct plain_descent {
     float rate;
 
@@ -317,8 +317,8 @@ static inline __device__ double tree_of_block(double x)
     return x;
 }
 
-/* The same for x[0 … n), THREADS numbers at a time. In thread 0 sum[k] is the sum of a whole subtree, which is smaller
- * than that of sum[k - 1]. Two subtrees of the same size are joined at once, as a binary counter carries. */
+/* The same for x[0 … n), THREADS numbers at a time. Thread 0 keeps the sums of whole subtrees, each smaller than the
+ * one before: sum[0 … depth). It joins two subtrees of the same size at once, as a binary counter carries. */
 static inline __device__ double tree_sum(const double *x, int64_t n)
 {
     __shared__ double sum[64];
