@@ -14,4 +14,4 @@ lk_gpu_event *lk__cuda_event_of(lk_cuda *cuda, uint64_t sequence);
 /* Makes an lk_cuda with a stream on `gpu` and its events, but without the buffers for copies. `device`: see
  * lk_cuda.device; it must live as long. */
 lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda *device, lk_cuda **cuda);
-void lk__cuda_stream_free(lk_cuda *cuda); /* also for a device's. NULL is fine; the stream must be idle */
+void lk__cuda_stream_free(lk_cuda *cuda); /* a device's too. NULL is fine; the stream must be idle */

@@ -1,4 +1,4 @@
-/* The end of a device's branches and graphs; core/backend.h has the rest of their interface. */
+/* Frees what branches and graphs leave on a device. The rest of their interface is lk_graphs in core/backend.h. */
 #pragma once
 
 #include "cuda/cuda_state.h"

@@ -10,7 +10,8 @@ static lk_gpu_philox cuda_images_philox_of_purpose(uint64_t seed, const char *pu
     return lk__cuda_philox(&(lk_random_key){.seed = seed, .purpose = lk_random_purpose(purpose)});
 }
 
-/* The output is channels-last, as convolutions take images, unless the call asks for plain order. */
+/* The output is channels-last, the order in which convolutions read images, unless the call needs or prefers plain
+ * order. */
 lk_status lk__cuda_prepare_images(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};

@@ -19,12 +19,12 @@ void *lk__cuda_images(lk_cuda_scratch *scratch, const lk_tensor *x);
 /* The same in the order of `layout`, NULL or lk__cuda_channels_last. */
 void *lk__cuda_as(lk_cuda_scratch *scratch, const lk_tensor *x, const void *layout);
 
-/* Memory to write out[i] to in row-major order; NULL if there is no such output, and after a failure. It is a
- * temporary, from which lk__cuda_end writes the output, if the output is a view with gaps, or the call does not leave
- * the layout to its kernel. */
+/* Memory to write out[i] to in row-major order; NULL if there is no such output, and after a failure. If the output is
+ * a view with gaps, the memory is a temporary, from which lk__cuda_end writes the output. */
 void *lk__cuda_out(lk_cuda_scratch *scratch, int i);
 
-/* The same for images in channels-last order, and in the order of `layout`. */
+/* The same for images in channels-last order, and in the order of `layout`. An order other than row-major needs a
+ * temporary unless the call leaves the layout to its kernel. */
 void *lk__cuda_out_images(lk_cuda_scratch *scratch, int i);
 void *lk__cuda_out_as(lk_cuda_scratch *scratch, int i, const void *layout);
 

@@ -21,7 +21,8 @@ typedef struct lk_cuda_branch {
     bool is_open; /* it has work that the trunk does not wait for yet */
 } lk_cuda_branch;
 
-/* An error that was found outside the streams, and after which they must not be used. Set once. */
+/* An error of an exchange between GPUs, which the stream does not report itself: every later wait for the stream
+ * returns it. Set once. */
 typedef struct lk_cuda_fault {
     pthread_mutex_t lock;
     _Atomic(lk_status) status; /* LK_OK: none */
@@ -57,7 +58,7 @@ typedef struct lk_cuda {
     lk_gpu_event *written[LK_CUDA_BOUNCES];
     int next_bounce;
 
-    lk_gpu_event *followed; /* recorded behind a copy from another device's memory, which waits for it */
+    lk_gpu_event *followed; /* recorded behind work for which other streams wait: a copy, a join of links */
 
     lk_cuda_fault fault;
 
@@ -80,8 +81,9 @@ static inline lk_cuda *lk__cuda_of(const lk_call *call)
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
-/* Temporaries of a call while it is turned into launches. They may be freed before the launches have run, because later
- * launches, which may reuse their memory, run later. As in ref/, the first failure is kept until the end. */
+/* Temporaries of a call while it is turned into launches. They may be freed before the launches have run: only later
+ * launches can get their memory, and a stream runs its launches in order. As in ref/, the first failure is kept until
+ * the end. */
 enum { LK_CUDA_MAX_SCRATCH = 20 };
 typedef struct lk_cuda_scratch {
     const lk_call *call;

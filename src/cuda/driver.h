@@ -35,10 +35,10 @@ typedef struct lk_gpu_stream lk_gpu_stream; /* a CUDA stream, with the handles a
 typedef struct lk_gpu_event lk_gpu_event;
 typedef struct lk_gpu_graph lk_gpu_graph;
 
-/* Callbacks that the plug-in calls before and after a call of CUDA that may wait for all work on a GPU: freeing memory
- * of the GPU or pinned memory, the first use of a library, making a graph. Between the two no NCCL exchange may be
- * started on the GPU, and with is_idle none may be in flight. NCCL's kernels wait for other ranks, and the call might
- * keep these from coming, by holding a lock or because this thread would have to start them. They do not nest. */
+/* Callbacks around each call of CUDA that may wait for all work on a GPU, such as allocating or freeing memory, the
+ * first use of a library, or making a graph. Between `begin` and `end` no NCCL exchange may be started on the GPU, and
+ * with is_idle none may be in flight. NCCL's kernels wait for other ranks, and the call might keep these from coming,
+ * by holding a lock or because this thread would have to start them. Pauses do not nest. */
 typedef struct lk_gpu_pauses {
     void (*begin)(void *user, bool is_idle);
     void (*end)(void *user);
@@ -103,7 +103,7 @@ typedef enum lk_gpu_direction { LK_GPU_TO_GPU, LK_GPU_TO_HOST, LK_GPU_FROM_HOST 
  * thread asked for since group_begin; a thread with several ranks must ask for their exchanges in one group. */
 typedef struct lk_gpu_comm lk_gpu_comm;
 
-/* Names a communicator that is to be made. One rank makes it, and the bytes are sent to the others. */
+/* Identifies a communicator. One rank makes the id, and its bytes are sent to the other ranks. */
 typedef struct lk_gpu_comm_id {
     char bytes[128];
 } lk_gpu_comm_id;
