@@ -16,7 +16,7 @@ typedef struct gradient_slot {
     const lk_tensor *tensor; /* kept alive by the tape */
     lk_tensor *gradient;     /* one reference, or NULL */
     bool f32;                /* `tensor` is bf16, cast from f32 */
-    bool given;              /* at the end: `tensor`, itself a gradient, is a seed or was given to the caller */
+    bool given;              /* set at the end of the walk: `tensor` is a seed, or a gradient that the caller has */
 } gradient_slot;
 
 /* A call, or a function (then call.op is NULL), with references to its tensors. */
