@@ -22,8 +22,8 @@ typedef struct lk_call_choice {
 } lk_call_choice;
 
 typedef struct lk_choices {
-    /* Describes what a choice depends on in addition to the problem: "instruction set avx2, oneDNN 2.6.3". `device` may
-     * be NULL: the first one of the kind is described then. */
+    /* Describes what a choice depends on in addition to the problem: "instruction set avx2, oneDNN 2.6.3". For `device`
+     * NULL it describes the first device of the kind. */
     void (*describe)(const lk_device *device, char *text, size_t size);
     /* Sets names[0 … *count) to static texts, the implementations that can run `problem` of operator `op`. The first is
      * the one that runs without a tuning. LK_ERR_ARGUMENT: there is no such problem. NULL: a library chooses, and a

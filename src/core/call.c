@@ -136,7 +136,7 @@ static lk_status call_push(lk_call *call, bool *made)
     return LK_OK;
 }
 
-/* Another core may have counted these references down last, and pushing is about to count them up. */
+/* Prefetches the reference counts that pushing is about to raise: another core may have written them last. */
 static void call_prefetch_counts(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)

@@ -158,7 +158,8 @@ static bool execute_any_out_of_reach(const lk_device *device, const lk_call *cal
     return false;
 }
 
-/* Finds the part of x's storage that must be copied: of a slice only the slice, which keeps its offset. */
+/* Finds the part of x's storage that must be copied: the elements of a dense view, which keep their offset, or else the
+ * whole storage. */
 static void execute_part_of_storage(const lk_tensor *x, size_t *begin, size_t *bytes)
 {
     size_t size = lk_dtype_size(x->dtype);
@@ -167,8 +168,8 @@ static void execute_part_of_storage(const lk_tensor *x, size_t *begin, size_t *b
     *bytes = is_slice ? (size_t)lk_tensor_count(x) * size : x->storage->bytes;
 }
 
-/* A private layout survives the copy, for only devices of one kind share inputs in one: lk__call makes foreign inputs
- * plain. */
+/* The stand-in keeps a private layout. This device knows it, because only devices of one kind share such inputs:
+ * lk__call makes foreign inputs plain. */
 static lk_status execute_bring_input(lk_device *device, lk_call *call, int i, stand_ins *ins)
 {
     const lk_storage *storage = call->in[i]->storage;
@@ -220,7 +221,7 @@ static lk_status execute_with_plain_inputs(lk_device *device, lk_call *call)
     return status;
 }
 
-/* With a hold, memory must not move: a graph may be keeping its address. */
+/* Used while the device has a hold: x must keep its memory then, because a graph may have its address. */
 static lk_status execute_convert_in_place(lk_device *device, lk_tensor *x)
 {
     lk_storage *storage = x->storage;
@@ -318,7 +319,7 @@ static lk_status execute_dispatch(lk_device *device, lk_call *call)
 static lk_status execute_call(lk_device *device, lk_call *call)
 {
     int64_t began = lk__trace_begin();
-    /* An offload device only starts the call, which is no work of this thread, however long the driver takes. */
+    /* On an offload device this thread only starts the call. It counts as waiting, however long the driver takes. */
     lk__activity_set(device->backend->offload ? LK_ACTIVITY_WAIT : LK_ACTIVITY_OPERATOR, call->op->name);
     if (began && lk__stamps_are_used(device)) {
         LK_TRY(lk__stamps_begin(device));

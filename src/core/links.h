@@ -2,8 +2,8 @@
  * device's kernels, so that exchanges overlap with computation. To the engine it is one more queue: its entries wait,
  * on all of its streams, for the work that wrote their inputs, and readers of their outputs wait for all its streams.
  *
- * Memory belongs to the devices. An entry may only use storage that its task names, which must stay there until the
- * links are closed or waited for: a device's allocator knows the device's own stream alone. */
+ * Memory belongs to the devices. An entry may only use storage that its task names, and that storage must stay
+ * allocated until the links are closed or waited for: a device's allocator knows only the device's own stream. */
 #pragma once
 
 #include "base/status.h"
@@ -56,7 +56,7 @@ typedef struct lk_links_sum {
 typedef struct lk_links_table {
     const struct lk_backend *backend; /* of the links' queue */
     unsigned dtypes;                  /* LK_DTYPE_BIT of the dtypes that `sum` takes */
-    bool in_place; /* memory is the process's: what devices wrote is read and sent from where it is */
+    bool in_place; /* the devices' memory is the process's: values are read and sent where the devices wrote them */
 
     /* LK_OK, or LK_ERR_UNSUPPORTED with the reason why the library cannot be used between these devices. */
     lk_status (*check_library)(lk_device *const *devices, int n);
@@ -91,8 +91,8 @@ typedef struct lk_links_table {
  * all be of one kind and live as long. Opening waits for the other ranks, and so does each exchange. With a
  * communicator it waits at most LOCKSTEP_EXCHANGE_TIMEOUT seconds (60) while nothing moves; after that every wait
  * for the links or the devices returns the error until the links are closed. Errors: LK_ERR_UNSUPPORTED (devices
- * that share their memory; check_library's reasons), LK_ERR_DEVICE (a rank does not come), LK_ERR_ARGUMENT (no such
- * number of seconds), and what the backend reports. */
+ * that share their memory; check_library's reasons), LK_ERR_DEVICE (a rank does not come), LK_ERR_ARGUMENT
+ * (LOCKSTEP_EXCHANGE_TIMEOUT is no valid number), and what the backend reports. */
 lk_status lk__links_open(const lk_links_opts *opts, lk_device **links);
 
 /* Returns how devices of this kind are linked; NULL: they need no links. */

@@ -111,15 +111,15 @@ enum {
     LK_KERNEL_LAYOUTS = 1,
     /* Correct, but slower than the operators that it combines: nothing should choose it for speed. */
     LK_KERNEL_ORACLE = 2,
-    /* in[1] is weights that the kernel reorders each time it runs, unless a cast to their own dtype has reordered them.
-     * Done apart, the reordering can be shared by several calls. */
+    /* The kernel reorders its weights, in[1], in each call, unless a cast to their own dtype has reordered them before.
+     * Such a cast lets several calls share one reordering. */
     LK_KERNEL_LAYS_OUT_WEIGHTS = 4,
 };
 
 /* More flags: out[o] may be written into in[i]'s memory if both are whole storages of lk_call.dtype and of one shape,
- * and no other operand shares in[i]'s. The kernel then reads each element of in[i] for the last time before it writes
- * that element of out[o], whatever the layouts, and has no `restrict` pointer to either. If a row has several of these,
- * they hold together, for different outputs on different inputs. */
+ * and no other operand shares that memory. The kernel then reads each element of in[i] for the last time before it
+ * writes that element of out[o], whatever the layouts, and has no `restrict` pointer to either. If a row has several of
+ * these flags, one call may use them all, as long as no two write the same output or overwrite the same input. */
 #define LK_KERNEL_IN_PLACE(o, i) (1u << (8 + LK_KERNEL_IN_PLACE_INPUTS * (o) + (i)))
 #define LK_KERNEL_IN_PLACE_INPUTS 6
 #define LK_KERNEL_IN_PLACE_ANY (~0u << 8)

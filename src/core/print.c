@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* More elements than THRESHOLD are cut to the first and last EDGE along each axis that has more than both. */
+/* If there are more than THRESHOLD elements, an axis longer than 2 EDGE shows only its first and last EDGE. */
 enum { LINE_WIDTH = 75, PRECISION = 8, THRESHOLD = 1000, EDGE = 3 };
 
 typedef struct printer {

@@ -1,4 +1,4 @@
-/* Measurements that only a device's own thread can make, on its core. They are pushed like any other call. */
+/* Measurements and other functions that only a device's own thread can run. They are pushed like any other call. */
 #include "core/backend.h"
 #include "core/trace.h"
 
@@ -30,7 +30,7 @@ static lk_status probe_measure(lk_device *device, const lk_op *op, const lk_kern
 
 /* --- any function ------------------------------------------------------------------------------------------------- */
 
-/* A call of lk__device_ask. */
+/* The arguments of lk__device_ask, as the attributes of a call. */
 typedef struct question {
     lk_status (*ask)(lk_device *device, void *user);
     void *user;

@@ -131,8 +131,8 @@ static void queue_note_time(_Atomic int64_t *time)
         atomic_store_explicit(time, lk__nanoseconds(), memory_order_relaxed);
 }
 
-/* Clamped, for the noted time may be older than the recording, or belong to a later entry in the same slot of the
- * ring. */
+/* Returns the noted time, clamped: it may be older than the recording, or belong to a later entry in the same slot of
+ * the ring. */
 static int64_t queue_noted_time(const _Atomic int64_t *time, int64_t least, int64_t most)
 {
     int64_t noted = atomic_load_explicit(time, memory_order_relaxed);
@@ -159,14 +159,14 @@ static void queue_show_wait(const lk_ring_entry *entry, int64_t began)
     queue_trace_wait_part(LK_TRACE_WAIT_CORE, finished, now);
 }
 
-/* A failure outside the entries has no tensor that could carry it. */
+/* Keeps a failure that belongs to no entry, and so has no tensor to poison; a later lk__engine_sync returns it. */
 static void queue_note_failure(lk_status status)
 {
     if (status != LK_OK)
         lk__error_note(status);
 }
 
-/* Between two offload devices of one kind the device waits, and the thread does not. */
+/* Between two offload devices of one kind the device itself waits; otherwise this thread does. */
 static lk_status queue_wait_for_offload(lk_queue *queue, lk_device *other, uint64_t sequence)
 {
     const lk_offload *offload = other->backend->offload;
@@ -241,7 +241,8 @@ static void queue_run_entry(lk_queue *queue, lk_ring_entry *entry)
     queue_note_time(&queue->ended[slot]);
 }
 
-/* The entry's tensors were released before: a thread that waited for the entry finds their memory free. */
+/* Call it after the entry's tensors have been released, so that a thread that waited for the entry finds their memory
+ * free. */
 void lk__queue_finish_entry(lk_queue *queue, uint64_t sequence)
 {
     atomic_store(&queue->done, sequence);

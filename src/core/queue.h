@@ -28,14 +28,15 @@ typedef struct lk_ring_entry {
     };
 } lk_ring_entry;
 
-/* Entries pushed and entries run are counted from the queue's beginning: entry i is ring[i % LK_RING_ENTRIES]. Members
- * that different threads write lie on different cache lines. */
+/* Entries are numbered from 1 since the queue was made: entry `sequence` is ring[(sequence - 1) % LK_RING_ENTRIES].
+ * `pushed` and `done` are the numbers of the last entry pushed and run. Members that different threads write lie on
+ * different cache lines. */
 struct lk_queue {
     int number;
     lk_device *device;         /* NULL while unused */
     const lk_offload *offload; /* of the present device, or of the last one */
     int core;
-    bool shares_core; /* the thread shares the core of a device's thread: neither spins while the other works */
+    bool shares_core; /* with a device's thread; neither spins then, because the other may be working */
     lk_ring_entry *ring;
 
     /* Written under the engine's lock. */

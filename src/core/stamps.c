@@ -11,7 +11,7 @@ typedef struct lk_stamps {
     int64_t times[LK_STAMPS];
 } lk_stamps;
 
-/* A lack of memory is no error of the call: the recording then shows when the call was started. */
+/* Running out of memory here must not fail the call: the recording then shows when the call was started. */
 static bool stamps_new(lk_device *device)
 {
     device->stamps = lk__calloc(1, sizeof *device->stamps);
@@ -20,7 +20,7 @@ static bool stamps_new(lk_device *device)
     return device->stamps;
 }
 
-/* Calls with a hold may be on their way into a graph, which has no times. */
+/* While the device has a hold, its calls may be captured in a graph, and a graph has no times of its calls. */
 bool lk__stamps_are_used(lk_device *device)
 {
     const lk_offload *offload = device->backend->offload;
@@ -45,7 +45,8 @@ lk_status lk__stamps_end(lk_device *device, const lk_call *call, int64_t started
     return LK_OK;
 }
 
-/* The two clocks may differ by microseconds, but no call runs before it was started, and no two overlap. */
+/* The device's clock may be off by microseconds. So a begin is moved if it lies before the call was started, or before
+ * the end of the previous call. */
 lk_status lk__stamps_show(lk_device *device)
 {
     lk_stamps *stamps = device->stamps;

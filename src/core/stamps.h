@@ -1,5 +1,5 @@
-/* Records when calls ran on an offload device. The device notes the time when it comes to a call and when it has done
- * it; these times are read when the queue's entry is done. All on the device's thread. */
+/* Records when calls ran on an offload device. The device notes the times at which it reaches a call and finishes it;
+ * these times are read when the queue's entry is done. All on the device's thread. */
 #pragma once
 
 #include "core/backend.h"

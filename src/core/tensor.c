@@ -280,7 +280,7 @@ static lk_status tensor_check_host_copy(lk_tensor *tensor, size_t bytes)
     return LK_OK;
 }
 
-/* Reads from an offload device. A view with gaps is read together with its gaps, and then picked apart. */
+/* Reads from an offload device. A view with gaps is read with its gaps; then its elements are copied out. */
 static lk_status tensor_read_offload(const lk_tensor *tensor, void *data)
 {
     lk_device *device = tensor->storage->device;

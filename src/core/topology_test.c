@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* Ends the child with the check that failed. */
+/* If the condition is false, prints it and ends the child process. */
 #define CHECK(condition)                                                    \
     do {                                                                    \
         if (!(condition)) {                                                 \

@@ -54,7 +54,7 @@ void lk__trace_name_thread(lk_track_kind kind, const char *name)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* A lack of memory for an event is no error of the thread that the event is about. */
+/* Running out of memory for an event must not fail the work that is recorded, so the thread's error is cleared. */
 static void *trace_calloc(size_t bytes)
 {
     bool clean = lk_error_status() == LK_OK;
@@ -79,7 +79,7 @@ static void trace_free_track(lk_trace_track *track)
     lk__free(track);
 }
 
-/* With registry_lock. */
+/* The caller holds registry_lock. */
 static void trace_hand_over(thread_recorder *thread)
 {
     lk_trace_track *track = thread->track;
@@ -257,7 +257,7 @@ static bool trace_add_event(lk_trace_track *track, const lk_trace_event *event, 
     return true;
 }
 
-/* With the thread's lock. */
+/* The caller holds the thread's lock. */
 static void trace_record_locked(thread_recorder *thread, int64_t origin, lk_trace_event event, const lk_call *call)
 {
     event.begin = event.begin < origin ? origin : event.begin;
@@ -318,7 +318,7 @@ lk_trace_noted lk__trace_note_call(const lk_call *call)
     return noted;
 }
 
-/* The problem belongs to a track that is gone if the recording has ended. */
+/* Drops the call if its recording has ended: the track to which its problem belongs is gone then. */
 void lk__trace_show_call(const lk_trace_noted *noted, int64_t began, int64_t ended)
 {
     lk_trace_event event = {

@@ -101,7 +101,7 @@ static void parts_are_told_apart(void **state)
     add(device, LK_TRACE_WAIT_DEVICE, 25, 33);
     add_call(device, problem, LK_PHASE_EXCHANGE, 33, 36);
     add(device, LK_TRACE_WAIT_EXCHANGE, 36, 37);
-    add(device, LK_TRACE_WAIT_CORE, 37, 40); /* of the rest */
+    add(device, LK_TRACE_WAIT_CORE, 37, 40); /* counts as the rest */
     add(device, LK_TRACE_IDLE, 40, 90);
     add(device, LK_TRACE_QUEUED, 95, 95);
     add(other, LK_TRACE_IDLE, 0, 10);
@@ -243,7 +243,7 @@ static void no_memory_is_an_error(void **state)
     free_problems();
 }
 
-/* 100 elements, 10 of which are picked. */
+/* Returns the bytes of a call of `op` that takes 100 elements and makes 10. */
 static double bytes_of_ten(const lk_op *op)
 {
     begin_trace(30);

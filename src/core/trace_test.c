@@ -138,7 +138,7 @@ static void release_sums(lk_tensor *const *sums, lk_shard_sum *sum, lk_strategy 
     lk_devices_release(devices, 2);
 }
 
-/* A stage is pushed in the sum's phase and runs in that phase on another thread. */
+/* A task of a shard sum is pushed in the sum's phase, and keeps that phase on the device's thread. */
 static void reductions_have_phases(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void let_go(lk_task *task)
     (void)task;
 }
 
-/* With more than one device. */
+/* Returns a sum over two devices, each of which has added a large tensor. */
 static lk_shard_sum *add_large_values(lk_strategy *strategy, lk_device *const *devices)
 {
     lk_shard_sum *sum = lk_shard_sum_new(strategy, 2, 1);
@@ -328,7 +328,7 @@ static void starting_and_stopping_is_no_race(void **state)
 static void no_memory_drops_events(void **state)
 {
     (void)state;
-    for (int64_t n = 0; n < 2; n++) { /* of the track, then of its first chunk */
+    for (int64_t n = 0; n < 2; n++) { /* fails the allocation of the track, then that of its first chunk */
         start(0);
         lk__mem_fail_at(n);
         lk__trace_end(LK_TRACE_PREPARE, lk__trace_begin(), 1);
