@@ -12,7 +12,7 @@ typedef enum lk_activity_kind {
     LK_ACTIVITY_WAIT,        /* waits for another thread of the process, or a device */
     LK_ACTIVITY_WORK,        /* uses the thread's core, or reads, or writes */
     LK_ACTIVITY_WAIT_REMOTE, /* waits for another process */
-    LK_ACTIVITY_OPERATOR,    /* work as well */
+    LK_ACTIVITY_OPERATOR,    /* runs an operator, which is work as well */
     LK_ACTIVITY_KINDS
 } lk_activity_kind;
 

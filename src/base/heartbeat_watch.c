@@ -133,8 +133,8 @@ typedef struct view {
     char what[LK_ACTIVITY_LENGTH];
 } view;
 
-/* Reads a note, again if the thread wrote meanwhile. After TRIES attempts the note may be mixed; a thread that writes
- * all the time was doing either activity. */
+/* Reads a note, again if the thread wrote meanwhile. After TRIES attempts it takes what it has, which may be a mixture
+ * of two activities. That does no harm: a thread that writes so often was in both. */
 static lk_activity_kind heartbeat_watch_read_note(const lk_heart_thread *thread, char what[LK_ACTIVITY_LENGTH],
                                                   uint64_t *beats)
 {

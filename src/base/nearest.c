@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* No typing error is longer than this. */
+/* The length of the longest word that is compared. */
 enum { LONGEST = 47 };
 
 /* Optimal string alignment distance: the Levenshtein distance, with a swap of neighbors as one step. Three rows of its

@@ -324,7 +324,7 @@ static void option_print_wrapped(const char *text, FILE *stream)
     fprintf(stream, "%s\n", text);
 }
 
-/* Help shows a default only if it is a value: not a number outside the range that means "unset". */
+/* Returns whether help shows the default. A default outside the option's range means "unset", and is not shown. */
 static bool option_shows_default(const lk_option *option)
 {
     union {

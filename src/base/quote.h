@@ -1,10 +1,10 @@
-/* Foreign text in messages. */
+/* Quotes text from outside, such as a file's contents, in messages. */
 #pragma once
 
 #include <stddef.h>
 
 enum { LK_QUOTED = 80 };
 
-/* Makes text from outside fit for a message: shortens it, and replaces what is no printable ASCII, such as characters
- * that control a terminal. Returns `quoted`. */
+/* Copies `text` to `quoted` and returns it. Cuts a long text, and replaces characters other than printable ASCII, which
+ * may control a terminal. */
 const char *lk__quote(const char *text, char quoted[LK_QUOTED]);

@@ -37,5 +37,5 @@ static inline void expect_texts(lk_status have, lk_status status, const char *co
     lk_error_clear();
 }
 
-/* The message is one line that contains each of the texts. */
+/* Checks that the call has failed with `status`, and that the message is one line that contains each of the texts. */
 #define expect_failure(have, status, ...) expect_texts(have, status, (const char *const[]){__VA_ARGS__, NULL})

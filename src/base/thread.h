@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* pthread_create with a stack that suffices for the library and those it calls, also where the limit for stacks
- * (ulimit -s), which is the default size, is lower. Returns 0 or an error number. */
+/* pthread_create with a stack that is large enough for this library and those it calls, even if the default (ulimit -s)
+ * is smaller. Returns 0 or an error number. */
 int lk__thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument);
 
 /* Registers `end` to be called once when the calling thread ends, in reverse order of registration. It is not called

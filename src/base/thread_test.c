@@ -62,7 +62,7 @@ static void the_last_comes_first(void **state)
     (void)state;
     run(ask_for_two);
     assert_string_equal(calls, "bna");
-    run(ask_for_two); /* another thread */
+    run(ask_for_two); /* a new thread has a list of its own */
     assert_string_equal(calls, "bna");
 }
 

@@ -1,4 +1,4 @@
-/* Reading and writing that goes on after an interruption or a part. */
+/* read(2) and write(2), repeated after a signal or a partial transfer until all bytes are transferred. */
 #ifndef LK_BASE_WHOLE_IO_H
 #define LK_BASE_WHOLE_IO_H
 
