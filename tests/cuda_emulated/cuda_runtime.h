@@ -165,15 +165,15 @@ std::function<bool()> emulated_push_reachable(cudaStream_t stream, std::function
 int emulated_gpu(int device);
 
 /* exchanges.cpp counts the streams of a device on which NCCL is starting an exchange, and those with an exchange in
- * flight. A call that may wait for the device's other streams requires that there are none of the first or, with
- * is_idle, of either. */
+ * flight. emulated_require_no_exchange, which each call that may wait for all of a device's streams makes first, aborts
+ * if another thread is starting an exchange or, with is_idle, if one is in flight. */
 void emulated_exchange_starts(int device, int change);
 void emulated_exchange_in_flight(int device, int change);
 void emulated_require_no_exchange(int device, bool is_idle, const char *what);
 int emulated_device_of(cudaStream_t stream);
 
-/* contexts.cpp: the first notes a call that makes the device's context if there is none, the second one that uses it.
- */
+/* contexts.cpp. Each call that needs the device's context calls emulated_need_context, which makes it if there is none.
+ * emulated_context_is_used notes that the program wants the context. */
 void emulated_need_context(int device);
 void emulated_context_is_used(int device);
 

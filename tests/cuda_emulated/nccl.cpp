@@ -174,7 +174,7 @@ static ncclResult_t join_world(const joining &j, std::shared_ptr<world> *out)
     return ncclSuccess;
 }
 
-/* Announces the ranks that this thread has added to the other processes, if there are any. */
+/* Tells the other processes, if there are any, which ranks this thread has added. */
 static void introduce(const std::vector<std::shared_ptr<world>> &joined)
 {
     for (size_t i = 0; i < joined.size(); i++) {

@@ -84,8 +84,8 @@ class process_link
     bool is_complete(void);
     bool is_final(void);
     ncclResult_t error(std::string *why);
-    /* The parts of a group that other processes have sent: for how many ranks; and the parts themselves, which are then
-     * forgotten. */
+    /* ranks_told: the number of ranks for which other processes have sent their part of a group. take_parts: returns
+     * these parts, and forgets them. */
     int ranks_told(int group);
     std::vector<std::string> take_parts(int group);
 

@@ -65,8 +65,8 @@ static thread_local cudaError_t last_error;
 
 /* $LOCKSTEP_EMULATED_FAIL=KIND:N:ERROR makes the N-th (from 1) call of a kind fail with the error of that number. The
  * kinds are "count"; "device", which makes a device current; "launch", which queues a kernel on a stream; and "run",
- * which runs it, and whose error the next call reports that checks for one. After an error from 200 on, which ends a
- * GPU's work, every call fails with it. */
+ * which runs the kernel. The next call that checks for errors reports an error of "run". Errors from 200 on end a GPU's
+ * work: every later call fails with them. */
 static struct {
     std::once_flag read;
     char kind[16];

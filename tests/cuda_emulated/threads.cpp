@@ -111,7 +111,7 @@ void *emulated_exchange(const void *mine, size_t bytes, int from_lane)
     return memcpy(taken, got, bytes);
 }
 
-/* Runs a thread of one block, then of the next. */
+/* The main function of a fiber: runs a thread of one block, then a thread of the next block, and so on. */
 static void fiber_main(void)
 {
     for (;;) {
