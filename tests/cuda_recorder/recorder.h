@@ -3,9 +3,10 @@
  *
  * An operation is ordered behind its stream's earlier operations, behind the events that the stream follows, and behind
  * everything for which the host had waited when it queued the operation. The recorder does not see how threads of the
- * host synchronize: a wait of one thread counts for all threads from then on, as it does by the clock of this run.
+ * host synchronize. So a wait of one thread counts for all threads from then on, even if in another run a thread could
+ * have come before the wait.
  *
- * It reports two accesses to a byte of which one writes, and that nothing orders. It also reports:
+ * It reports two accesses to the same byte if one of them writes and nothing orders them. It also reports:
  * - access to memory that was freed, was never allocated, or belongs to another GPU, and access past the end;
  * - a GPU's memory that is freed while a stream of another GPU may still use it. A stream of the same GPU may, because
  *   cudaFree waits for all work of the GPU, and so for what its streams follow. That wait does not count as one of the
@@ -17,9 +18,9 @@
  * - two threads that give work to a stream at once;
  * - reads of data that a failed operation was to write. To give more work to a lost GPU is not an error: it fails as
  *   the first call did;
- * - in captures: a begin without an end and the reverse, on another stream or thread; allocations and waits of the host
- *   in the thread that captures; events from outside the capture, and its events outside; a side stream that is not
- *   joined;
+ * - in captures: a begin on a stream that is captured already; an end without a begin, or on another stream or thread
+ *   than the begin; allocations and waits of the host in the thread that captures; a captured stream that follows an
+ *   event from outside; use of an event of a capture that has ended; a side stream that is not joined;
  * - a launch of a graph that uses memory which was freed, even if the address was allocated again.
  *
  * Calls that CUDA would refuse, or that would destroy memory, are not passed on: they fail with LK_GPU_FAILED. */
@@ -64,8 +65,8 @@ struct graph_state {
     vector_clock launched; /* launches of one graph run one after the other */
 };
 
-/* A function in the present tense is called before a call is passed on; it returns false if it must not be. One in the
- * past tense is called after a call that succeeded. */
+/* Functions in the present tense are called before a call is passed on, and return false if it must not be passed on.
+ * Functions in the past tense are called after a call that succeeded. */
 class recorder
 {
   public:
