@@ -175,9 +175,8 @@ typedef struct injection {
     int64_t n;
 } injection;
 
-/* Prints the step's loss, which must be the same on all ranks. After one step, starts the failure of the n-th
- * allocation.
- */
+/* Prints the step's loss, which must be the same on all ranks. After the second step, lets the n-th allocation from
+ * then on fail. */
 static lk_status inject(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     injection *i = self;

@@ -341,7 +341,7 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_DENSE_ACT, NO_GRADIENT, "NaN and infinity", dense_specials_case, P(matmul_parameters, 9, 4, 37)},
 
     CONV_CASES(LK_OP_CONV2D, conv2d_case),
-    /* NO_GRADIENT: there are so many elements that some lie next to a kink, where the gradient jumps. */
+    /* NO_GRADIENT: with so many elements some are close to a kink of relu or max pooling, where the gradient jumps. */
     {LK_OP_CONV2D, NO_GRADIENT, "LeNet", chain_case, P(chain_parameters, 3, 28, {20, 50}, {5, 5})},
     {LK_OP_CONV2D, NO_GRADIENT, "LeNet, batch", chain_case, P(chain_parameters, 13, 28, {20, 50}, {5, 5})},
     {LK_OP_CONV2D, 0, "small chain", chain_case, P(chain_parameters, 2, 12, {8, 16}, {5, 3})},

@@ -199,7 +199,7 @@ static inline lk_tensor *batch_norm_case(trial *t, const void *parameters)
     return lk_batch_norm(o.x, o.gamma, o.beta, p->epsilon, NULL);
 }
 
-/* The second result. */
+/* Returns the second result, the sums. */
 static inline lk_tensor *batch_norm_sums_case(trial *t, const void *parameters)
 {
     const norm_parameters *p = parameters;
@@ -224,7 +224,7 @@ static inline lk_tensor *batch_norm_specials_case(trial *t, const void *paramete
     return lk_batch_norm(x, gamma, channel_vector(t, channels + 1, -1, 1), p->epsilon, NULL);
 }
 
-/* The number of elements if this batch is one of several: sums are over three times as many elements. */
+/* The number of elements per channel of a larger batch, of which a batch of this shape is a part. */
 static inline int64_t count_with_others(lk_shape shape)
 {
     return 3 * channel_elements(shape) + 5;
@@ -333,7 +333,7 @@ static inline lk_tensor *norm_block_case(trial *t, const void *parameters)
     return lk_add(y, x);
 }
 
-/* The same, normalized with the sums of x and of another batch. */
+/* Normalizes x with the sums over x and another batch. */
 static inline lk_tensor *norm_of_two_case(trial *t, const void *parameters)
 {
     const norm_parameters *p = parameters;

@@ -101,8 +101,7 @@ static void bf16_gives_the_hosts_bits(void **state)
     same_bits(config, train_small);
 }
 
-/* --- values that are not finite
- * ------------------------------------------------------------------------------------------- */
+/* --- values that are not finite ----------------------------------------------------------------------------------- */
 
 static void fill_first_variable(lk_trainer *trainer, float value)
 {
@@ -117,7 +116,7 @@ static void fill_first_variable(lk_trainer *trainer, float value)
     }
 }
 
-/* The message of a training whose first layer overflows. */
+/* Writes the message with which a training ends whose first layer overflows. */
 static void stop(const lk_train_config *config, char *message, size_t size)
 {
     lk_train_result result;

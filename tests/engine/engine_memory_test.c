@@ -78,7 +78,7 @@ static void fail_each(const char *spec)
 {
     enum { FEWEST = 40, MOST = 2000 };
     const float expected =
-        2 * 5 * 2 * (10 + 14 + 18 + 26 + 30 + 34); /* the sum, the columns, the channels, the windows */
+        2 * 5 * 2 * (10 + 14 + 18 + 26 + 30 + 34); /* for z + z, columns and channels; the sums of the windows */
     failing f = fail_every(1);
     while (f.n < MOST && fail_next(&f))
         survive(&f, spec, expected);

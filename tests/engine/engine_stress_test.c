@@ -367,7 +367,7 @@ static uint64_t digest(void)
     return hash_of_network("cpu", hash_of_network("ref", state));
 }
 
-/* The output of this program with --digest under the synchronous engine. */
+/* Runs this program with --digest under the synchronous engine, and returns the digest that it prints. */
 static uint64_t digest_of_synchronous_engine(void)
 {
     char program[4096], command[4200];

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- gates ---------------------------------------------------------------------------------------------------------
- */
+/* --- gates -------------------------------------------------------------------------------------------------------- */
 
 static lk_status wait_at_gate(lk_call *call)
 {
@@ -25,7 +24,7 @@ static lk_status wait_at_gate(lk_call *call)
 static const lk_op gate_op = {.name = "gate", .id = -1};
 static const lk_kernel gate_kernel = {.run = wait_at_gate};
 
-/* Tasks pushed to the device after this wait until `gate` is posted. */
+/* Tasks that are pushed to the device from now on wait until `gate` is posted. */
 static void close_gate(lk_device *device, sem_t *gate)
 {
     assert_int_equal(sem_init(gate, 0, 0), 0);

@@ -21,7 +21,7 @@ static void resnet18(void **state)
     executors_agree(few_samples("resnet18", 5, 4));
 }
 
-/* It has dropout, keyed by the step, and augmentation, keyed by the epoch. */
+/* This network has dropout, whose random numbers depend on the step; those of augmentation depend on the epoch. */
 static void wrn_16_10(void **state)
 {
     (void)state;
