@@ -149,14 +149,14 @@ static lk_gpu_status run_normalize_grad(const bench *b)
                 .channels = b->channels);
 }
 
-static lk_gpu_window window(const bench *b)
+static lk_geometry window(const bench *b)
 {
-    return (lk_gpu_window){.images = b->images,
-                           .channels = b->channels,
-                           .size = {b->size, b->size},
-                           .out_size = {b->size / 2, b->size / 2},
-                           .kernel = {2, 2},
-                           .stride = {2, 2}};
+    return (lk_geometry){.images = b->images,
+                         .channels = b->channels,
+                         .in = {b->size, b->size},
+                         .out = {b->size / 2, b->size / 2},
+                         .kernel = {2, 2},
+                         .stride = {2, 2}};
 }
 
 static lk_gpu_status run_max_pool(const bench *b)

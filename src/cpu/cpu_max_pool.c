@@ -16,31 +16,19 @@ static int64_t cpu_pool_blocks_of(int64_t count, int64_t block)
     return (count + block - 1) / block;
 }
 
-static void cpu_pool_set_vectors(lk_max_pool *pool, int64_t images, int64_t channels, dnnl_format_tag_t tag)
+static lk_geometry max_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts, dnnl_format_tag_t tag)
 {
+    lk_geometry pool = lk__geometry_of_pool(x, y, opts);
     int64_t lanes = lk__lanes_of_tag(tag), block = tag == dnnl_nChw16c  ? 16
                                                    : tag == dnnl_nChw8c ? 8
                                                    : tag == dnnl_nChw4c ? 4
                                                                         : 1;
     if (lanes > 0) {
-        pool->n = channels * lanes;
-        pool->planes = cpu_pool_blocks_of(images, lanes);
-    } else {
-        pool->n = tag == dnnl_nhwc ? channels : block;
-        pool->planes = images * (tag == dnnl_nhwc ? 1 : cpu_pool_blocks_of(channels, block));
-    }
-}
-
-static lk_max_pool max_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts, dnnl_format_tag_t tag)
-{
-    lk_max_pool pool;
-    cpu_pool_set_vectors(&pool, x.dim[0], x.dim[1], tag);
-    for (int i = 0; i < 2; i++) {
-        pool.in[i] = x.dim[2 + i];
-        pool.out[i] = y.dim[2 + i];
-        pool.kernel[i] = opts->kernel[i];
-        pool.stride[i] = opts->stride[i];
-        pool.padding[i] = opts->padding[i];
+        pool.channels *= lanes;
+        pool.images = cpu_pool_blocks_of(pool.images, lanes);
+    } else if (tag != dnnl_nhwc) {
+        pool.images *= cpu_pool_blocks_of(pool.channels, block);
+        pool.channels = block;
     }
     return pool;
 }
@@ -68,7 +56,7 @@ static void max_pool_compute_forward(lk_call *call, const lk_converted *in, floa
 {
     (void)scratch;
     const lk_tensor *y = call->out[0];
-    lk_max_pool pool = max_pool_of(call->in[0]->shape, y->shape, LK_ATTRS(call, lk_pool2d_opts), lk__tag_of(y));
+    lk_geometry pool = max_pool_of(call->in[0]->shape, y->shape, LK_ATTRS(call, lk_pool2d_opts), lk__tag_of(y));
     lk__max_pool(&pool, in[0].data, y->storage->data, call->out[1]->storage->data);
 }
 
@@ -100,7 +88,7 @@ static void max_pool_compute_backward(lk_call *call, const lk_converted *in, flo
     (void)scratch;
     const lk_tensor *dx = call->out[0];
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
-    lk_max_pool pool = max_pool_of(dx->shape, call->in[0]->shape, opts, lk__tag_of(dx));
+    lk_geometry pool = max_pool_of(dx->shape, call->in[0]->shape, opts, lk__tag_of(dx));
     lk__max_pool_grad(&pool, in[0].data, in[1].data, dx->storage->data);
 }
 

@@ -3,20 +3,15 @@
  *
  * Every layout of activations is [planes][H][W][n] for some n: 1 if it is row-major, the channels of a block, all
  * channels of an image (nhwc), or eight images times all channels (lanes.h). The n elements of a vector are
- * independent. */
+ * independent. To these functions a plane is an image, and its n elements are its channels: pool->images is the number
+ * of planes, and pool->channels is n. Every window must hold an element. */
 #pragma once
 
-#include <stdint.h>
-
-typedef struct lk_max_pool {
-    int64_t planes, n;
-    int64_t in[2], out[2], kernel[2], stride[2],
-        padding[2]; /* vertical, horizontal; every window must hold an element */
-} lk_max_pool;
+#include "ops/geometry.h"
 
 /* Pools x [planes][H][W][n] to y [planes][H'][W'][n]. where, in the order of y, receives the index row * W + column of
  * each window's first maximum; NaN counts as greater than any number. */
-void lk__max_pool(const lk_max_pool *pool, const float *x, float *y, int32_t *where);
+void lk__max_pool(const lk_geometry *pool, const float *x, float *y, int32_t *where);
 
 /* Computes dx = the sum of dy over the windows whose maximum the element was, added in the order of dy. */
-void lk__max_pool_grad(const lk_max_pool *pool, const float *dy, const int32_t *where, float *dx);
+void lk__max_pool_grad(const lk_geometry *pool, const float *dy, const int32_t *where, float *dx);

@@ -58,15 +58,16 @@ static void cuda_choices_write_product(const lk_gpu_matmul *m, char *text, size_
 static void cuda_choices_write_convolution(const lk_gpu_choice *choice, char *text, size_t size)
 {
     const lk_gpu_conv_shape *s = &choice->conv;
+    const lk_geometry *g = &s->geometry;
     int used =
         snprintf(text, size,
                  "%s x[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] w[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
                  "] stride %" PRId64 "x%" PRId64 " padding %" PRId64 "x%" PRId64 " dilation %" PRId64 "x%" PRId64,
-                 cuda_choices_precision_name(s->dtype, s->tf32), s->images, s->channels, s->size[0], s->size[1],
-                 s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1], s->stride[0], s->stride[1],
-                 s->padding[0], s->padding[1], s->dilation[0], s->dilation[1]);
-    if (s->groups > 1)
-        used += snprintf(text + used, size - (size_t)used, " groups %" PRId64, s->groups);
+                 cuda_choices_precision_name(s->dtype, s->tf32), g->images, g->channels, g->in[0], g->in[1], g->filters,
+                 g->channels / g->groups, g->kernel[0], g->kernel[1], g->stride[0], g->stride[1], g->padding[0],
+                 g->padding[1], g->dilation[0], g->dilation[1]);
+    if (g->groups > 1)
+        used += snprintf(text + used, size - (size_t)used, " groups %" PRId64, g->groups);
     snprintf(text + used, size - (size_t)used, "%s%s%s", choice->bias ? " bias" : "", s->direct ? " direct" : "",
              choice->kernel == LK_GPU_CONV_WEIGHT_GRAD && choice->dw_dtype != s->dtype ? " to f32" : "");
 }

@@ -30,22 +30,10 @@ static lk_status conv_with_fallback(lk_call *call, convolve_fn run)
 static lk_gpu_conv_shape cuda_conv_shape_of(const lk_call *call, const lk_conv2d_opts *opts, lk_shape x, lk_shape w,
                                             lk_shape y, lk_dtype dtype)
 {
-    lk_gpu_conv_shape s = {.images = x.dim[0],
-                           .channels = x.dim[1],
-                           .out_channels = w.dim[0],
-                           .groups = opts->groups,
-                           .dtype = dtype,
-                           .tf32 = call->dtype == LK_BF16 || call->tf32,
-                           .direct = call->algorithms == LK_ALGORITHMS_DIRECT};
-    for (int i = 0; i < 2; i++) {
-        s.size[i] = x.dim[2 + i];
-        s.out_size[i] = y.dim[2 + i];
-        s.kernel[i] = w.dim[2 + i];
-        s.stride[i] = opts->stride[i];
-        s.padding[i] = opts->padding[i];
-        s.dilation[i] = opts->dilation[i];
-    }
-    return s;
+    return (lk_gpu_conv_shape){.geometry = lk__geometry_of_conv(x, w, y, opts),
+                               .dtype = dtype,
+                               .tf32 = call->dtype == LK_BF16 || call->tf32,
+                               .direct = call->algorithms == LK_ALGORITHMS_DIRECT};
 }
 
 static const void *cuda_conv_images_in(lk_cuda_scratch *s, const lk_tensor *x, lk_dtype dtype)
@@ -183,7 +171,7 @@ static lk_status convolve_and_rectify(lk_cuda_scratch *s, const lk_conv_block_at
 }
 
 /* Also sets `chosen` to 1 at the first maximum of each window, and to 0 at the other elements. */
-static lk_status cuda_conv_block_max_pool(lk_cuda_scratch *s, lk_gpu_window window, const float *conv, float *y,
+static lk_status cuda_conv_block_max_pool(lk_cuda_scratch *s, lk_geometry window, const float *conv, float *y,
                                           float *chosen)
 {
     const lk_call *call = s->call;
@@ -205,7 +193,7 @@ static lk_status cuda_conv_pool_and_note(lk_cuda_scratch *s, const lk_conv_block
     const lk_call *call = s->call;
     lk_shape shape = call->out[1]->shape;
     int64_t count = lk_shape_count(shape);
-    lk_gpu_window window = lk__cuda_window(&attrs->pool, shape, call->out[0]->shape);
+    lk_geometry window = lk__geometry_of_pool(shape, call->out[0]->shape, &attrs->pool);
     if (attrs->pooling == LK_BLOCK_MAX_POOL)
         LK_TRY(cuda_conv_block_max_pool(s, window, conv, y, saved));
     else
@@ -241,7 +229,7 @@ static lk_status cuda_conv_gradient_of_result(lk_cuda_scratch *s, const lk_conv_
     const lk_call *call = s->call;
     lk_shape y = call->in[0]->shape, shape = call->in[1]->shape;
     const float *saved = cuda_conv_images_in(s, call->in[1], LK_F32), *before = dy;
-    lk_gpu_window window = lk__cuda_window(&attrs->pool, shape, y);
+    lk_geometry window = lk__geometry_of_pool(shape, y, &attrs->pool);
     if (attrs->pooling == LK_BLOCK_MAX_POOL) {
         int32_t *where = lk__cuda_new(s, (size_t)lk_shape_count(y) * sizeof *where);
         float *greatest = cuda_conv_new_images(s, y);

@@ -71,7 +71,6 @@ lk_status lk__cuda_avg_pool2d(lk_call *call);
 lk_status lk__cuda_avg_pool2d_grad(lk_call *call);
 
 /* The window of a pooling from images of shape `x` to images of shape `y`. */
-lk_gpu_window lk__cuda_window(const lk_pool2d_opts *opts, lk_shape x, lk_shape y);
 
 /* cuda_conv.c, cuda_matmul.c */
 lk_status lk__cuda_conv2d(lk_call *call);

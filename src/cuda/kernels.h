@@ -7,6 +7,7 @@
  * bf16, whose results are rounded once, and in f64 for f64 in the kernels that take it. */
 #pragma once
 
+#include "ops/geometry.h"
 #include "lockstep/tensor.h"
 
 #include <stdbool.h>
@@ -328,13 +329,6 @@ typedef struct lk_gpu_running_statistics {
 
 /* --- pooling: f32, bf16 ------------------------------------------------------------------------------------------- */
 
-typedef struct lk_gpu_window {
-    int64_t images, channels;
-    int64_t size[2], out_size[2]; /* height, width of x and of y */
-    int64_t kernel[2], stride[2], padding[2];
-    bool count_padding; /* an average's divisor */
-} lk_gpu_window;
-
 /* where: for each window the index, in its image's plane, of the first maximum; NaN is greater than any number. An
  * empty window has -1, and its maximum is -infinity. */
 typedef struct lk_gpu_max_pool {
@@ -342,7 +336,7 @@ typedef struct lk_gpu_max_pool {
     void *y;
     int32_t *where;
     lk_dtype dtype;
-    lk_gpu_window window;
+    lk_geometry window;
 } lk_gpu_max_pool;
 
 /* Each dx is the sum, in the order of windows, of the dy of the windows whose maximum it is. */
@@ -351,21 +345,21 @@ typedef struct lk_gpu_max_pool_grad {
     const int32_t *where;
     void *dx;
     lk_dtype dtype;
-    lk_gpu_window window;
+    lk_geometry window;
 } lk_gpu_max_pool_grad;
 
 typedef struct lk_gpu_avg_pool {
     const void *x;
     void *y;
     lk_dtype dtype;
-    lk_gpu_window window;
+    lk_geometry window;
 } lk_gpu_avg_pool;
 
 typedef struct lk_gpu_avg_pool_grad {
     const void *dy;
     void *dx;
     lk_dtype dtype;
-    lk_gpu_window window;
+    lk_geometry window;
 } lk_gpu_avg_pool_grad;
 
 /* --- updates: f32, with the formulas and the order of operations of ops/update.h ---------------------------------- */
@@ -453,19 +447,16 @@ typedef struct lk_gpu_matmul {
     bool tf32; /* f32 operands may be rounded to 10 bits of mantissa */
 } lk_gpu_matmul;
 
-/* The shapes of a convolution: x [images, size, channels], y [images, out_size, out_channels], w [out_channels, kernel,
- * channels / groups], all channels-last, none of them empty. Kernels return LK_GPU_UNSUPPORTED only for bf16; f32
- * supports every shape. */
+/* A convolution of x [images, in, channels] with w [filters, kernel, channels / groups] to y [images, out, filters],
+ * all channels-last, none of them empty. Kernels return LK_GPU_UNSUPPORTED only for bf16; f32 supports every shape. */
 typedef struct lk_gpu_conv_shape {
-    int64_t images, channels, out_channels, groups;
-    int64_t size[2], out_size[2], kernel[2];
-    int64_t stride[2], padding[2], dilation[2];
+    lk_geometry geometry;
     lk_dtype dtype;
     bool tf32;
     bool direct; /* no algorithms, such as Winograd's, that transform the operands */
 } lk_gpu_conv_shape;
 
-/* y = conv(x, w) + bias, where bias is [out_channels] or NULL; then relu if set. */
+/* y = conv(x, w) + bias, where bias is [filters] or NULL; then relu if set. */
 typedef struct lk_gpu_conv {
     const void *x, *w, *bias;
     void *y;

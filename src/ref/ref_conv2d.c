@@ -3,34 +3,25 @@
  * there, 0 in the padding.
  *
  *   y = w · columns        dw = dy · columnsᵀ        dcolumns = wᵀ · dy, folded back into dx */
+#include "ops/geometry.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
 
 #include <string.h>
 
 typedef struct conv {
-    int64_t batch, groups;
+    lk_geometry geometry;
     int64_t in_channels, out_channels; /* of one group */
-    int64_t in_size[2], kernel[2], out_size[2];
-    int64_t stride[2], padding[2], dilation[2];
-    int64_t taps, outputs; /* rows and columns of "columns" */
+    int64_t taps, outputs;             /* rows and columns of "columns" */
 } conv;
 
 static conv ref_conv_of(const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape y)
 {
-    conv c = {
-        .batch = x.dim[0], .groups = opts->groups, .in_channels = w.dim[1], .out_channels = w.dim[0] / opts->groups};
-    for (int i = 0; i < 2; i++) {
-        c.in_size[i] = x.dim[2 + i];
-        c.kernel[i] = w.dim[2 + i];
-        c.out_size[i] = y.dim[2 + i];
-        c.stride[i] = opts->stride[i];
-        c.padding[i] = opts->padding[i];
-        c.dilation[i] = opts->dilation[i];
-    }
-    c.taps = c.in_channels * c.kernel[0] * c.kernel[1];
-    c.outputs = c.out_size[0] * c.out_size[1];
-    return c;
+    return (conv){.geometry = lk__geometry_of_conv(x, w, y, opts),
+                  .in_channels = w.dim[1],
+                  .out_channels = w.dim[0] / opts->groups,
+                  .taps = w.dim[1] * w.dim[2] * w.dim[3],
+                  .outputs = y.dim[2] * y.dim[3]};
 }
 
 /* The outputs [begin, end) along an axis whose input under kernel element k is not padding. `first` is the input of the
@@ -41,11 +32,11 @@ typedef struct range {
 
 static range ref_conv_outputs_inside(const conv *c, int axis, int64_t k)
 {
-    int64_t shift = k * c->dilation[axis] - c->padding[axis], stride = c->stride[axis];
-    int64_t last = c->in_size[axis] - 1 - shift;
+    int64_t shift = k * c->geometry.dilation[axis] - c->geometry.padding[axis], stride = c->geometry.stride[axis];
+    int64_t last = c->geometry.in[axis] - 1 - shift;
     range r = {.begin = shift < 0 ? (-shift + stride - 1) / stride : 0, .end = last < 0 ? 0 : last / stride + 1};
-    if (r.end > c->out_size[axis])
-        r.end = c->out_size[axis];
+    if (r.end > c->geometry.out[axis])
+        r.end = c->geometry.out[axis];
     if (r.begin > r.end)
         r.begin = r.end;
     r.first = r.begin * stride + shift;
@@ -55,12 +46,12 @@ static range ref_conv_outputs_inside(const conv *c, int axis, int64_t k)
 /* The offsets at which the planes of image n and group g begin. */
 static int64_t ref_conv_input_start(const conv *c, int64_t n, int64_t g)
 {
-    return (n * c->groups + g) * c->in_channels * c->in_size[0] * c->in_size[1];
+    return (n * c->geometry.groups + g) * c->in_channels * c->geometry.in[0] * c->geometry.in[1];
 }
 
 static int64_t ref_conv_output_start(const conv *c, int64_t n, int64_t g)
 {
-    return (n * c->groups + g) * c->out_channels * c->outputs;
+    return (n * c->geometry.groups + g) * c->out_channels * c->outputs;
 }
 
 static int64_t ref_conv_weight_start(const conv *c, int64_t g)
@@ -78,19 +69,19 @@ typedef struct tap {
 
 static tap ref_conv_tap(const conv *c, int64_t k)
 {
-    int64_t area = c->kernel[0] * c->kernel[1];
-    return (tap){.rows = ref_conv_outputs_inside(c, 0, k % area / c->kernel[1]),
-                 .columns = ref_conv_outputs_inside(c, 1, k % c->kernel[1]),
-                 .plane = k / area * c->in_size[0] * c->in_size[1]};
+    int64_t area = c->geometry.kernel[0] * c->geometry.kernel[1];
+    return (tap){.rows = ref_conv_outputs_inside(c, 0, k % area / c->geometry.kernel[1]),
+                 .columns = ref_conv_outputs_inside(c, 1, k % c->geometry.kernel[1]),
+                 .plane = k / area * c->geometry.in[0] * c->geometry.in[1]};
 }
 
 /* Copies the inputs of tap t to out[output * step]. Elements in the padding keep their value, 0. */
 static void ref_conv_unroll_tap(const conv *c, tap t, const double *x, double *out, int64_t step)
 {
-    int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
-    for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->stride[0]) {
-        const double *from = x + t.plane + ih * c->in_size[1] + t.columns.first;
-        double *to = out + (oh * c->out_size[1] + t.columns.begin) * step;
+    int64_t n = t.columns.end - t.columns.begin, stride = c->geometry.stride[1];
+    for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->geometry.stride[0]) {
+        const double *from = x + t.plane + ih * c->geometry.in[1] + t.columns.first;
+        double *to = out + (oh * c->geometry.out[1] + t.columns.begin) * step;
         for (int64_t j = 0; j < n; j++)
             to[j * step] = from[j * stride];
     }
@@ -99,10 +90,10 @@ static void ref_conv_unroll_tap(const conv *c, tap t, const double *x, double *o
 /* The reverse of ref_conv_unroll_tap: adds in[output] to the input that tap t multiplies there. */
 static void ref_conv_fold_tap(const conv *c, tap t, const double *in, double *x)
 {
-    int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
-    for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->stride[0]) {
-        const double *from = in + oh * c->out_size[1] + t.columns.begin;
-        double *to = x + t.plane + ih * c->in_size[1] + t.columns.first;
+    int64_t n = t.columns.end - t.columns.begin, stride = c->geometry.stride[1];
+    for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->geometry.stride[0]) {
+        const double *from = in + oh * c->geometry.out[1] + t.columns.begin;
+        double *to = x + t.plane + ih * c->geometry.in[1] + t.columns.first;
         for (int64_t j = 0; j < n; j++)
             to[j * stride] += from[j];
     }
@@ -130,24 +121,24 @@ static void ref_conv_fold_columns(const conv *c, const double *columns, double *
 
 static void ref_conv_start_with_bias(const conv *c, double *y, const double *bias)
 {
-    int64_t channels = c->groups * c->out_channels;
-    for (int64_t p = 0; p < c->batch * channels; p++)
+    int64_t channels = c->geometry.filters;
+    for (int64_t p = 0; p < c->geometry.images * channels; p++)
         for (int64_t j = 0; j < c->outputs; j++)
             y[p * c->outputs + j] = bias[p % channels];
 }
 
 static void ref_conv_bias_grad(const conv *c, double *dbias, const double *dy)
 {
-    int64_t channels = c->groups * c->out_channels;
-    for (int64_t p = 0; p < c->batch * channels; p++)
+    int64_t channels = c->geometry.filters;
+    for (int64_t p = 0; p < c->geometry.images * channels; p++)
         for (int64_t j = 0; j < c->outputs; j++)
             dbias[p % channels] += dy[p * c->outputs + j];
 }
 
 static void ref_conv_forward(const conv *c, double *y, const double *w, const double *x, double *columns)
 {
-    for (int64_t n = 0; n < c->batch; n++) {
-        for (int64_t g = 0; g < c->groups; g++) {
+    for (int64_t n = 0; n < c->geometry.images; n++) {
+        for (int64_t g = 0; g < c->geometry.groups; g++) {
             ref_conv_unroll_columns(c, x + ref_conv_input_start(c, n, g), columns);
             lk__ref_multiply(w + ref_conv_weight_start(c, g), columns, y + ref_conv_output_start(c, n, g),
                              c->out_channels, c->taps, c->outputs);
@@ -157,8 +148,8 @@ static void ref_conv_forward(const conv *c, double *y, const double *w, const do
 
 static void ref_conv_weight_grad(const conv *c, double *dw, const double *dy, const double *x, double *columns)
 {
-    for (int64_t n = 0; n < c->batch; n++) {
-        for (int64_t g = 0; g < c->groups; g++) {
+    for (int64_t n = 0; n < c->geometry.images; n++) {
+        for (int64_t g = 0; g < c->geometry.groups; g++) {
             ref_conv_unroll_transposed(c, x + ref_conv_input_start(c, n, g), columns);
             lk__ref_multiply(dy + ref_conv_output_start(c, n, g), columns, dw + ref_conv_weight_start(c, g),
                              c->out_channels, c->outputs, c->taps);
@@ -169,7 +160,7 @@ static void ref_conv_weight_grad(const conv *c, double *dw, const double *dy, co
 /* Transposes the weights, group by group. */
 static void ref_conv_transpose_weights(const conv *c, const double *w, double *transposed)
 {
-    for (int64_t g = 0; g < c->groups; g++)
+    for (int64_t g = 0; g < c->geometry.groups; g++)
         for (int64_t o = 0; o < c->out_channels; o++)
             for (int64_t k = 0; k < c->taps; k++)
                 transposed[ref_conv_weight_start(c, g) + k * c->out_channels + o] =
@@ -178,8 +169,8 @@ static void ref_conv_transpose_weights(const conv *c, const double *w, double *t
 
 static void ref_conv_input_grad(const conv *c, double *dx, const double *transposed, const double *dy, double *columns)
 {
-    for (int64_t n = 0; n < c->batch; n++) {
-        for (int64_t g = 0; g < c->groups; g++) {
+    for (int64_t n = 0; n < c->geometry.images; n++) {
+        for (int64_t g = 0; g < c->geometry.groups; g++) {
             memset(columns, 0, (size_t)(c->taps * c->outputs) * sizeof *columns);
             lk__ref_multiply(transposed + ref_conv_weight_start(c, g), dy + ref_conv_output_start(c, n, g), columns,
                              c->taps, c->out_channels, c->outputs);

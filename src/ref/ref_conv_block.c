@@ -2,6 +2,7 @@
  * between. `saved` is 1 for the elements of the convolution's result that dy reaches. */
 #include "core/shape.h"
 #include "core/tensor.h"
+#include "ops/geometry.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
 
@@ -22,17 +23,6 @@ static void ref_block_make_temporary(temporary *t, double *data, lk_shape shape)
 static void ref_block_set_attrs(lk_call *call, const void *attrs, size_t size)
 {
     memcpy(call->attrs.bytes, attrs, size);
-}
-
-/* The inputs [begin, end) of an axis in window `o`, without padding. */
-typedef struct window {
-    int64_t begin, end;
-} window;
-
-static window ref_block_window(const lk_pool2d_opts *opts, lk_shape conv, int axis, int64_t o)
-{
-    int64_t begin = o * opts->stride[axis] - opts->padding[axis], end = begin + opts->kernel[axis];
-    return (window){begin < 0 ? 0 : begin, end > conv.dim[2 + axis] ? conv.dim[2 + axis] : end};
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -114,27 +104,18 @@ lk_status lk__ref_conv_block(lk_call *call)
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
 
-static double ref_block_window_divisor(const lk_conv_block_attrs *attrs, window rows, window columns)
-{
-    if (attrs->pooling == LK_BLOCK_MAX_POOL)
-        return 1;
-    if (attrs->pool.count_include_pad)
-        return (double)(attrs->pool.kernel[0] * attrs->pool.kernel[1]);
-    return (double)((rows.end - rows.begin) * (columns.end - columns.begin));
-}
-
 /* Computes dconv of a plane: each input whose `saved` is set gets its window's share of dy. */
-static void ref_block_pool_grad_plane(const lk_conv_block_attrs *attrs, lk_shape conv, lk_shape y, const double *dy,
-                                      const double *saved, double *dconv)
+static void ref_block_pool_grad_plane(const lk_geometry *pool, bool max, const double *dy, const double *saved,
+                                      double *dconv)
 {
-    for (int64_t row = 0; row < y.dim[2]; row++) {
-        window rows = ref_block_window(&attrs->pool, conv, 0, row);
-        for (int64_t column = 0; column < y.dim[3]; column++) {
-            window columns = ref_block_window(&attrs->pool, conv, 1, column);
-            double share = *dy++ / ref_block_window_divisor(attrs, rows, columns);
+    for (int64_t row = 0; row < pool->out[0]; row++) {
+        lk_pixel_range rows = lk__geometry_window(pool, 0, row);
+        for (int64_t column = 0; column < pool->out[1]; column++) {
+            lk_pixel_range columns = lk__geometry_window(pool, 1, column);
+            double share = *dy++ / (double)(max ? 1 : lk__geometry_divisor(pool, rows, columns));
             for (int64_t h = rows.begin; h < rows.end; h++)
                 for (int64_t w = columns.begin; w < columns.end; w++)
-                    dconv[h * conv.dim[3] + w] = saved[h * conv.dim[3] + w] > 0 ? share : 0;
+                    dconv[h * pool->in[1] + w] = saved[h * pool->in[1] + w] > 0 ? share : 0;
         }
     }
 }
@@ -177,8 +158,10 @@ lk_status lk__ref_conv_block_grad(lk_call *call)
         return lk__ref_end(&scratch);
     temporary dconv;
     ref_block_make_temporary(&dconv, values, conv);
+    lk_geometry pool = lk__geometry_of_pool(conv, y, &attrs.pool);
+    bool max = attrs.pooling == LK_BLOCK_MAX_POOL;
     for (int64_t i = 0; i < conv.dim[0] * conv.dim[1]; i++)
-        ref_block_pool_grad_plane(&attrs, conv, y, dy + i * y_plane, saved + i * plane, values + i * plane);
+        ref_block_pool_grad_plane(&pool, max, dy + i * y_plane, saved + i * plane, values + i * plane);
     lk_status status = ref_block_conv_grads(call, &dconv.tensor);
     lk_status end = lk__ref_end(&scratch);
     return status == LK_OK ? end : status;

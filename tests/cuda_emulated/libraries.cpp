@@ -82,18 +82,19 @@ static std::vector<int64_t> key_of(const lk_gpu_choice &c)
 {
     const lk_gpu_matmul &m = c.matmul;
     const lk_gpu_conv_shape &s = c.conv;
+    const lk_geometry &g = s.geometry;
     if (c.kernel == LK_GPU_MATMUL)
         return {c.kernel,  m.rows,         m.inner,        m.columns,         m.dtype,
                 m.y_dtype, m.a_transposed, m.b_transposed, m.bias != nullptr, m.tf32};
-    return {c.kernel,      s.images,
-            s.channels,    s.out_channels,
-            s.groups,      s.size[0],
-            s.size[1],     s.out_size[0],
-            s.out_size[1], s.kernel[0],
-            s.kernel[1],   s.stride[0],
-            s.stride[1],   s.padding[0],
-            s.padding[1],  s.dilation[0],
-            s.dilation[1], s.dtype,
+    return {c.kernel,      g.images,
+            g.channels,    g.filters,
+            g.groups,      g.in[0],
+            g.in[1],       g.out[0],
+            g.out[1],      g.kernel[0],
+            g.kernel[1],   g.stride[0],
+            g.stride[1],   g.padding[0],
+            g.padding[1],  g.dilation[0],
+            g.dilation[1], s.dtype,
             s.tf32,        s.direct,
             c.bias,        c.kernel == LK_GPU_CONV_WEIGHT_GRAD ? c.dw_dtype : 0};
 }
@@ -169,19 +170,19 @@ static bool rounds(bool tf32, lk_dtype dtype)
     return tf32 && dtype == LK_F32;
 }
 
-static int64_t images_in(const lk_gpu_conv_shape &s)
+static int64_t images_in(const lk_geometry &g)
 {
-    return s.images * s.size[0] * s.size[1] * s.channels;
+    return g.images * g.in[0] * g.in[1] * g.channels;
 }
 
-static int64_t results_in(const lk_gpu_conv_shape &s)
+static int64_t results_in(const lk_geometry &g)
 {
-    return s.images * s.out_size[0] * s.out_size[1] * s.out_channels;
+    return g.images * g.out[0] * g.out[1] * g.filters;
 }
 
-static int64_t weights_in(const lk_gpu_conv_shape &s)
+static int64_t weights_in(const lk_geometry &g)
 {
-    return s.out_channels * s.kernel[0] * s.kernel[1] * (s.channels / s.groups);
+    return g.filters * g.kernel[0] * g.kernel[1] * (g.channels / g.groups);
 }
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
@@ -234,8 +235,8 @@ lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
     require_alignment({a->x, a->w, a->bias, a->y});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV, a->shape, a->bias != nullptr, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.x = round(stream, a->x, images_in(a->shape));
-        with.w = round(stream, a->w, weights_in(a->shape));
+        with.x = round(stream, a->x, images_in(a->shape.geometry));
+        with.w = round(stream, a->w, weights_in(a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv(stream, &with));
 }
@@ -247,8 +248,8 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
     require_alignment({a->dy, a->w, a->dx});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_INPUT_GRAD, a->shape, false, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.dy = round(stream, a->dy, results_in(a->shape));
-        with.w = round(stream, a->w, weights_in(a->shape));
+        with.dy = round(stream, a->dy, results_in(a->shape.geometry));
+        with.w = round(stream, a->w, weights_in(a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv_input_grad(stream, &with));
 }
@@ -260,8 +261,8 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
     require_alignment({a->dy, a->x, a->dw});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_WEIGHT_GRAD, a->shape, false, a->dw_dtype));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.dy = round(stream, a->dy, results_in(a->shape));
-        with.x = round(stream, a->x, images_in(a->shape));
+        with.dy = round(stream, a->dy, results_in(a->shape.geometry));
+        with.x = round(stream, a->x, images_in(a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv_weight_grad(stream, &with));
 }

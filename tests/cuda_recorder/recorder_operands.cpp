@@ -314,14 +314,14 @@ static void uses(const lk_gpu_running_statistics &a, operands &list)
 
 /* --- pooling ------------------------------------------------------------------------------------------------------ */
 
-static int64_t elements_of_x(const lk_gpu_window &window)
+static int64_t elements_of_x(const lk_geometry &g)
 {
-    return window.images * window.size[0] * window.size[1] * window.channels;
+    return g.images * g.in[0] * g.in[1] * g.channels;
 }
 
-static int64_t elements_of_y(const lk_gpu_window &window)
+static int64_t elements_of_y(const lk_geometry &g)
 {
-    return window.images * window.out_size[0] * window.out_size[1] * window.channels;
+    return g.images * g.out[0] * g.out[1] * g.filters;
 }
 
 static void uses(const lk_gpu_max_pool &a, operands &list)
@@ -433,44 +433,34 @@ static void uses(const lk_gpu_matmul &a, operands &list)
     list.writes(a.y, a.rows * a.columns * y_size);
 }
 
-static int64_t elements_of_x(const lk_gpu_conv_shape &shape)
+static int64_t elements_of_w(const lk_geometry &g)
 {
-    return shape.images * shape.size[0] * shape.size[1] * shape.channels;
-}
-
-static int64_t elements_of_y(const lk_gpu_conv_shape &shape)
-{
-    return shape.images * shape.out_size[0] * shape.out_size[1] * shape.out_channels;
-}
-
-static int64_t elements_of_w(const lk_gpu_conv_shape &shape)
-{
-    return shape.out_channels * shape.kernel[0] * shape.kernel[1] * (shape.channels / shape.groups);
+    return g.filters * g.kernel[0] * g.kernel[1] * (g.channels / g.groups);
 }
 
 static void uses(const lk_gpu_conv &a, operands &list)
 {
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.x, elements_of_x(a.shape) * size);
-    list.reads(a.w, elements_of_w(a.shape) * size);
-    list.may_read(a.bias, a.shape.out_channels * size);
-    list.writes(a.y, elements_of_y(a.shape) * size);
+    list.reads(a.x, elements_of_x(a.shape.geometry) * size);
+    list.reads(a.w, elements_of_w(a.shape.geometry) * size);
+    list.may_read(a.bias, a.shape.geometry.filters * size);
+    list.writes(a.y, elements_of_y(a.shape.geometry) * size);
 }
 
 static void uses(const lk_gpu_conv_input_grad &a, operands &list)
 {
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.dy, elements_of_y(a.shape) * size);
-    list.reads(a.w, elements_of_w(a.shape) * size);
-    list.writes(a.dx, elements_of_x(a.shape) * size);
+    list.reads(a.dy, elements_of_y(a.shape.geometry) * size);
+    list.reads(a.w, elements_of_w(a.shape.geometry) * size);
+    list.writes(a.dx, elements_of_x(a.shape.geometry) * size);
 }
 
 static void uses(const lk_gpu_conv_weight_grad &a, operands &list)
 {
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.dy, elements_of_y(a.shape) * size);
-    list.reads(a.x, elements_of_x(a.shape) * size);
-    list.writes(a.dw, elements_of_w(a.shape) * size_of(a.dw_dtype));
+    list.reads(a.dy, elements_of_y(a.shape.geometry) * size);
+    list.reads(a.x, elements_of_x(a.shape.geometry) * size);
+    list.writes(a.dw, elements_of_w(a.shape.geometry) * size_of(a.dw_dtype));
 }
 
 static void uses(const lk_gpu_column_sums &a, operands &list)

@@ -4,15 +4,9 @@
  * width of vectors. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "ops/geometry.h"
 
-typedef struct lk_block_conv {
-    int64_t images;
-    int64_t channels, filters; /* multiples of the algorithm's `block` */
-    int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
-} lk_block_conv;
+#include <stddef.h>
 
 /* Weights in row-major order, [filters, channels, KH, KW], and memory in which an algorithm keeps them packed in its
  * own order. */
@@ -24,24 +18,24 @@ typedef struct lk_block_weights {
 
 typedef struct lk_block_algorithm {
     const char *name;
-    int block; /* channels of a block */
+    int block; /* channels of a block; the channels and filters of a convolution are multiples of it */
 
-    bool (*takes)(const lk_block_conv *conv);
+    bool (*takes)(const lk_geometry *conv);
 
     /* Returns the bytes that `memory` of the functions below must have, aligned to a cache line. */
-    size_t (*memory)(const lk_block_conv *conv);
+    size_t (*memory)(const lk_geometry *conv);
 
     /* Returns the bytes of packed weights for conv2d or for input_grad. */
-    size_t (*kept_bytes)(const lk_block_conv *conv, bool for_input_grad);
+    size_t (*kept_bytes)(const lk_geometry *conv, bool for_input_grad);
 
     /* Computes y = x * w + bias; bias may be NULL. If `passed` is not NULL, y is relu of that, and `passed` receives a
      * bit for each element of y in memory, set where it is above 0. */
-    void (*conv2d)(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias, float *y,
+    void (*conv2d)(const lk_geometry *conv, const float *x, const lk_block_weights *w, const float *bias, float *y,
                    uint8_t *passed, void *memory);
     /* Computes dx from dy and w. */
-    void (*input_grad)(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx, void *memory);
+    void (*input_grad)(const lk_geometry *conv, const float *dy, const lk_block_weights *w, float *dx, void *memory);
     /* Computes dw, row-major, from dy and x. */
-    void (*weight_grad)(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory);
+    void (*weight_grad)(const lk_geometry *conv, const float *dy, const float *x, float *dw, void *memory);
 } lk_block_algorithm;
 
 /* Direct convolution: a sum over the kernel's taps of products of matrices. For each tap there is a list of the pairs

@@ -36,9 +36,9 @@ static const conv_case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static lk_block_conv conv_of(const conv_case *c)
+static lk_geometry conv_of(const conv_case *c)
 {
-    lk_block_conv conv = {.images = c->images, .channels = c->channels, .filters = c->filters};
+    lk_geometry conv = {.images = c->images, .channels = c->channels, .filters = c->filters};
     for (int i = 0; i < 2; i++) {
         conv.in[i] = c->size[i];
         conv.kernel[i] = c->kernel[i];
@@ -53,7 +53,7 @@ static lk_block_conv conv_of(const conv_case *c)
 
 typedef struct operands {
     const lk_block_algorithm *algorithm;
-    lk_block_conv conv;
+    lk_geometry conv;
     test_shape x_shape, y_shape;
     int64_t x_count, y_count, w_count;
     float *x, *w, *bias, *dy; /* row-major */
@@ -79,7 +79,7 @@ static float *numbers(int64_t count, int64_t seed)
 
 enum { GUARD = 64 };
 
-static char *guarded_memory(const lk_block_algorithm *algorithm, const lk_block_conv *conv)
+static char *guarded_memory(const lk_block_algorithm *algorithm, const lk_geometry *conv)
 {
     size_t bytes = algorithm->memory(conv);
     char *memory = aligned_alloc(64, (bytes + 2 * GUARD) / 64 * 64);
@@ -145,7 +145,7 @@ static double *zeros(int64_t count)
 
 static void add_pixel(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap, int64_t in, int64_t out)
 {
-    const lk_block_conv *conv = &o->conv;
+    const lk_geometry *conv = &o->conv;
     int64_t x = test_offset(PLAIN, o->x_shape, n, c, in), y = test_offset(PLAIN, o->y_shape, n, f, out);
     int64_t w = (f * conv->channels + c) * conv->kernel[0] * conv->kernel[1] + tap;
     double forward = (double)o->x[x] * (double)o->w[w], back = (double)o->dy[y] * (double)o->w[w];
@@ -160,7 +160,7 @@ static void add_pixel(const operands *o, sums *s, int64_t n, int64_t f, int64_t 
 
 static void add_tap(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap)
 {
-    const lk_block_conv *conv = &o->conv;
+    const lk_geometry *conv = &o->conv;
     for (int64_t r = 0; r < conv->out[0]; r++)
         for (int64_t k = 0; k < conv->out[1]; k++) {
             int64_t row = r * conv->stride[0] - conv->padding[0] + tap / conv->kernel[1] * conv->dilation[0];
@@ -172,7 +172,7 @@ static void add_tap(const operands *o, sums *s, int64_t n, int64_t f, int64_t c,
 
 static sums expected(const operands *o)
 {
-    const lk_block_conv *conv = &o->conv;
+    const lk_geometry *conv = &o->conv;
     sums s = {zeros(o->y_count), zeros(o->x_count), zeros(o->w_count),
               zeros(o->y_count), zeros(o->x_count), zeros(o->w_count)};
     for (int64_t i = 0; i < o->y_count; i++)
@@ -259,7 +259,7 @@ static void check_case(const lk_block_algorithm *algorithm, int which)
 
 static bool takes(const lk_block_algorithm *algorithm, const conv_case *c)
 {
-    lk_block_conv conv = conv_of(c);
+    lk_geometry conv = conv_of(c);
     return algorithm->takes(&conv);
 }
 
@@ -334,7 +334,7 @@ static void bits_do_not_depend_on_the_width(void **state)
 static void check_positions(const lk_block_algorithm *algorithm, const conv_case *c)
 {
     operands o = make_operands(algorithm, c);
-    lk_block_conv one = o.conv;
+    lk_geometry one = o.conv;
     lk_block_weights w = {.plain = o.w};
     int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
     float *y = floats(y_image), *dx = floats(x_image);

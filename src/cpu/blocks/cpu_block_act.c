@@ -48,9 +48,9 @@ bool lk__cpu_direct_act_is_worth(const lk_conv_problem *p)
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-static lk_block_conv act_conv_of(const lk_call *call, const lk_tensor *x, const lk_tensor *w, const lk_tensor *y)
+static lk_geometry act_conv_of(const lk_call *call, const lk_tensor *x, const lk_tensor *w, const lk_tensor *y)
 {
-    return lk__cpu_block_conv_of(x->shape, w->shape, y->shape, &LK_ATTRS(call, lk_conv_block_attrs)->conv);
+    return lk__geometry_of_conv(x->shape, w->shape, y->shape, &LK_ATTRS(call, lk_conv_block_attrs)->conv);
 }
 
 static dnnl_format_tag_t cpu_block_act_tag_of(const lk_call *call)
@@ -75,7 +75,7 @@ static lk_status block_act_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn c
 static lk_status block_act_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    lk_block_conv conv = act_conv_of(call, call->in[0], call->in[1], call->out[0]);
+    lk_geometry conv = act_conv_of(call, call->in[0], call->in[1], call->out[0]);
     lk__cpu_choice_describe(call, prepared);
     prepared->scratch_bytes = lk__cpu_block_algorithm(call)->memory(&conv);
     prepared->weights = 1;
@@ -86,7 +86,7 @@ static lk_status block_act_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_
 
 static void block_act_compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
-    lk_block_conv conv = act_conv_of(call, call->in[0], call->in[1], call->out[0]);
+    lk_geometry conv = act_conv_of(call, call->in[0], call->in[1], call->out[0]);
     lk_block_weights w = lk__cpu_block_weights_of(call, in[1].data);
     lk__cpu_block_algorithm(call)->conv2d(&conv, in[0].data, &w, in[2].data, call->out[0]->storage->data,
                                           call->out[1]->storage->data, scratch);
@@ -122,7 +122,7 @@ static void cpu_block_act_keep_passed(const float *dy, const uint8_t *passed, in
 
 #endif
 
-static lk_block_conv act_grad_conv(const lk_call *call)
+static lk_geometry act_grad_conv(const lk_call *call)
 {
     return act_conv_of(call, call->in[2], call->in[3], call->in[0]);
 }
@@ -130,7 +130,7 @@ static lk_block_conv act_grad_conv(const lk_call *call)
 /* Bytes of scratch memory that the sums use one after the other; dz follows them. */
 static size_t cpu_block_act_sums_bytes(const lk_call *call)
 {
-    lk_block_conv conv = act_grad_conv(call);
+    lk_geometry conv = act_grad_conv(call);
     lk_channels channels = lk__channels_of(call->in[0], cpu_block_act_tag_of(call));
     size_t convolution = lk__cpu_block_algorithm(call)->memory(&conv), bias = lk__channel_memory_bytes(&channels);
     return lk__aligned_bytes(convolution > bias ? convolution : bias);
@@ -143,7 +143,7 @@ static lk_status block_act_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_pre
     lk__cpu_choice_describe(call, prepared);
     prepared->scratch_bytes = cpu_block_act_sums_bytes(call) + (size_t)lk_tensor_count(call->in[0]) * sizeof(float);
     if (attrs->input_grad) {
-        lk_block_conv conv = act_grad_conv(call);
+        lk_geometry conv = act_grad_conv(call);
         prepared->weights = 3;
         prepared->packed_bytes = lk__cpu_block_algorithm(call)->kept_bytes(&conv, true);
     }
@@ -156,7 +156,7 @@ static void block_act_compute_grad(lk_call *call, const lk_converted *in, float 
 {
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     const lk_block_algorithm *algorithm = lk__cpu_block_algorithm(call);
-    lk_block_conv conv = act_grad_conv(call);
+    lk_geometry conv = act_grad_conv(call);
     lk_channels channels = lk__channels_of(call->in[0], cpu_block_act_tag_of(call));
     float *dz = scratch + cpu_block_act_sums_bytes(call) / sizeof(float);
     cpu_block_act_keep_passed(in[0].data, lk__cpu_data(call->in[1]), lk_tensor_count(call->in[0]), dz);

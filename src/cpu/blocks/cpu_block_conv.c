@@ -26,26 +26,12 @@ bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts
            block_conv_is_small(x, w.dim[0], opts);
 }
 
-lk_block_conv lk__cpu_block_conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
-{
-    lk_block_conv conv = {.images = x.dim[0], .channels = x.dim[1], .filters = w.dim[0]};
-    for (int i = 0; i < 2; i++) {
-        conv.in[i] = x.dim[2 + i];
-        conv.out[i] = y.dim[2 + i];
-        conv.kernel[i] = w.dim[2 + i];
-        conv.stride[i] = opts->stride[i];
-        conv.padding[i] = opts->padding[i];
-        conv.dilation[i] = opts->dilation[i];
-    }
-    return conv;
-}
-
 /* --- which algorithm ---------------------------------------------------------------------------------------------- */
 
 /* Tiles must be full enough and numerous enough to outweigh transforming the kernels, and the channels that it computes
  * in pairs of blocks must be more than one block; measurements of 400 shapes gave these limits. size: height and width
  * that tiles cover; made: channels that come in pairs. */
-static bool block_conv_is_worth_winograd(const lk_block_conv *conv, const int64_t size[2], int64_t made)
+static bool block_conv_is_worth_winograd(const lk_geometry *conv, const int64_t size[2], int64_t made)
 {
     enum { TILE = 4, LEAST_TILES = 32 };
     int block = lk__block_winograd()->block;
@@ -60,10 +46,10 @@ static int64_t block_conv_output_size(const lk_conv_problem *p, int axis)
     return (p->x.dim[2 + axis] + 2 * opts->padding[axis] - span) / opts->stride[axis] + 1;
 }
 
-static lk_block_conv conv_of_problem(const lk_conv_problem *p)
+static lk_geometry conv_of_problem(const lk_conv_problem *p)
 {
     lk_shape y = LK_SHAPE(p->x.dim[0], p->w.dim[0], block_conv_output_size(p, 0), block_conv_output_size(p, 1));
-    return lk__cpu_block_conv_of(p->x, p->w, y, &p->attrs.conv);
+    return lk__geometry_of_conv(p->x, p->w, y, &p->attrs.conv);
 }
 
 /* With AVX-512 oneDNN comes close to the peak of a core unless the convolution is strided: docs/performance.md. */
@@ -75,13 +61,13 @@ bool lk__cpu_direct_is_worth(const lk_conv_problem *problem)
 
 bool lk__cpu_winograd_takes(const lk_conv_problem *problem)
 {
-    lk_block_conv conv = conv_of_problem(problem);
+    lk_geometry conv = conv_of_problem(problem);
     return lk__block_winograd()->takes(&conv);
 }
 
 bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem)
 {
-    lk_block_conv conv = conv_of_problem(problem);
+    lk_geometry conv = conv_of_problem(problem);
     bool back = problem->op == LK_OP_CONV2D_INPUT_GRAD;
     return block_conv_is_worth_winograd(&conv, back ? conv.in : conv.out, back ? conv.channels : conv.filters);
 }
@@ -99,7 +85,7 @@ lk_status lk__cpu_block_layout(const lk_call *call, const lk_tensor *x, const lk
 
 /* The convolution of a call, and the algorithm that computes it. */
 typedef struct task {
-    lk_block_conv conv;
+    lk_geometry conv;
     const lk_block_algorithm *algorithm;
 } task;
 
@@ -107,7 +93,7 @@ static task block_task(const lk_call *call, const lk_tensor *x, const lk_tensor 
 {
     bool forward = call->op->id == LK_OP_CONV2D;
     const lk_conv2d_opts *opts = forward ? LK_ATTRS(call, lk_conv2d_opts) : &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
-    return (task){lk__cpu_block_conv_of(x->shape, w->shape, y->shape, opts), lk__cpu_block_algorithm(call)};
+    return (task){lk__geometry_of_conv(x->shape, w->shape, y->shape, opts), lk__cpu_block_algorithm(call)};
 }
 
 static task block_conv_forward_task(const lk_call *call)

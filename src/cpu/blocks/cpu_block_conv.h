@@ -10,9 +10,6 @@
  * filters in whole blocks, which are as wide as vectors. */
 bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
-/* Describes the convolution of tensors of these shapes. */
-lk_block_conv lk__cpu_block_conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts);
-
 /* Returns whether the direct algorithm is faster than oneDNN for a convolution that it takes: with AVX2 it is. */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem);
 

@@ -32,7 +32,7 @@ static int64_t block_pairs(int64_t channels)
     return (channels + WIDTH - 1) / WIDTH;
 }
 
-static int64_t direct_conv_chunk_images(const lk_block_conv *conv)
+static int64_t direct_conv_chunk_images(const lk_geometry *conv)
 {
     return lk__min((PIXELS_OF_CHUNK + direct_conv_area_of(conv->out) - 1) / direct_conv_area_of(conv->out),
                    conv->images);
@@ -46,12 +46,12 @@ typedef struct tap_list {
     int64_t an_image; /* pairs of an image */
 } tap_list;
 
-static int64_t direct_conv_list_capacity(const lk_block_conv *conv)
+static int64_t direct_conv_list_capacity(const lk_geometry *conv)
 {
     return direct_conv_chunk_images(conv) * direct_conv_area_of(conv->out);
 }
 
-static void direct_conv_list_tap(const lk_block_conv *conv, int64_t row_tap, int64_t column_tap, tap_list *list)
+static void direct_conv_list_tap(const lk_geometry *conv, int64_t row_tap, int64_t column_tap, tap_list *list)
 {
     int64_t in_image = conv->channels * direct_conv_area_of(conv->in),
             out_image = conv->filters * direct_conv_area_of(conv->out), n = 0;
@@ -78,20 +78,20 @@ typedef struct tables {
     tap_list *lists;
 } tables;
 
-static int64_t direct_packed_count(const lk_block_conv *conv)
+static int64_t direct_packed_count(const lk_geometry *conv)
 {
     int64_t forward = block_pairs(conv->filters) * conv->channels,
             backward = block_pairs(conv->channels) * conv->filters;
     return lk__max(forward, backward) * WIDTH * direct_conv_area_of(conv->kernel);
 }
 
-static size_t direct_kept_bytes(const lk_block_conv *conv, bool for_input_grad)
+static size_t direct_kept_bytes(const lk_geometry *conv, bool for_input_grad)
 {
     (void)for_input_grad;
     return (size_t)direct_packed_count(conv) * sizeof(float);
 }
 
-static size_t direct_memory_bytes(const lk_block_conv *conv)
+static size_t direct_memory_bytes(const lk_geometry *conv)
 {
     int64_t taps = direct_conv_area_of(conv->kernel);
     return (size_t)direct_packed_count(conv) * sizeof(float) + (size_t)taps * sizeof(tap_list) +
@@ -99,7 +99,7 @@ static size_t direct_memory_bytes(const lk_block_conv *conv)
 }
 
 /* Lays out `memory` and fills the lists. */
-static tables direct_start(const lk_block_conv *conv, void *memory)
+static tables direct_start(const lk_geometry *conv, void *memory)
 {
     int64_t taps = direct_conv_area_of(conv->kernel), capacity = direct_conv_list_capacity(conv);
     tables made = {.packed = memory};
@@ -114,7 +114,7 @@ static tables direct_start(const lk_block_conv *conv, void *memory)
 
 /* Packs the weights as [pair of blocks of `to`][tap][`from`][WIDTH], with zeros for missing channels. `to` and `from`
  * are filters and channels; for the gradient of the input, channels and filters. */
-static void direct_pack(const lk_block_conv *conv, const float *w, bool for_gradient, float *packed)
+static void direct_pack(const lk_geometry *conv, const float *w, bool for_gradient, float *packed)
 {
     int64_t taps = direct_conv_area_of(conv->kernel), a_filter = conv->channels * taps;
     int64_t to = for_gradient ? conv->channels : conv->filters, from = for_gradient ? conv->filters : conv->channels;
@@ -134,7 +134,7 @@ static void direct_pack(const lk_block_conv *conv, const float *w, bool for_grad
 }
 
 /* Unpacks the gradient [pair of blocks of filters][block of channels][tap][BLOCK][WIDTH] to dw. */
-static void direct_conv_unpack_gradient(const lk_block_conv *conv, const float *packed, float *dw)
+static void direct_conv_unpack_gradient(const lk_geometry *conv, const float *packed, float *dw)
 {
     int64_t taps = direct_conv_area_of(conv->kernel), pair = conv->channels * taps * WIDTH;
     for (int64_t o = 0; o < conv->filters; o++)
@@ -230,7 +230,7 @@ typedef struct direction {
 } direction;
 
 /* Computes one pair of blocks of y for a chunk of images. */
-static void direct_conv_multiply_chunk(const lk_block_conv *conv, const direction *d, const tables *t, const float *x,
+static void direct_conv_multiply_chunk(const lk_geometry *conv, const direction *d, const tables *t, const float *x,
                                        int64_t pair, int64_t images, float *y)
 {
     int64_t taps = direct_conv_area_of(conv->kernel);
@@ -268,7 +268,7 @@ static void direct_conv_rectify_values(float *y, int64_t count, uint8_t *passed)
         vec_storeu(y + i, lk__rectify(vec_loadu(y + i), passed + i / 8));
 }
 
-static void direct_convolve(const lk_block_conv *conv, const direction *d, const float *x, const lk_block_weights *w,
+static void direct_convolve(const lk_geometry *conv, const direction *d, const float *x, const lk_block_weights *w,
                             const float *bias, float *y, uint8_t *passed, void *memory)
 {
     tables t = direct_start(conv, memory);
@@ -328,7 +328,7 @@ static void gradient_block(const float *x, const int32_t *in, const float *dy, s
 
 /* Adds a pair of blocks of filters, over at most PIXELS_AT_ONCE pairs of pixels of every tap, from number `begin`
  * on. */
-static void direct_conv_gradient_piece(const lk_block_conv *conv, const tables *t, const float *dy, const float *x,
+static void direct_conv_gradient_piece(const lk_geometry *conv, const tables *t, const float *dy, const float *x,
                                        int64_t pair, int64_t begin, int64_t images)
 {
     int64_t taps = direct_conv_area_of(conv->kernel), in_pixels = direct_conv_area_of(conv->in),
@@ -345,14 +345,14 @@ static void direct_conv_gradient_piece(const lk_block_conv *conv, const tables *
         }
 }
 
-static void direct_conv_gradient_chunk(const lk_block_conv *conv, const tables *t, const float *dy, const float *x,
+static void direct_conv_gradient_chunk(const lk_geometry *conv, const tables *t, const float *dy, const float *x,
                                        int64_t pair, int64_t images)
 {
     for (int64_t begin = 0; begin < images * direct_conv_area_of(conv->out); begin += PIXELS_AT_ONCE)
         direct_conv_gradient_piece(conv, t, dy, x, pair, begin, images);
 }
 
-static void direct_weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
+static void direct_weight_grad(const lk_geometry *conv, const float *dy, const float *x, float *dw, void *memory)
 {
     tables t = direct_start(conv, memory);
     int64_t chunk = direct_conv_chunk_images(conv), in_image = conv->channels * direct_conv_area_of(conv->in);
@@ -368,21 +368,21 @@ static void direct_weight_grad(const lk_block_conv *conv, const float *dy, const
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
-static void direct_conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias,
+static void direct_conv2d(const lk_geometry *conv, const float *x, const lk_block_weights *w, const float *bias,
                           float *y, uint8_t *passed, void *memory)
 {
     direction d = {false, conv->channels, direct_conv_area_of(conv->in), conv->filters, direct_conv_area_of(conv->out)};
     direct_convolve(conv, &d, x, w, bias, y, passed, memory);
 }
 
-static void direct_input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx,
+static void direct_input_grad(const lk_geometry *conv, const float *dy, const lk_block_weights *w, float *dx,
                               void *memory)
 {
     direction d = {true, conv->filters, direct_conv_area_of(conv->out), conv->channels, direct_conv_area_of(conv->in)};
     direct_convolve(conv, &d, dy, w, NULL, dx, NULL, memory);
 }
 
-static bool direct_takes(const lk_block_conv *conv)
+static bool direct_takes(const lk_geometry *conv)
 {
     return conv->channels % BLOCK == 0 && conv->filters % BLOCK == 0;
 }

@@ -58,7 +58,7 @@ static void choose_pieces(pieces *p, int64_t images)
     p->channels = lk__min(to, lk__paired(channels));
 }
 
-static pieces winograd_conv_forward_pieces(const lk_block_conv *conv)
+static pieces winograd_conv_forward_pieces(const lk_geometry *conv)
 {
     pieces p = {.from = winograd_conv_tiles_of(conv->channels, conv->in, conv->out, conv->padding[0], conv->padding[1]),
                 .to = winograd_conv_tiles_of(conv->filters, conv->out, conv->out, 0, 0)};
@@ -67,7 +67,7 @@ static pieces winograd_conv_forward_pieces(const lk_block_conv *conv)
 }
 
 /* The gradient of the input is a convolution of dy, padded by what the forward padding leaves of the kernel's reach. */
-static pieces winograd_conv_input_grad_pieces(const lk_block_conv *conv)
+static pieces winograd_conv_input_grad_pieces(const lk_geometry *conv)
 {
     pieces p = {
         .from = winograd_conv_tiles_of(conv->filters, conv->out, conv->in, 2 - conv->padding[0], 2 - conv->padding[1]),
@@ -103,13 +103,13 @@ static int64_t winograd_conv_total_count(const pieces *p)
     return winograd_conv_u_count(p) + winograd_conv_v_count(p) + winograd_conv_m_count(p);
 }
 
-static size_t winograd_memory_bytes(const lk_block_conv *conv)
+static size_t winograd_memory_bytes(const lk_geometry *conv)
 {
     pieces forward = winograd_conv_forward_pieces(conv), backward = winograd_conv_input_grad_pieces(conv);
     return (size_t)lk__max(winograd_conv_total_count(&forward), winograd_conv_total_count(&backward)) * sizeof(float);
 }
 
-static size_t winograd_kept_bytes(const lk_block_conv *conv, bool for_input_grad)
+static size_t winograd_kept_bytes(const lk_geometry *conv, bool for_input_grad)
 {
     pieces p = for_input_grad ? winograd_conv_input_grad_pieces(conv) : winograd_conv_forward_pieces(conv);
     return (size_t)((p.to.channels + p.channels - 1) / p.channels * winograd_conv_u_count(&p)) * sizeof(float);
@@ -251,7 +251,7 @@ static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const 
     }
 }
 
-static void winograd_conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias,
+static void winograd_conv2d(const lk_geometry *conv, const float *x, const lk_block_weights *w, const float *bias,
                             float *y, uint8_t *passed, void *memory)
 {
     pieces p = winograd_conv_forward_pieces(conv);
@@ -259,7 +259,7 @@ static void winograd_conv2d(const lk_block_conv *conv, const float *x, const lk_
     winograd_convolve(&p, &kernels, x, w, bias, y, passed, memory);
 }
 
-static void winograd_input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx,
+static void winograd_input_grad(const lk_geometry *conv, const float *dy, const lk_block_weights *w, float *dx,
                                 void *memory)
 {
     pieces p = winograd_conv_input_grad_pieces(conv);
@@ -267,7 +267,7 @@ static void winograd_input_grad(const lk_block_conv *conv, const float *dy, cons
     winograd_convolve(&p, &kernels, dy, w, NULL, dx, NULL, memory);
 }
 
-static void winograd_weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
+static void winograd_weight_grad(const lk_geometry *conv, const float *dy, const float *x, float *dw, void *memory)
 {
     pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
@@ -285,7 +285,7 @@ static void winograd_weight_grad(const lk_block_conv *conv, const float *dy, con
     }
 }
 
-static bool winograd_takes(const lk_block_conv *conv)
+static bool winograd_takes(const lk_geometry *conv)
 {
     for (int i = 0; i < 2; i++)
         if (conv->kernel[i] != 3 || conv->stride[i] != 1 || conv->dilation[i] != 1 || conv->padding[i] > 2)

@@ -231,19 +231,6 @@ lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
 
 /* --- average pooling ---------------------------------------------------------------------------------------------- */
 
-lk_lanes_pool lk__cpu_lanes_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts)
-{
-    lk_lanes_pool pool = {.images = x.dim[0], .channels = x.dim[1], .count_padding = opts->count_include_pad};
-    for (int i = 0; i < 2; i++) {
-        pool.in[i] = x.dim[2 + i];
-        pool.out[i] = y.dim[2 + i];
-        pool.kernel[i] = opts->kernel[i];
-        pool.stride[i] = opts->stride[i];
-        pool.padding[i] = opts->padding[i];
-    }
-    return pool;
-}
-
 static lk_status lanes_prepare_pool(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
@@ -253,7 +240,7 @@ static lk_status lanes_prepare_pool(lk_cpu *cpu, const lk_call *call, lk_prepare
 static void lanes_compute_pool(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
-    lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
+    lk_geometry pool = lk__geometry_of_pool(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
     lk__lanes()->avg_pool(&pool, in[0].data, call->out[0]->storage->data);
 }
 
@@ -261,7 +248,7 @@ static void lanes_compute_pool_grad(lk_call *call, const lk_converted *in, float
 {
     (void)scratch;
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
-    lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->out[0]->shape, call->in[0]->shape, opts);
+    lk_geometry pool = lk__geometry_of_pool(call->out[0]->shape, call->in[0]->shape, opts);
     lk__lanes()->avg_pool_grad(&pool, in[0].data, call->out[0]->storage->data);
 }
 

@@ -29,8 +29,6 @@ bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
  * layout. */
 bool lk__cpu_lanes_want_pool(const lk_call *call);
 
-lk_lanes_pool lk__cpu_lanes_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts);
-
 /* Each runs a call that lanes.h takes. */
 lk_status lk__cpu_lanes_conv2d(lk_call *call);
 lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call);

@@ -26,7 +26,7 @@ static lk_lanes_block lanes_block_of(lk_shape x, lk_shape w, lk_shape saved, lk_
     static const lk_pool2d_opts none = {.kernel = {1, 1}, .stride = {1, 1}};
     const lk_pool2d_opts *pool = attrs->pooling == LK_BLOCK_NO_POOL ? &none : &attrs->pool;
     lk_lanes_block block = {
-        .pool = lk__cpu_lanes_pool_of(saved, y, pool), .relu = attrs->relu, .max = attrs->pooling == LK_BLOCK_MAX_POOL};
+        .pool = lk__geometry_of_pool(saved, y, pool), .relu = attrs->relu, .max = attrs->pooling == LK_BLOCK_MAX_POOL};
     block.conv.images = x.dim[0];
     for (int i = 0; i < 2; i++) {
         block.conv.in[i] = x.dim[2 + i];

@@ -33,7 +33,7 @@ static bool cpu_lanes_winograd_have_patches(const lk_lanes_block *block)
 {
     enum { LEAST = 32 };
     const lk_lanes_conv *conv = &block->conv;
-    const lk_lanes_pool *pool = &block->pool;
+    const lk_geometry *pool = &block->pool;
     int64_t side = 7 - conv->kernel[0], patches = 1, used = 1;
     for (int i = 0; i < 2; i++) {
         int64_t size = pool->out[i] * pool->kernel[i];

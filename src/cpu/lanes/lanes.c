@@ -1,7 +1,6 @@
 #include "cpu/lanes/lanes.h"
 
 #include "cpu/isa.h"
-#include "cpu/lanes/lanes_windows.h"
 
 const lk_lanes_kernels *lk__lanes(void)
 {

@@ -12,9 +12,9 @@
  * position in a block nor on LANES. */
 #pragma once
 
-#include <stdbool.h>
+#include "ops/geometry.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 typedef struct lk_lanes_conv { /* stride 1, dilation 1, one group */
     int64_t images;
@@ -23,17 +23,11 @@ typedef struct lk_lanes_conv { /* stride 1, dilation 1, one group */
     int64_t padding[2]; /* on both sides; a negative number leaves out as many rows or columns of the input */
 } lk_lanes_conv;
 
-typedef struct lk_lanes_pool {
-    int64_t images, channels;
-    int64_t in[2], out[2], kernel[2], stride[2], padding[2];
-    bool count_padding;
-} lk_lanes_pool;
-
 /* A convolution, relu and pooling in one pass. */
 typedef struct lk_lanes_block {
     lk_lanes_conv conv;
-    lk_lanes_pool pool; /* over conv.out, in windows that do not overlap; a block without pooling has a kernel of 1x1 */
-    bool relu, max;     /* max: maximum of at most 255 elements; otherwise the average */
+    lk_geometry pool; /* over conv.out, in windows that do not overlap; a block without pooling has a kernel of 1x1 */
+    bool relu, max;   /* max: maximum of at most 255 elements; otherwise the average */
     bool plain_x, plain_dy; /* for grad only: these operands are row-major */
 } lk_lanes_block;
 
@@ -49,6 +43,13 @@ typedef struct lk_lanes_grad {
 
 /* Describes a convolution without relu and pooling as a block. */
 lk_lanes_block lk__lanes_block_of(const lk_lanes_conv *conv);
+
+/* Returns the number of rows (axis 0) or columns (axis 1) of the convolution's result that the pooling reads; they
+ * begin at 0. */
+static inline int64_t lk__lanes_used(const lk_lanes_block *block, int axis)
+{
+    return lk__geometry_window(&block->pool, axis, block->pool.out[axis] - 1).end;
+}
 
 /* Returns the convolution that computes dx from dconv, the gradient of the convolution's result. dconv has only the
  * rows and columns that the pooling reads. */
@@ -69,8 +70,8 @@ typedef struct lk_lanes_kernels {
     /* Computes y = x * w + bias; bias may be NULL. Lanes beyond the last image become 0. */
     void (*conv2d)(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y);
 
-    void (*avg_pool)(const lk_lanes_pool *pool, const float *x, float *y);
-    void (*avg_pool_grad)(const lk_lanes_pool *pool, const float *dy, float *dx);
+    void (*avg_pool)(const lk_geometry *pool, const float *x, float *y);
+    void (*avg_pool_grad)(const lk_geometry *pool, const float *dy, float *dx);
 
     /* Returns the bytes that the forward pass saves for the gradient.
      *

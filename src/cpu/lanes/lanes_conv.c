@@ -8,7 +8,7 @@
 
 enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR };
 
-typedef lk_lanes_range range;
+typedef lk_pixel_range range;
 
 /* Returns the kernel's taps along `axis` that lie inside the input for output `o`. */
 static inline range lanes_conv_taps_inside(const lk_lanes_conv *conv, int axis, int64_t o)
@@ -99,13 +99,13 @@ typedef struct window {
 
 static window lanes_conv_window_at(const lk_lanes_block *block, int64_t row, int64_t column)
 {
-    const lk_lanes_pool *pool = &block->pool;
+    const lk_geometry *pool = &block->pool;
     window w = {.row = row, .column = column};
-    w.rows = lk__lanes_window(pool, 0, row);
-    w.columns = lk__lanes_window(pool, 1, column);
+    w.rows = lk__geometry_window(pool, 0, row);
+    w.columns = lk__geometry_window(pool, 1, column);
     w.top = row * pool->stride[0] - pool->padding[0];
     w.left = column * pool->stride[1] - pool->padding[1];
-    w.share = 1 / lk__lanes_divisor(pool, w.rows, w.columns);
+    w.share = 1 / (float)lk__geometry_divisor(pool, w.rows, w.columns);
     return w;
 }
 

@@ -21,7 +21,7 @@ enum { SIGNS = sizeof(vec_bits) };
 /* Sums of a tile, rounded up to vectors of eight. */
 enum { TILE_SUMS = (PAIR * TILE + 7) / 8 * 8 };
 
-typedef lk_lanes_range range;
+typedef lk_pixel_range range;
 
 static int64_t lanes_grad_padded_size(const lk_lanes_conv *conv, int axis)
 {
@@ -101,7 +101,7 @@ static size_t lanes_grad_from_x_count(const lk_lanes_block *block)
 
 static size_t lanes_grad_from_dy_count(const lk_lanes_block *block)
 {
-    const lk_lanes_pool *pool = &block->pool;
+    const lk_geometry *pool = &block->pool;
     return block->plain_dy ? (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH) : 0;
 }
 
@@ -256,7 +256,7 @@ static void lanes_grad_spread_maximum(const lk_lanes_block *block, const image_b
 static void lanes_grad_spread_row(const lk_lanes_block *block, const image_block *images, int64_t row,
                                   lk_lanes_tile tile, float *to)
 {
-    const lk_lanes_pool *pool = &block->pool;
+    const lk_geometry *pool = &block->pool;
     int64_t from_top = row + pool->padding[0], window_row = from_top / pool->stride[0];
     int64_t in_window = from_top - window_row * pool->stride[0];
     bool gaps = pool->stride[1] > pool->kernel[1], covered = in_window < pool->kernel[0];
@@ -264,17 +264,17 @@ static void lanes_grad_spread_row(const lk_lanes_block *block, const image_block
         memset(to, 0, (size_t)(lk__lanes_used(block, 1) * tile.n * LK_WIDTH) * sizeof *to);
     if (!covered)
         return;
-    range rows = lk__lanes_window(pool, 0, window_row);
+    range rows = lk__geometry_window(pool, 0, window_row);
     lk_lanes_tiling tiling = lk__lanes_tiling(tile.n);
     for (int64_t o = 0; o < pool->out[1]; o++) {
-        range columns = lk__lanes_window(pool, 1, o);
+        range columns = lk__geometry_window(pool, 1, o);
         int64_t y = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];
         if (block->max)
             lanes_grad_spread_maximum(block, images, (int)(in_window * pool->kernel[1] + columns.begin - left), y,
                                       columns, tile, to);
         else
-            lanes_grad_spread_average(block, images, row, y, columns, 1 / lk__lanes_divisor(pool, rows, columns), tile,
-                                      &tiling, to);
+            lanes_grad_spread_average(block, images, row, y, columns,
+                                      1 / (float)lk__geometry_divisor(pool, rows, columns), tile, &tiling, to);
     }
 }
 

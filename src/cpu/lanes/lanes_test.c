@@ -10,7 +10,7 @@
 typedef struct block_case {
     int64_t images, channels, filters;
     int64_t size[2], kernel[2], padding[2];
-    lk_lanes_pool pool; /* kernel, stride, padding, count_padding; kernel 0: none */
+    lk_geometry pool; /* kernel, stride, padding, count_padding; kernel 0: none */
     bool relu, max;
 } block_case;
 
@@ -218,7 +218,7 @@ static void add_back(const operands *o, sums *s, int64_t x, int64_t w, int64_t y
 /* Adds one window of a plane, and its share of dconv. */
 static void pool_window(const operands *o, sums *s, int64_t plane, int64_t row, int64_t column)
 {
-    const lk_lanes_pool *p = &o->block.pool;
+    const lk_geometry *p = &o->block.pool;
     int64_t first = plane * p->in[0] * p->in[1], y = (plane * p->out[0] + row) * p->out[1] + column;
     int64_t at[64] = {0}, n = 0, best = 0;
     double sum = 0;
@@ -241,7 +241,7 @@ static void pool_window(const operands *o, sums *s, int64_t plane, int64_t row, 
 static sums expected(const operands *o)
 {
     int64_t convs = count_of(o->conv_shape), filters = o->conv_shape.channels, pixels = o->conv_shape.pixels;
-    const lk_lanes_pool *p = &o->block.pool;
+    const lk_geometry *p = &o->block.pool;
     sums s = {.conv = zeros(convs, sizeof(double)),
               .y = zeros(count_of(o->y_shape), sizeof(double)),
               .dconv = zeros(convs, sizeof(double)),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cpu/lanes/lanes.h"
-#include "cpu/lanes/lanes_windows.h"
 #include "cpu/vector/vector.h"
 
 /* A tile has LK_LANES_PAIR vectors of images by at most LK_LANES_TILE channels. Its 2 x 6 or 2 x 12 accumulators hide
@@ -48,7 +47,7 @@ static inline lk_lanes_tile lk__lanes_tile(const lk_lanes_tiling *tiling, int64_
 /* Bytes that the forward pass saves of one block of images. */
 static inline size_t lk__lanes_block_saved_bytes(const lk_lanes_block *block)
 {
-    const lk_lanes_pool *pool = &block->pool;
+    const lk_geometry *pool = &block->pool;
     if (block->max)
         return (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH);
     return (size_t)(pool->in[0] * pool->in[1] * pool->channels) * sizeof(vec_bits);
@@ -69,8 +68,8 @@ static inline size_t lk__lanes_block_saved_bytes(const lk_lanes_block *block)
 size_t lk__lanes_packed_count(const lk_lanes_conv *conv);
 void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient, float *packed);
 void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y);
-void lk__lanes_avg_pool(const lk_lanes_pool *pool, const float *x, float *y);
-void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *dx);
+void lk__lanes_avg_pool(const lk_geometry *pool, const float *x, float *y);
+void lk__lanes_avg_pool_grad(const lk_geometry *pool, const float *dy, float *dx);
 size_t lk__lanes_saved_bytes(const lk_lanes_block *block);
 void lk__lanes_block_forward(const lk_lanes_block *block, const float *x, const float *packed, const float *bias,
                              float *y, uint8_t *saved);

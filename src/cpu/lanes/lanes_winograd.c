@@ -27,7 +27,7 @@ enum { FLOATS_OF_X = 1 << 16, FLOATS_OF_DY = 1 << 15 };
 static bool lanes_winograd_takes(const lk_lanes_block *block)
 {
     const lk_lanes_conv *conv = &block->conv;
-    const lk_lanes_pool *pool = &block->pool;
+    const lk_geometry *pool = &block->pool;
     for (int i = 0; i < 2; i++)
         if ((conv->kernel[i] != 5 && conv->kernel[i] != 3) || conv->kernel[i] != conv->kernel[0] ||
             conv->padding[i] < 0 || conv->padding[i] >= conv->kernel[i] || pool->kernel[i] != pool->kernel[0] ||

@@ -238,7 +238,7 @@ LK_BODY vec activated(const result *r, vec x, int64_t row, int64_t column, int64
 
 LK_BODY void store_y(const result *r, vec y, int64_t row, int64_t column, int64_t channel)
 {
-    const lk_lanes_pool *pool = &r->block->pool;
+    const lk_geometry *pool = &r->block->pool;
     vec_store(r->y + ((row * pool->out[1] + column) * pool->channels + channel) * WIDTH, vec_where(r->images, y));
 }
 
@@ -263,7 +263,7 @@ LK_BODY void store_average(const result *r, const vec window[4], int64_t row, in
 /* Stores the first maximum of a window; NaN counts as greater than any number. */
 LK_BODY void store_maximum(const result *r, const vec window[4], int64_t row, int64_t column, int64_t channel)
 {
-    const lk_lanes_pool *pool = &r->block->pool;
+    const lk_geometry *pool = &r->block->pool;
     vec most = vec_set(-INFINITY);
     vec_int winner = int_set(0);
     for (int i = 0; i < 4; i++) {
@@ -408,7 +408,7 @@ LK_BODY vec window_pixel(const gradient *g, vec dy, int64_t window, int64_t row,
 
 LK_BODY void load_windows(const gradient *g, int64_t channel, vec *d, const int side)
 {
-    const lk_lanes_pool *pool = &g->block->pool;
+    const lk_geometry *pool = &g->block->pool;
     for (int i = 0; i < side / 2 * (side / 2); i++) {
         int top = i / (side / 2) * 2, left = i % (side / 2) * 2;
         int64_t row = (g->position.row + top) / 2, column = (g->position.column + left) / 2;

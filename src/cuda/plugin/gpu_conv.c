@@ -110,13 +110,13 @@ static cudnnBackendDescriptor_t gpu_conv_tensor_descriptor(convolution *c, opera
     return t;
 }
 
-static void gpu_conv_dims_of(operand id, const lk_gpu_conv_shape *s, int64_t dim[4])
+static void gpu_conv_dims_of(operand id, const lk_geometry *g, int64_t dim[4])
 {
     const int64_t dims[][4] = {
-        [IMAGES] = {s->images, s->channels, s->size[0], s->size[1]},
-        [RESULTS] = {s->images, s->out_channels, s->out_size[0], s->out_size[1]},
-        [WEIGHTS] = {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1]},
-        [BIAS] = {1, s->out_channels, 1, 1},
+        [IMAGES] = {g->images, g->channels, g->in[0], g->in[1]},
+        [RESULTS] = {g->images, g->filters, g->out[0], g->out[1]},
+        [WEIGHTS] = {g->filters, g->channels / g->groups, g->kernel[0], g->kernel[1]},
+        [BIAS] = {1, g->filters, 1, 1},
     };
     memcpy(dim, dims[id], sizeof dims[id]);
 }
@@ -125,7 +125,7 @@ static cudnnBackendDescriptor_t gpu_conv_operand_tensor(convolution *c, operand 
                                                         cudnnDataType_t type)
 {
     int64_t dim[4];
-    gpu_conv_dims_of(id, s, dim);
+    gpu_conv_dims_of(id, &s->geometry, dim);
     return gpu_conv_tensor_descriptor(c, id, dim, type);
 }
 
@@ -133,13 +133,13 @@ static cudnnBackendDescriptor_t gpu_conv_operand_tensor(convolution *c, operand 
 static cudnnBackendDescriptor_t gpu_conv_intermediate_tensor(convolution *c, operand like, const lk_gpu_conv_shape *s)
 {
     int64_t dim[4];
-    gpu_conv_dims_of(like, s, dim);
+    gpu_conv_dims_of(like, &s->geometry, dim);
     return gpu_conv_tensor_descriptor(c, INTERMEDIATE, dim, CUDNN_DATA_FLOAT);
 }
 
 /* --- operations --------------------------------------------------------------------------------------------------- */
 
-static cudnnBackendDescriptor_t gpu_conv_window_descriptor(convolution *c, const lk_gpu_conv_shape *s)
+static cudnnBackendDescriptor_t gpu_conv_window_descriptor(convolution *c, const lk_geometry *g)
 {
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -148,10 +148,10 @@ static cudnnBackendDescriptor_t gpu_conv_window_descriptor(convolution *c, const
     gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
     gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
     gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, g->stride);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, g->padding);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, g->padding);
+    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, g->dilation);
     gpu_conv_descriptor_finalize(c, d);
     return d;
 }
@@ -184,7 +184,7 @@ static cudnnBackendDescriptor_t conv_operation(convolution *c, const problem *p,
 {
     const float one = 1, zero = 0;
     const names *n = &names_of[p->direction];
-    cudnnBackendDescriptor_t d = gpu_conv_window_descriptor(c, p->shape),
+    cudnnBackendDescriptor_t d = gpu_conv_window_descriptor(c, &p->shape->geometry),
                              operation = gpu_conv_descriptor_new(c, n->operation);
     gpu_conv_descriptor_set_part(c, operation, n->images, images);
     gpu_conv_descriptor_set_part(c, operation, n->weights, weights);
@@ -443,11 +443,12 @@ static lk_gpu_status make_convolution(lk_gpu_libraries *libraries, const problem
 static lk_gpu_status convolution_of(lk_gpu_stream *stream, const problem *p, convolution **out)
 {
     const lk_gpu_conv_shape *s = p->shape;
-    int64_t key[LK_GPU_KEY_WORDS] = {p->direction,    p->bias,        p->weights,    s->dtype,       s->tf32,
-                                     s->images,       s->channels,    s->groups,     s->size[0],     s->size[1],
-                                     s->out_size[0],  s->out_size[1], s->kernel[0],  s->kernel[1],   s->stride[0],
-                                     s->stride[1],    s->padding[0],  s->padding[1], s->dilation[0], s->dilation[1],
-                                     s->out_channels, s->direct};
+    const lk_geometry *g = &s->geometry;
+    int64_t key[LK_GPU_KEY_WORDS] = {p->direction, p->bias,       p->weights,    s->dtype,       s->tf32,
+                                     g->images,    g->channels,   g->groups,     g->in[0],       g->in[1],
+                                     g->out[0],    g->out[1],     g->kernel[0],  g->kernel[1],   g->stride[0],
+                                     g->stride[1], g->padding[0], g->padding[1], g->dilation[0], g->dilation[1],
+                                     g->filters,   s->direct};
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
     *out = (convolution *)lk__gpu_cache_find(&stream->libraries->convolutions, key);
     return *out ? LK_GPU_OK : make_convolution(stream->libraries, p, key, out);
@@ -499,12 +500,12 @@ static lk_gpu_status gpu_conv_refuse_bf16(void)
 static lk_gpu_status gpu_conv_launch_bias(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
     const lk_gpu_conv_shape *s = &a->shape;
-    lk_gpu_view y = {a->y, s->dtype, {s->out_channels, 1}};
+    lk_gpu_view y = {a->y, s->dtype, {s->geometry.filters, 1}};
     lk_gpu_binary sum = {.y = y,
                          .a = y,
                          .b = {(void *)(uintptr_t)a->bias, s->dtype, {0, 1}},
                          .ndim = 2,
-                         .dim = {s->images * s->out_size[0] * s->out_size[1], s->out_channels},
+                         .dim = {s->geometry.images * s->geometry.out[0] * s->geometry.out[1], s->geometry.filters},
                          .op = LK_GPU_ADD};
     return lk__gpu_binary(stream, &sum);
 }
@@ -543,7 +544,7 @@ lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
     lk_gpu_relu relu = {.x = a->y,
                         .y = a->y,
                         .dtype = s->dtype,
-                        .count = s->images * s->out_size[0] * s->out_size[1] * s->out_channels};
+                        .count = s->geometry.images * s->geometry.out[0] * s->geometry.out[1] * s->geometry.filters};
     return lk__gpu_relu(stream, &relu);
 }
 

@@ -31,21 +31,21 @@ struct range {
 };
 
 /* The inputs along an axis that the window of output `o` covers, without padding. */
-static inline __device__ range covered_inputs(const lk_gpu_window &w, int axis, int64_t o)
+static inline __device__ range covered_inputs(const lk_geometry &w, int axis, int64_t o)
 {
     int64_t begin = o * w.stride[axis] - w.padding[axis], end = begin + w.kernel[axis];
-    return {begin < 0 ? 0 : begin, end > w.size[axis] ? w.size[axis] : end};
+    return {begin < 0 ? 0 : begin, end > w.in[axis] ? w.in[axis] : end};
 }
 
 /* The outputs along an axis whose windows cover input `i`. */
-static inline __device__ range covering_outputs(const lk_gpu_window &w, int axis, int64_t i)
+static inline __device__ range covering_outputs(const lk_geometry &w, int axis, int64_t i)
 {
     int64_t reach = i + w.padding[axis], stride = w.stride[axis], kernel = w.kernel[axis];
     int64_t begin = reach < kernel ? 0 : (reach - kernel) / stride + 1, end = reach / stride + 1;
-    return {begin, end > w.out_size[axis] ? w.out_size[axis] : end};
+    return {begin, end > w.out[axis] ? w.out[axis] : end};
 }
 
-static inline __device__ int64_t divisor_of(const lk_gpu_window &w, range rows, range columns)
+static inline __device__ int64_t divisor_of(const lk_geometry &w, range rows, range columns)
 {
     if (w.count_padding)
         return w.kernel[0] * w.kernel[1];
@@ -53,7 +53,7 @@ static inline __device__ int64_t divisor_of(const lk_gpu_window &w, range rows, 
 }
 
 /* The number of packs in images of `size`. */
-template <typename P> static inline __host__ __device__ int64_t packs_in(const lk_gpu_window &w, const int64_t *size)
+template <typename P> static inline __host__ __device__ int64_t packs_in(const lk_geometry &w, const int64_t *size)
 {
     return w.images * size[0] * size[1] * (w.channels / P::COUNT);
 }
@@ -66,11 +66,11 @@ template <typename P> struct max_indices {
 /* --- maximum ------------------------------------------------------------------------------------------------------ */
 
 template <typename P>
-static __global__ void max_pool(const typename P::element *x, typename P::element *y, int32_t *where, lk_gpu_window w)
+static __global__ void max_pool(const typename P::element *x, typename P::element *y, int32_t *where, lk_geometry w)
 {
-    EACH(i, packs_in<P>(w, w.out_size))
+    EACH(i, packs_in<P>(w, w.out))
     {
-        pixel p = pixel_of(i, w.out_size, w.channels / P::COUNT, P::COUNT);
+        pixel p = pixel_of(i, w.out, w.channels / P::COUNT, P::COUNT);
         range rows = covered_inputs(w, 0, p.at[0]), columns = covered_inputs(w, 1, p.at[1]);
         float greatest[P::COUNT];
         max_indices<P> found;
@@ -80,9 +80,9 @@ static __global__ void max_pool(const typename P::element *x, typename P::elemen
         }
         for (int64_t row = rows.begin; row < rows.end; row++) {
             for (int64_t column = columns.begin; column < columns.end; column++) {
-                int64_t plane = row * w.size[1] + column;
+                int64_t plane = row * w.in[1] + column;
                 float values[P::COUNT];
-                load<P>(x + pack_offset(p, w.size, plane, w.channels)).get(values);
+                load<P>(x + pack_offset(p, w.in, plane, w.channels)).get(values);
                 for (int k = 0; k < P::COUNT; k++) {
                     /* NaN replaces any number, and nothing replaces NaN. */
                     bool greater = !(values[k] <= greatest[k]) & (greatest[k] == greatest[k]);
@@ -99,28 +99,28 @@ static __global__ void max_pool(const typename P::element *x, typename P::elemen
 
 lk_gpu_status lk__gpu_max_pool(lk_gpu_stream *stream, const lk_gpu_max_pool *a)
 {
-    lk_gpu_window w = a->window;
+    lk_geometry w = a->window;
     if (w.images == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, w.channels, address_of(a->x) | address_of(a->y) | address_of(a->where),
-              LK_GPU_RUN(max_pool<P>, blocks_for(packs_in<P>(w, w.out_size)), THREADS, stream->stream,
+              LK_GPU_RUN(max_pool<P>, blocks_for(packs_in<P>(w, w.out)), THREADS, stream->stream,
                          (const P::element *)a->x, (P::element *)a->y, a->where, w))
     return lk__gpu_launched("max_pool");
 }
 
 template <typename P>
 static __global__ void max_pool_grad(const typename P::element *dy, const int32_t *where, typename P::element *dx,
-                                     lk_gpu_window w)
+                                     lk_geometry w)
 {
-    EACH(i, packs_in<P>(w, w.size))
+    EACH(i, packs_in<P>(w, w.in))
     {
-        pixel p = pixel_of(i, w.size, w.channels / P::COUNT, P::COUNT);
+        pixel p = pixel_of(i, w.in, w.channels / P::COUNT, P::COUNT);
         range rows = covering_outputs(w, 0, p.at[0]), columns = covering_outputs(w, 1, p.at[1]);
-        int32_t self = (int32_t)(p.at[0] * w.size[1] + p.at[1]);
+        int32_t self = (int32_t)(p.at[0] * w.in[1] + p.at[1]);
         float sum[P::COUNT] = {};
         for (int64_t row = rows.begin; row < rows.end; row++) {
             for (int64_t column = columns.begin; column < columns.end; column++) {
-                int64_t offset = pack_offset(p, w.out_size, row * w.out_size[1] + column, w.channels);
+                int64_t offset = pack_offset(p, w.out, row * w.out[1] + column, w.channels);
                 max_indices<P> chosen = *(const max_indices<P> *)(where + offset);
                 float values[P::COUNT];
                 load<P>(dy + offset).get(values);
@@ -134,11 +134,11 @@ static __global__ void max_pool_grad(const typename P::element *dy, const int32_
 
 lk_gpu_status lk__gpu_max_pool_grad(lk_gpu_stream *stream, const lk_gpu_max_pool_grad *a)
 {
-    lk_gpu_window w = a->window;
+    lk_geometry w = a->window;
     if (w.images == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, w.channels, address_of(a->dy) | address_of(a->dx) | address_of(a->where),
-              LK_GPU_RUN(max_pool_grad<P>, blocks_for(packs_in<P>(w, w.size)), THREADS, stream->stream,
+              LK_GPU_RUN(max_pool_grad<P>, blocks_for(packs_in<P>(w, w.in)), THREADS, stream->stream,
                          (const P::element *)a->dy, a->where, (P::element *)a->dx, w))
     return lk__gpu_launched("max_pool_grad");
 }
@@ -146,17 +146,17 @@ lk_gpu_status lk__gpu_max_pool_grad(lk_gpu_stream *stream, const lk_gpu_max_pool
 /* --- average ------------------------------------------------------------------------------------------------------ */
 
 template <typename P>
-static __global__ void avg_pool(const typename P::element *x, typename P::element *y, lk_gpu_window w)
+static __global__ void avg_pool(const typename P::element *x, typename P::element *y, lk_geometry w)
 {
-    EACH(i, packs_in<P>(w, w.out_size))
+    EACH(i, packs_in<P>(w, w.out))
     {
-        pixel p = pixel_of(i, w.out_size, w.channels / P::COUNT, P::COUNT);
+        pixel p = pixel_of(i, w.out, w.channels / P::COUNT, P::COUNT);
         range rows = covered_inputs(w, 0, p.at[0]), columns = covered_inputs(w, 1, p.at[1]);
         float divisor = (float)divisor_of(w, rows, columns), values[P::COUNT];
         double sum[P::COUNT] = {};
         for (int64_t row = rows.begin; row < rows.end; row++) {
             for (int64_t column = columns.begin; column < columns.end; column++) {
-                load<P>(x + pack_offset(p, w.size, row * w.size[1] + column, w.channels)).get(values);
+                load<P>(x + pack_offset(p, w.in, row * w.in[1] + column, w.channels)).get(values);
                 for (int k = 0; k < P::COUNT; k++)
                     sum[k] += (double)values[k];
             }
@@ -168,18 +168,18 @@ static __global__ void avg_pool(const typename P::element *x, typename P::elemen
 }
 
 template <typename P>
-static __global__ void avg_pool_grad(const typename P::element *dy, typename P::element *dx, lk_gpu_window w)
+static __global__ void avg_pool_grad(const typename P::element *dy, typename P::element *dx, lk_geometry w)
 {
-    EACH(i, packs_in<P>(w, w.size))
+    EACH(i, packs_in<P>(w, w.in))
     {
-        pixel p = pixel_of(i, w.size, w.channels / P::COUNT, P::COUNT);
+        pixel p = pixel_of(i, w.in, w.channels / P::COUNT, P::COUNT);
         range rows = covering_outputs(w, 0, p.at[0]), columns = covering_outputs(w, 1, p.at[1]);
         float sum[P::COUNT] = {};
         for (int64_t row = rows.begin; row < rows.end; row++) {
             for (int64_t column = columns.begin; column < columns.end; column++) {
                 float share = 1 / (float)divisor_of(w, covered_inputs(w, 0, row), covered_inputs(w, 1, column));
                 float values[P::COUNT];
-                load<P>(dy + pack_offset(p, w.out_size, row * w.out_size[1] + column, w.channels)).get(values);
+                load<P>(dy + pack_offset(p, w.out, row * w.out[1] + column, w.channels)).get(values);
                 for (int k = 0; k < P::COUNT; k++)
                     sum[k] += values[k] * share;
             }
@@ -190,13 +190,13 @@ static __global__ void avg_pool_grad(const typename P::element *dy, typename P::
 
 /* Launches an average pooling, or its gradient. */
 static lk_gpu_status run_average(lk_gpu_stream *stream, const void *from, void *to, lk_dtype dtype,
-                                 const lk_gpu_window &w, bool backward)
+                                 const lk_geometry &w, bool backward)
 {
     if (w.images == 0)
         return LK_GPU_OK;
     FOR_PACKS(dtype, w.channels, address_of(from) | address_of(to),
               LK_GPU_RUN((backward ? avg_pool_grad<P> : avg_pool<P>),
-                         blocks_for(packs_in<P>(w, backward ? w.size : w.out_size)), THREADS, stream->stream,
+                         blocks_for(packs_in<P>(w, backward ? w.in : w.out)), THREADS, stream->stream,
                          (const P::element *)from, (P::element *)to, w))
     return lk__gpu_launched(backward ? "avg_pool_grad" : "avg_pool");
 }
