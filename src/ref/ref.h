@@ -94,8 +94,7 @@ void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, in
 /* The kernels, by operator. */
 lk_status lk__ref_full(lk_call *call);
 lk_status lk__ref_arange(lk_call *call);
-lk_status lk__ref_uniform(lk_call *call);
-lk_status lk__ref_normal(lk_call *call);
+lk_status lk__ref_random(lk_call *call);
 lk_status lk__ref_copy(lk_call *call);
 lk_status lk__ref_cast(lk_call *call);
 lk_status lk__ref_concat(lk_call *call);

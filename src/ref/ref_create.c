@@ -33,29 +33,25 @@ static double ref_create_unit_number(uint32_t word)
     return (word + 0.5) * 0x1p-32;
 }
 
-static void ref_create_uniform(double *y, int64_t count, const lk_call *call)
+/* Box and Muller's method: words 2 k and 2 k + 1 make two normal numbers. */
+static double ref_create_normal_number(const uint32_t words[4], int i)
 {
-    const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
-    uint32_t words[4];
-    for (int64_t i = 0; i < count; i++) {
-        if (i % 4 == 0)
-            lk_random_block(&attrs->key, (uint64_t)i / 4, words);
-        y[i] = attrs->a + (attrs->b - attrs->a) * ref_create_unit_number(words[i % 4]);
-    }
+    double radius = sqrt(-2 * log(ref_create_unit_number(words[i & 2])));
+    double angle = TWO_PI * ref_create_unit_number(words[(i & 2) + 1]);
+    return radius * (i % 2 == 0 ? cos(angle) : sin(angle));
 }
 
-/* Box and Muller's method: two uniform numbers make two normal ones. */
-static void ref_create_normal(double *y, int64_t count, const lk_call *call)
+static void ref_create_random(double *y, int64_t count, const lk_call *call)
 {
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     uint32_t words[4];
     for (int64_t i = 0; i < count; i++) {
         if (i % 4 == 0)
             lk_random_block(&attrs->key, (uint64_t)i / 4, words);
-        int pair = (int)(i % 4) & 2;
-        double radius = sqrt(-2 * log(ref_create_unit_number(words[pair])));
-        double angle = TWO_PI * ref_create_unit_number(words[pair + 1]);
-        y[i] = attrs->a + attrs->b * (radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
+        if (call->op->id == LK_OP_NORMAL)
+            y[i] = attrs->a + attrs->b * ref_create_normal_number(words, (int)(i % 4));
+        else
+            y[i] = attrs->a + (attrs->b - attrs->a) * ref_create_unit_number(words[i % 4]);
     }
 }
 
@@ -77,12 +73,7 @@ lk_status lk__ref_arange(lk_call *call)
     return ref_create_output(call, ref_create_arange);
 }
 
-lk_status lk__ref_uniform(lk_call *call)
+lk_status lk__ref_random(lk_call *call)
 {
-    return ref_create_output(call, ref_create_uniform);
-}
-
-lk_status lk__ref_normal(lk_call *call)
-{
-    return ref_create_output(call, ref_create_normal);
+    return ref_create_output(call, ref_create_random);
 }

@@ -10,8 +10,8 @@
 static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_FULL] = {lk__ref_full, LK_ALL_DTYPES, 0, NULL},
     [LK_OP_ARANGE] = {lk__ref_arange, LK_ALL_DTYPES, 0, NULL},
-    [LK_OP_UNIFORM] = {lk__ref_uniform, LK_FLOATS, 0, NULL},
-    [LK_OP_NORMAL] = {lk__ref_normal, LK_FLOATS, 0, NULL},
+    [LK_OP_UNIFORM] = {lk__ref_random, LK_FLOATS, 0, NULL},
+    [LK_OP_NORMAL] = {lk__ref_random, LK_FLOATS, 0, NULL},
     [LK_OP_COPY] = {lk__ref_copy, LK_ALL_DTYPES, IN_PLACE(0, 0), NULL},
     [LK_OP_CAST] = {lk__ref_cast, LK_ALL_DTYPES, 0, NULL},
     [LK_OP_CONCAT] = {lk__ref_concat, LK_ALL_DTYPES, 0, NULL},

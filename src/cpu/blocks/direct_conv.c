@@ -189,13 +189,7 @@ LK_BODY void multiply_rest(const float *x, side from, const float *w, int64_t bl
         multiply_tile(x, from, w, blocks, y, to, n, wide); \
         break;
     switch (n) {
-        TILE_CASE(1)
-        TILE_CASE(2)
-        TILE_CASE(3)
-        TILE_CASE(4)
-        TILE_CASE(5)
-    default:
-        break;
+        LK_UP_TO_FIVE(TILE_CASE)
     }
 #undef TILE_CASE
 }

@@ -164,13 +164,7 @@ static void winograd_conv_multiply_tiles(const float *v, const float *u, int64_t
         multiply_tile(v, a_block, u, blocks, m, a_block, n); \
         break;
     switch (n) {
-        TILE_CASE(1)
-        TILE_CASE(2)
-        TILE_CASE(3)
-        TILE_CASE(4)
-        TILE_CASE(5)
-    default:
-        break;
+        LK_UP_TO_FIVE(TILE_CASE)
     }
 #undef TILE_CASE
 }

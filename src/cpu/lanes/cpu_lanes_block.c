@@ -95,13 +95,6 @@ bool lk__cpu_lanes_want_block(const lk_conv_problem *p)
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-static lk_status lanes_block_check_outputs(const lk_call *call)
-{
-    if (!call->free_layout)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: results must be new tensors", call->op->name);
-    return LK_OK;
-}
-
 static void lanes_block_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs *attrs)
 {
     lk__key_call(key, call);
@@ -113,6 +106,19 @@ static void lanes_block_key(lk_key *key, const lk_call *call, const lk_conv_bloc
     lk__key_add(key, attrs->pool.kernel, 2);
     lk__key_add(key, attrs->pool.stride, 2);
     lk__key_add(key, attrs->pool.padding, 2);
+}
+
+/* Runs a call with images in the lanes, or by `by_blocks` if an algorithm of block_conv.h was chosen. */
+static lk_status lanes_block_run(lk_call *call, lk_status (*by_blocks)(lk_call *), lk_prepare_fn prepare,
+                                 lk_own_fn compute)
+{
+    lk_key key;
+    if (!call->free_layout)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: results must be new tensors", call->op->name);
+    if (lk__cpu_choose(call)->block)
+        return by_blocks(call);
+    lanes_block_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
+    return lk__own_run(call, &key, prepare, compute);
 }
 
 static size_t lanes_block_line_bytes(size_t floats)
@@ -256,12 +262,7 @@ static void lanes_block_compute_forward(lk_call *call, const lk_converted *in, f
 
 lk_status lk__cpu_conv_block(lk_call *call)
 {
-    lk_key key;
-    LK_TRY(lanes_block_check_outputs(call));
-    if (lk__cpu_choose(call)->block)
-        return lk__cpu_block_act(call);
-    lanes_block_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
-    return lk__own_run(call, &key, lanes_block_prepare_forward, lanes_block_compute_forward);
+    return lanes_block_run(call, lk__cpu_block_act, lanes_block_prepare_forward, lanes_block_compute_forward);
 }
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
@@ -347,10 +348,5 @@ static void lanes_block_compute_grad(lk_call *call, const lk_converted *in, floa
 
 lk_status lk__cpu_conv_block_grad(lk_call *call)
 {
-    lk_key key;
-    LK_TRY(lanes_block_check_outputs(call));
-    if (lk__cpu_choose(call)->block)
-        return lk__cpu_block_act_grad(call);
-    lanes_block_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
-    return lk__own_run(call, &key, lanes_block_prepare_grad, lanes_block_compute_grad);
+    return lanes_block_run(call, lk__cpu_block_act_grad, lanes_block_prepare_grad, lanes_block_compute_grad);
 }

@@ -54,3 +54,6 @@ enum { LK_EIGHTS = LK_WIDTH / 8 };
 #else
 #define LK_UNROLL _Pragma("GCC unroll 32")
 #endif
+
+/* Expands X(n) for each number that a loop in steps of six can leave over. */
+#define LK_UP_TO_FIVE(X) X(1) X(2) X(3) X(4) X(5)
