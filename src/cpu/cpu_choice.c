@@ -84,7 +84,7 @@ static const char *cpu_choice_apart_name(void)
     return "apart";
 }
 
-/* clang-format off: an alternative a paragraph */
+/* clang-format off: one member a line */
 #define CONVOLUTION(direction)                                                   \
     {                                                                            \
         {.name = lk__cpu_lanes_winograd_name,                                    \
@@ -189,17 +189,17 @@ static const lk_alternative *cpu_choice_tuned_alternative(const lk_conv_problem 
     return NULL;
 }
 
-/* A tuning that runs a conv_block with pooling as separate operators names an alternative for the plain convolution,
- * but none for the conv_block without pooling that fusion would then try. That block runs as separate operators too. */
+/* If a tuning splits a conv_block with pooling, fusion next tries the conv_block without pooling. The tuning names not
+ * that one but the convolution alone, so a conv_block without pooling that a tuning does not name is split too. */
 static bool cpu_choice_may_precede_pooling(const lk_conv_problem *problem)
 {
     return problem->op == LK_OP_CONV_BLOCK && problem->attrs.pooling == LK_BLOCK_NO_POOL;
 }
 
-/* Gradients of weights are always row-major, so it does not matter whether the call leaves layouts free. */
+/* The gradient of weights is row-major whichever alternative computes it, so the call need not allow layouts. */
 static const lk_alternative *cpu_choice_choose_alternative(const lk_call *call, const lk_conv_problem *problem)
 {
-    bool free_layout = call->free_layout || problem->op == LK_OP_CONV2D_WEIGHT_GRAD || problem->op == LK_OP_CONV_BLOCK;
+    bool free_layout = call->free_layout || problem->op == LK_OP_CONV2D_WEIGHT_GRAD;
     const lk_alternative *row = call->tuning ? cpu_choice_tuned_alternative(problem, call->tuning, free_layout) : NULL;
     if (!row && call->tuning && cpu_choice_may_precede_pooling(problem))
         return &conv_block[BLOCKS - 1];
