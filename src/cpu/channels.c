@@ -114,8 +114,8 @@ typedef struct wide { /* eight doubles */
     doubles low, high;
 } wide;
 
-/* The operands of a loop, which uses the same offset in all of them. One that is NULL is not used; each body knows this
- * at compile time. */
+/* The operands of a loop, which uses the same offset in all of them. Operands that are not used are NULL; each loop is
+ * compiled for the operands that it has. */
 typedef struct operands {
     const float *x, *z;
     const float *where; /* x is taken as 0 unless this is above 0 */
@@ -399,7 +399,7 @@ LK_BODY void affine_of_work(const work *w, operands o)
     affine_body(w->shape, &o, w->a, w->b, w->c);
 }
 
-/* For each body it is a constant which operands are absent or the same. */
+/* Each case tells the compiler which operands are NULL and which are equal, so each becomes a loop of its own. */
 LK_BODY void work_body(const work *w)
 {
     const float *x = w->x, *z = w->z, *where = w->where;

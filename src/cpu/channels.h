@@ -1,10 +1,10 @@
 /* The loops of batch normalization: sums over channels, and affine functions with constants for each channel. Elements
- * are f32 and all arithmetic is double. It keeps up with memory, and a mean that is large compared with the deviation
- * costs no digits.
+ * are f32, and all arithmetic is double: it keeps up with memory, and loses no digits if the mean is large compared
+ * with the deviation.
  *
- * Every layout of activations is [planes][pixels][lanes]. Constants and sums are tables with an entry for each lane of
- * a few different planes. A channel has several entries if lanes are images. An entry without a channel is padding; its
- * constants are 0, so that padding stays 0. */
+ * Every layout of activations is [planes][pixels][lanes]. Sums and constants lie in tables. A row of a table has an
+ * entry for each lane, and planes that hold the same channels share a row. If lanes are images, a channel has several
+ * entries. An entry without a channel is padding; its constants are 0, so that padding stays 0. */
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ typedef struct lk_channels {
     int64_t channels;
     int64_t rows;            /* rows of a table, which has rows * lanes entries */
     int64_t lanes_a_channel; /* neighboring lanes of one channel */
-    int64_t full_lanes;      /* number of them in the last row that are not padding */
+    int64_t full_lanes;      /* how many of these are not padding in the last row */
 } lk_channels;
 
 /* Row-major: [images * channels][pixels][1]. */
@@ -53,7 +53,7 @@ void lk__channels_affine2(const lk_channels *shape, const float *x, const float 
 void lk__channels_affine2_where(const lk_channels *shape, const float *where, const float *x, const float *z,
                                 const double *a, const double *b, const double *c, float *y);
 
-/* y = relu(a x + c + z), with the bits of the two functions one after the other: a x + c is rounded before z is added.
- * z may be NULL: none. NaN stays NaN. */
+/* y = relu(a x + c + z), with the bits of three separate operators: a x + c is rounded before z is added. z may be
+ * NULL. NaN stays NaN. */
 void lk__channels_affine_relu(const lk_channels *shape, const float *x, const float *z, const double *a,
                               const double *c, float *y);

@@ -68,7 +68,7 @@ static void expect_sums(test_layout layout, test_shape s, const float *x, const 
 
 typedef void (*check_fn)(test_layout layout, test_shape s, const float *x, const float *z);
 
-/* Checks every shape in every layout, without z too. `make` makes the numbers of a seed. */
+/* Checks every shape in every layout, with z and without. `make` makes numbers from a seed. */
 static void check_everywhere(check_fn check, float *(*make)(int64_t count, int seed), int seed)
 {
     for (int i = 0; i < TEST_SHAPES; i++)

@@ -11,7 +11,7 @@ extern const lk_kernel_table lk__cpu_bf16_table;
 
 /* Open and close the state of a device: engine, stream, primitives and scratch memory. Call them between lk__cpu_enter
  * and lk__cpu_leave. Errors: LK_ERR_UNSUPPORTED (a oneDNN whose threads cannot be limited), LK_ERR_BACKEND,
- * LK_ERR_MEMORY. */
+ * LK_ERR_MEMORY, and those of lk__isa_check. */
 lk_status lk__cpu_open(void **state);
 void lk__cpu_close(void *state);
 

@@ -49,7 +49,7 @@ static void cpu_norm_set_moments(frame *f, int64_t c, double mean, double varian
     f->inverse[c] = 1 / sqrt(variance + epsilon);
 }
 
-/* Rounding may make the variance negative, which becomes 0; NaN stays NaN. */
+/* Rounding may make the variance negative; then it is taken as 0. NaN stays NaN. */
 static void cpu_norm_set_moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums)
 {
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
@@ -230,7 +230,7 @@ lk_status lk__cpu_channel_sums_grad(lk_call *call)
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* Computes the moments of x; its sums are the second output. */
+/* Sets the moments of x, and stores its sums in the second output. */
 static void cpu_norm_own_moments(frame *f, lk_call *call, const lk_converted *in, float *scratch)
 {
     set_frame(f, call->out[0], lk__tag_of(call->out[0]), scratch);

@@ -14,7 +14,8 @@
 /* --- stand-ins ---------------------------------------------------------------------------------------------------- */
 
 /* An f32 tensor that stands in for a bf16 one. The stand-ins of a call lie one after the other in the buffer of
- * lk__cpu_wide. A kernel's layout that is larger than its slot gets memory from the allocator. */
+ * lk__cpu_wide, each in a slot. If a kernel gives an output a layout larger than its slot, the output gets memory from
+ * the allocator. */
 typedef struct stand_in {
     lk_tensor tensor;
     lk_storage storage;

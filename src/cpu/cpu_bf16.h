@@ -1,6 +1,5 @@
-/* bf16 tensors on kernels for f32. The elements of a bf16 tensor lie in the order of an f32 one: its layout is the
- * lk_layout of an f32 tensor and takes half the bytes. A kernel works on f32 stand-ins, and the results are rounded
- * when they are stored. */
+/* Runs operators on bf16 tensors with the kernels for f32: on f32 copies, the stand-ins, whose results are rounded to
+ * bf16 as they are stored. A bf16 tensor has the lk_layout of the f32 tensor of its shape, in half the bytes. */
 #pragma once
 
 #include "core/op.h"

@@ -11,8 +11,7 @@ typedef struct lk_alternative {
     const char *(*name)(void);
     const lk_block_algorithm *(*block)(void);      /* the block algorithm that `run` runs; NULL: `run` needs none */
     bool (*takes)(const lk_conv_problem *problem); /* NULL: every problem */
-    /* Returns whether the built-in choice is this one if it is none of the rows before. NULL: for every problem that
-     * it takes. */
+    /* Returns whether the built-in choice takes this row, given that it took none of the rows before. NULL: always. */
     bool (*is_worth)(const lk_conv_problem *problem);
     bool in_points;    /* for kernels of lanes: use lanes_winograd.h */
     bool rounds_more;  /* rounds more than plain sums of products, so LK_ALGORITHMS_DIRECT excludes it */

@@ -220,7 +220,8 @@ static counts count_calls(lk_device *device, const lk_conv_problem *p)
     return seen;
 }
 
-/* If the pooling is not fused, convolution and relu are fused if their channels fill AVX2's blocks. */
+/* Expects the pooling to be fused unless `name` is "apart". With AVX2 there is a conv_block in either case, with the
+ * pooling or without. */
 static void expect_built_in(const lk_conv_problem *p, const char *name)
 {
     lk_device *device = open_device("cpu");

@@ -92,8 +92,8 @@ static int conversions_on(lk_device *device)
     return n;
 }
 
-/* The first image may be converted, the pooled one that becomes a matrix is, and its gradient may be; the pooling
- * itself keeps its layout. */
+/* The images that enter the network may be converted; the pooled activations are, to become a matrix, and their
+ * gradient may be. The pooling itself keeps its layout. */
 static void a_network_converts_at_its_ends_only(void **state)
 {
     (void)state;
@@ -214,7 +214,8 @@ static void look_for(void *user, const char *op, const char *problem, const char
         }
 }
 
-/* The algorithm that runs if Winograd's does not: with wide vectors, or without any, that is oneDNN's. */
+/* Returns how the name of the algorithm begins that runs if Winograd's does not. With wide vectors, or without any,
+ * oneDNN runs, under any name. */
 static const char *direct_name(void)
 {
     return lk__isa() && lk__isa()->width == 8 ? "direct:" : "";

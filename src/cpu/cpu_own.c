@@ -10,7 +10,7 @@ static bool cpu_own_is_convertible(const lk_tensor *x)
     return x && (x->dtype == LK_F32 || x->dtype == LK_I32);
 }
 
-/* Conversions use the scratch memory too, so it is prepared for the kernel after them. */
+/* Sizes the scratch memory last, because conversions use it too. */
 static lk_status cpu_own_convert_inputs(lk_call *call, const lk_prepared *prepared, lk_converted *in)
 {
     for (int i = 0; i < call->n_in; i++)

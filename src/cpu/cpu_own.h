@@ -4,8 +4,9 @@
 #include "cpu/onednn/cpu_convert.h"
 #include "cpu/onednn/cpu_prepared.h"
 
-/* The kernel itself. in[i] is call->in[i] in prepared->layouts_in[i], or nothing if its dtype is neither f32 nor i32.
- * Outputs are allocated in their layouts. `scratch` has prepared->scratch_bytes. */
+/* The kernel itself. in[i] holds the elements of call->in[i] in prepared->layouts_in[i]; it is empty if the input is
+ * absent, or neither f32 nor i32. The outputs have memory, in prepared->layouts_out. `scratch` has
+ * prepared->scratch_bytes. */
 typedef void (*lk_own_fn)(lk_call *call, const lk_converted *in, float *scratch);
 
 /* Memory for packed weights. If is_made, an earlier call packed them; otherwise the kernel does. */
@@ -14,10 +15,11 @@ typedef struct lk_packed {
     bool is_made;
 } lk_packed;
 
-/* Returns the memory of prepared->packed_bytes that is kept for the running call; `otherwise` if none is kept. */
+/* Returns the memory, of prepared->packed_bytes, in which this call's packed weights are kept between calls;
+ * `otherwise` if none is kept. */
 lk_packed lk__own_packed(const lk_call *call, float *otherwise);
 
-/* The layout to work in if `like` is to stay as it is: its own, or row-major if outputs may not have layouts. */
+/* Returns the layout of `like`, so that it need not be converted, or row-major if the outputs must be row-major. */
 static inline dnnl_format_tag_t lk__own_tag(const lk_call *call, const lk_tensor *like)
 {
     return call->free_layout ? lk__tag_of(like) : dnnl_nchw;

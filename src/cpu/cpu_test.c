@@ -163,7 +163,7 @@ static void close_pair(pair_of_calls *pair)
     lk_device_release(pair->device);
 }
 
-/* Runs them as the synchronous engine does: with one thread for oneDNN. */
+/* Runs both calls as the synchronous engine does: with one thread for oneDNN. */
 static lk_status run_pair(pair_of_calls *pair)
 {
     const lk_backend *backend = pair->device->backend;

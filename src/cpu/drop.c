@@ -94,7 +94,7 @@ LK_AVX2 static void philox_avx2(const uint32_t key[2], blocks *b)
 
 /* --- keeping ------------------------------------------------------------------------------------------------------ */
 
-/* Keeps or drops n elements. It has no branch: as many words may keep as drop. */
+/* Keeps or drops n elements, without a branch: random words would defeat branch prediction. */
 LK_BODY void keep(const lk_drop *drop, const uint32_t *words, int64_t n, const float *x, float *y)
 {
     LK_ANY_ORDER

@@ -1,5 +1,5 @@
-/* Dropout over one stream of elements, or over eight next to each other. Which elements are kept depends only on their
- * numbers in their streams (lk_dropout_at), so every layout drops the same ones. */
+/* Dropout over a run of elements of one sample, or over eight runs in neighboring lanes. Whether an element is kept
+ * depends only on its sample and its number in it (lk_dropout_at), so every layout drops the same ones. */
 #pragma once
 
 #include "lockstep/random.h"
@@ -11,7 +11,7 @@ enum { LK_DROP_LANES = 8 };
 
 typedef struct lk_drop {
     uint32_t key[2];     /* Philox's */
-    uint32_t counter[4]; /* [0], the block, and [1], the sample, are set for each stream */
+    uint32_t counter[4]; /* [0], the block of four words, and [1], the sample, change from run to run */
     uint32_t last;       /* a word up to this one drops its element */
     double scale;        /* factor of the elements that are kept */
 } lk_drop;

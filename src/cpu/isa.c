@@ -87,7 +87,7 @@ lk_status lk__isa_check(void)
         LK_FAIL(LK_ERR_UNSUPPORTED, "LOCKSTEP_ISA=%s: this processor does not have it; unset the variable", wanted);
     lk__isa();
     if (limited != LK_OK)
-        LK_FAIL(limited, "LOCKSTEP_ISA=%s: oneDNN was at work before the variable was looked at", wanted);
+        LK_FAIL(limited, "LOCKSTEP_ISA=%s: oneDNN had generated code before the variable was read", wanted);
     return LK_OK;
 }
 

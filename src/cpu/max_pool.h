@@ -2,7 +2,7 @@
  * -infinity, so a network that has diverged would look sound after it.
  *
  * Every layout of activations is [planes][H][W][n] for some n: 1 if it is row-major, the channels of a block, all
- * channels of an image (nhwc), or eight images times all channels (lanes.h). The n elements of a vector are
+ * channels of an image (nhwc), or eight or sixteen images times all channels (lanes.h). The n elements of a vector are
  * independent. To these functions a plane is an image, and its n elements are its channels: pool->images is the number
  * of planes, and pool->channels is n. Every window must hold an element. */
 #pragma once

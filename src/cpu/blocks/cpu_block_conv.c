@@ -10,7 +10,7 @@
 #include "cpu/onednn/cpu_state.h"
 #include "ops/ops.h"
 
-/* Offsets within a chunk of images, fewer than 512, must fit into 32 bits. */
+/* A chunk has fewer than 512 images, and offsets within it must fit into 32 bits. */
 static bool block_conv_is_small(lk_shape x, int64_t filters, const lk_conv2d_opts *opts)
 {
     double height = (double)x.dim[2] + 2 * (double)opts->padding[0];
@@ -28,9 +28,9 @@ bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts
 
 /* --- which algorithm ---------------------------------------------------------------------------------------------- */
 
-/* Tiles must be full enough and numerous enough to outweigh transforming the kernels, and the channels that it computes
- * in pairs of blocks must be more than one block; measurements of 400 shapes gave these limits. size: height and width
- * that tiles cover; made: channels that come in pairs. */
+/* Tiles must be full enough, and numerous enough to outweigh transforming the kernels. The channels of the result must
+ * be more than one block, since blocks are computed in pairs. Measurements of 400 shapes gave these limits. size:
+ * height and width of the result; made: its channels. */
 static bool block_conv_is_worth_winograd(const lk_geometry *conv, const int64_t size[2], int64_t made)
 {
     enum { TILE = 4, LEAST_TILES = 32 };
@@ -113,7 +113,7 @@ static task block_conv_weight_grad_task(const lk_call *call)
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-/* Prepares x to y, or dy to dx. */
+/* Prepares a call that computes y from x, or dx from dy. */
 static lk_status block_prepare_image(const lk_call *call, const task *t, lk_prepared *prepared)
 {
     lk__cpu_choice_describe(call, prepared);

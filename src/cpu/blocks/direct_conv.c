@@ -320,8 +320,8 @@ static void gradient_block(const float *x, const int32_t *in, const float *dy, s
     }
 }
 
-/* Adds a pair of blocks of filters, over at most PIXELS_AT_ONCE pairs of pixels of every tap, from number `begin`
- * on. */
+/* Adds to the gradient of a pair of blocks of filters, for each tap, at most PIXELS_AT_ONCE pairs of pixels, from
+ * number `begin` of its list on. */
 static void direct_conv_gradient_piece(const lk_geometry *conv, const tables *t, const float *dy, const float *x,
                                        int64_t pair, int64_t begin, int64_t images)
 {

@@ -19,9 +19,9 @@ enum { SOME_TILES = 6, SOME_CHANNELS = 16 };
  * and third-level cache while all filters pass. */
 enum { FLOATS_OF_CHUNK = 1 << 18, LEAST_TILES = 96 };
 
-/* A piece of filters has about as many floats at the points of its kernels as the input has, which passes once for each
- * piece. If there are several pieces, the points of the whole input are kept; if these are too many, they are
- * recomputed for each piece. */
+/* All inputs pass once for each piece of filters, so the transformed kernels of a piece have about as many floats as
+ * the transformed inputs, within these limits. If there are several pieces, a chunk may have MOST_KERNELS floats: if
+ * that is enough for all tiles the inputs are transformed once, otherwise once for each piece. */
 enum { LEAST_KERNELS = 1 << 20, MOST_KERNELS = 1 << 22 };
 
 /* --- division into chunks and pieces ------------------------------------------------------------------------------ */
@@ -218,7 +218,7 @@ static void winograd_conv_add_gradients(const points *at, int64_t from, int64_t 
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
-/* Transforms the inputs of a chunk. If one chunk is all there is, its points serve all pieces of channels. */
+/* Transforms the inputs of a chunk. If there is only one chunk, all pieces use the points that the first piece made. */
 static void winograd_conv_transform_chunk(const pieces *p, const float *x, lk_tile_range t, int64_t channel, float *v)
 {
     if (channel == 0 || p->chunk < p->tiles)

@@ -14,7 +14,7 @@
 
 #include <stdio.h>
 
-/* Eight full lanes of sixteen are worth as much as eight lanes of eight. */
+/* Eight images fill only half a vector of sixteen lanes, but that is as fast as full vectors of eight. */
 enum { LEAST_IMAGES = 8 };
 
 const char *lk__cpu_lanes_name(void)
@@ -98,7 +98,6 @@ static lk_lanes_conv lanes_forward_conv(const lk_call *call)
     return lanes_conv_of(call->in[0]->shape, call->out[0]->shape, call->in[1]->shape);
 }
 
-/* The scratch memory of lanes_winograd.h begins with the packed weights, unless these are kept from an earlier call. */
 static lk_lanes_block cpu_lanes_winograd_block(const lk_call *call)
 {
     lk_conv_problem problem;
@@ -106,6 +105,8 @@ static lk_lanes_block cpu_lanes_winograd_block(const lk_call *call)
     return lk__cpu_lanes_block_of(&problem);
 }
 
+/* Returns the floats, in whole cache lines, that the scratch memory reserves for packed weights before the memory of
+ * lanes_winograd.h. They are unused if the weights are kept between calls. */
 static size_t cpu_lanes_winograd_packed_floats(const lk_lanes_block *block)
 {
     return (lk__lanes_winograd()->packed_count(&block->conv) + 15) / 16 * 16;
@@ -252,7 +253,7 @@ static void lanes_compute_pool_grad(lk_call *call, const lk_converted *in, float
     lk__lanes()->avg_pool_grad(&pool, in[0].data, call->out[0]->storage->data);
 }
 
-/* Only layouts are prepared, so options need no part in the key; the sizes of the output do. */
+/* Preparing chooses layouts only, so the key has the output's sizes but not the pooling's options. */
 static lk_status lanes_run_pool(lk_call *call, lk_own_fn compute)
 {
     lk_key key;

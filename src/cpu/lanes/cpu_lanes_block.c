@@ -76,7 +76,8 @@ lk_lanes_block lk__cpu_lanes_block_of(const lk_conv_problem *p)
     return lanes_block_of(p->x, p->w, conv, y, &p->attrs);
 }
 
-/* Both depend only on what a call and its gradient have in common, so that they agree. */
+/* This and lk__cpu_lanes_want_block look only at what conv_block and its gradient have in common, so both get one
+ * answer. */
 bool lk__cpu_lanes_take_block(const lk_conv_problem *p)
 {
     if (!lanes_block_is_dense(&p->attrs.conv) || !lk__cpu_lanes_fill(p->x.dim[0]))
@@ -126,7 +127,7 @@ static size_t lanes_block_line_bytes(size_t floats)
     return lk__aligned_bytes(floats * sizeof(float));
 }
 
-/* The scratch memory begins with the packed weights, unless these are kept from an earlier call. */
+/* The scratch memory begins with room for packed weights, which is unused if they are kept between calls. */
 static size_t lanes_block_packed_bytes(const lk_lanes_conv *conv)
 {
     return lanes_block_line_bytes(lk__lanes()->packed_count(conv));

@@ -171,7 +171,7 @@ LK_BODY vec_mask passed(const uint8_t *signs, int64_t at)
     return mask_of_bits(bits);
 }
 
-/* Destination of dy of one window in one row of its pixels. */
+/* One row of a window's pixels, over which spread_tile spreads the window's dy. */
 typedef struct window_span {
     const float *dy;
     const uint8_t *signs;      /* saved signs of the first pixel */
@@ -400,7 +400,7 @@ static void lanes_grad_add_bias_sums(const float *dconv, int64_t pixels, lk_lane
             lanes_grad_sum_pixels(dconv + (int64_t)o * LK_WIDTH, pixels, (int64_t)tile.n * LK_WIDTH);
 }
 
-/* Adds a band of rows of one block of images. x: in slices. */
+/* Adds to the sums of dw and of the bias a band of rows of one block of images. x: in slices. */
 static void lanes_grad_add_band(const lk_lanes_block *block, const image_block *images, range rows, const float *x,
                                 const work_memory *m, bool bias)
 {
@@ -500,7 +500,7 @@ static void store_gradients(const lk_lanes_block *block, const work_memory *m, c
 
 /* --- whole tensors ------------------------------------------------------------------------------------------------ */
 
-/* Returns block b of a tensor; converts it into `made` if the tensor is row-major. */
+/* Returns block b of images of a tensor, converted into `made` if the tensor is row-major. */
 static const float *lanes_grad_vectors_of(const lk_lanes_block *block, const float *x, int64_t channels,
                                           const int64_t size[2], int64_t b, bool plain, float *made)
 {

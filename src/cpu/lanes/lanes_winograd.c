@@ -55,8 +55,8 @@ static int64_t lanes_winograd_strips_of(const lk_patches *p)
     return p->count / p->columns * p->strips;
 }
 
-/* Returns the number of strips of a chunk: chunks of about equal size, of at most `floats` floats at `each` a patch.
- * The number of patches is even where possible. */
+/* Returns the number of strips of a chunk. Chunks are about equal and have about `floats` floats, `each` of them for a
+ * patch. The number of patches is even, save perhaps in the last chunk. */
 static int64_t lanes_winograd_chunk_strips(const lk_patches *p, int64_t floats, int64_t each)
 {
     int64_t strips = lanes_winograd_strips_of(p), fit = lk__max(floats / (each * p->strip), 1),
@@ -255,8 +255,8 @@ LK_BODY __m128 sum_lanes(const vec v[4])
     return _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps(sum, 1));
 }
 
-/* Steps of a tile of in channels by out channels, in floats: from one patch to the next, and from the sums of one out
- * channel to those of the next. */
+/* The steps of `correlate`, in floats: from one patch to the next in x and in dy, and from the sums of one out channel
+ * to those of the next. */
 typedef struct correlation {
     int64_t patches, in_step, out_step, sums_step;
 } correlation;
@@ -311,7 +311,7 @@ static const correlate_fn correlate_tiles[MOST_IN][MOST_OUT] = {
     {correlate_4_1, correlate_4_2, correlate_4_3},
 };
 
-/* Correlates x with `channels` channels of dy at one point. sums: of these channels. */
+/* Adds the products of all channels of x and `channels` channels of dy at one point to the sums of these channels. */
 static void lanes_winograd_correlate_point(int64_t in, int64_t channels, int64_t patches, const float *x,
                                            const float *dy, float *sums)
 {

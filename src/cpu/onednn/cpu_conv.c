@@ -1,5 +1,5 @@
-/* conv2d and its gradients. The last part runs the chosen alternative of cpu_choice.h; the rest is the alternative that
- * runs on oneDNN, which then chooses every layout. */
+/* conv2d and its gradients. lk__cpu_convolution, at the end, runs the alternative that cpu_choice.h chooses; everything
+ * else is oneDNN's alternative, in which oneDNN chooses every layout. */
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"
@@ -217,8 +217,8 @@ lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call)
 
 /* --- weights with a private layout -------------------------------------------------------------------------------- */
 
-/* Weights that an operator computed may have a private layout, which knows no groups; a row-major copy replaces
- * them. */
+/* Weights that an operator computed may have a private layout. No such layout has an axis for groups, so a grouped
+ * convolution gets a row-major copy. */
 static lk_status cpu_conv_run_with_plain_weights(lk_call *call, lk_kernel_fn run)
 {
     lk_tensor *original = call->in[1];

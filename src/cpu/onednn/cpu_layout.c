@@ -137,8 +137,8 @@ void lk__gather(const lk_tensor *x, float *to)
     } while (lk__tensor_next_row(x, index, &offset));
 }
 
-/* Strides along a size of 1 do not matter, but two descriptors that differ in them are not equal. A dense tensor gets
- * those of a dense tensor; any other gets 1, which is consistent with every other stride. */
+/* The stride along an axis of size 1 has no effect, but descriptors that differ in it are not equal. So a dense tensor
+ * gets row-major strides, and any other gets 1 along such an axis, which fits every other stride. */
 lk_status lk__md_of_plain(lk_md *md, const lk_tensor *x)
 {
     int64_t strides[LK_MAX_DIMS];

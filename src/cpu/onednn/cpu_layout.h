@@ -32,7 +32,7 @@ lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t ta
  * copy of it. Free `md` with lk__md_free. */
 lk_status lk__md_of_tensor(lk_md *md, const lk_tensor *x);
 
-/* The same for an output that is to be row-major or strided, whatever layout it had. */
+/* The same for an output that gets no private layout, whichever it had before: describes its strides. */
 lk_status lk__md_of_plain(lk_md *md, const lk_tensor *x);
 
 /* Returns whether x repeats elements (strides of 0), which oneDNN's primitives do not take. */
@@ -41,8 +41,8 @@ bool lk__must_gather(const lk_tensor *x);
 /* Copies the elements of x, f32 and without a private layout, to `to` in row-major order. */
 void lk__gather(const lk_tensor *x, float *to);
 
-/* Returns the tag of x; dnnl_nchw if x has no private layout or one with none of the tags above, which must be
- * converted. */
+/* Returns the tag of x's private layout; dnnl_nchw if x has none, or one without a tag, which the caller must
+ * convert. */
 dnnl_format_tag_t lk__tag_of(const lk_tensor *x);
 
 /* Returns the number of images in a vector of such a layout; 0 for other layouts. */

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Tells whether x is a matrix of rows, or of columns, without gaps between their elements; oneDNN's products take no
- * other. */
+/* Returns whether the elements of each row, or of each column, of x are contiguous; oneDNN's products take no other
+ * matrix. */
 static bool cpu_matmul_has_unit_stride(const lk_tensor *x)
 {
     const int64_t *dim = x->shape.dim, *stride = x->strides;
@@ -83,8 +83,8 @@ lk_status lk__cpu_matmul(lk_call *call)
 
 /* --- bias and relu ------------------------------------------------------------------------------------------------ */
 
-/* Adds the bias and applies relu in place. oneDNN's relu turns NaN into 0, and a bias from which its product starts
- * would be added in another order than by the operator add. */
+/* Adds the bias and applies relu in place. oneDNN could do both itself, but its relu turns NaN into 0, and its sums
+ * would start from the bias, which gives other bits than the operator add. */
 static void cpu_matmul_add_bias_and_relu(const lk_tensor *y, const float *bias, bool relu)
 {
     int64_t units = y->shape.dim[1];

@@ -64,7 +64,7 @@ typedef struct lk_prepared {
     size_t scratchpad_offset;
     size_t scratch_bytes; /* temporaries and scratchpad */
 
-    /* For kernels of our own `primitive` is NULL, and these are the layouts of the arguments; NULL: row-major. */
+    /* If the kernel is not oneDNN's, `primitive` is NULL and these are the arguments' layouts; NULL: row-major. */
     const lk_layout *layouts_in[LK_OWN_INPUTS], *layouts_out[LK_OWN_OUTPUTS];
     int weights;         /* the input, if any, that the kernel packs in its own order */
     size_t packed_bytes; /* bytes of the packed weights; 0: there are none */
@@ -95,7 +95,7 @@ lk_status lk__prepare_queried(struct lk_cpu *cpu, lk_prepared *prepared, int arg
 /* Runs the primitive on tensors in the order in which operands were added. Allocates the outputs. */
 lk_status lk__prepared_run(struct lk_cpu *cpu, lk_prepared *prepared, lk_tensor *const *tensors);
 
-/* The same for `call`, whose input 1, which is operand 1, is weights; their reordered copy may be kept for later
+/* The same for a `call` whose weights are both its input 1 and operand 1. Their reordered copy may be kept for later
  * calls. */
 lk_status lk__prepared_run_weights(const lk_call *call, lk_prepared *prepared, lk_tensor *const *tensors);
 

@@ -21,7 +21,7 @@ typedef struct lk_cpu {
     void *scratch;
     size_t scratch_bytes;
 
-    /* A second buffer, for the f32 stand-ins of bf16 tensors: a call on them needs `scratch` itself. */
+    /* A second buffer, for the f32 stand-ins of bf16 tensors: the kernel that runs on them uses `scratch`. */
     void *wide;
     size_t wide_bytes;
 } lk_cpu;
