@@ -122,8 +122,10 @@ static lk_gpu_view cuda_elementwise_arithmetic_operand(lk_cuda_scratch *s, const
 }
 
 /* Takes operands of any strides and layouts without copies; the result gets the layout of the first operand. */
-static lk_status cuda_elementwise_launch_arithmetic(lk_call *call, lk_gpu_binary_op op)
+lk_status lk__cuda_arithmetic(lk_call *call)
 {
+    static const lk_gpu_binary_op ops[LK_OP_COUNT] = {
+        [LK_OP_ADD] = LK_GPU_ADD, [LK_OP_SUB] = LK_GPU_SUB, [LK_OP_MUL] = LK_GPU_MUL, [LK_OP_DIV] = LK_GPU_DIV};
     lk_cuda_scratch s = {.call = call};
     lk_tensor *out = call->out[0];
     const void *layout =
@@ -133,30 +135,10 @@ static lk_status cuda_elementwise_launch_arithmetic(lk_call *call, lk_gpu_binary
                                .a = cuda_elementwise_arithmetic_operand(&s, call->in[0], out),
                                .b = cuda_elementwise_arithmetic_operand(&s, call->in[1], out),
                                .ndim = out->shape.ndim,
-                               .op = op};
+                               .op = ops[call->op->id]};
     memcpy(arguments.dim, out->shape.dim, sizeof arguments.dim);
     const lk_cuda *cuda = lk__cuda_of(call);
     if (s.status == LK_OK)
         s.status = lk__cuda_check(cuda->driver, cuda->driver->binary(cuda->stream, &arguments));
     return lk__cuda_end(&s);
-}
-
-lk_status lk__cuda_add(lk_call *call)
-{
-    return cuda_elementwise_launch_arithmetic(call, LK_GPU_ADD);
-}
-
-lk_status lk__cuda_sub(lk_call *call)
-{
-    return cuda_elementwise_launch_arithmetic(call, LK_GPU_SUB);
-}
-
-lk_status lk__cuda_mul(lk_call *call)
-{
-    return cuda_elementwise_launch_arithmetic(call, LK_GPU_MUL);
-}
-
-lk_status lk__cuda_div(lk_call *call)
-{
-    return cuda_elementwise_launch_arithmetic(call, LK_GPU_DIV);
 }

@@ -21,10 +21,7 @@ lk_status lk__cuda_pairwise_sum(lk_call *call);
 lk_status lk__cuda_prepare_images(lk_call *call);
 
 /* cuda_elementwise.c */
-lk_status lk__cuda_add(lk_call *call);
-lk_status lk__cuda_sub(lk_call *call);
-lk_status lk__cuda_mul(lk_call *call);
-lk_status lk__cuda_div(lk_call *call);
+lk_status lk__cuda_arithmetic(lk_call *call);
 lk_status lk__cuda_relu(lk_call *call);
 lk_status lk__cuda_relu_grad(lk_call *call);
 lk_status lk__cuda_activation(lk_call *call);

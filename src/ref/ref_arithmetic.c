@@ -3,40 +3,37 @@
 #include "ops/pairwise_sum.h"
 #include "ref/ref.h"
 
-typedef enum arithmetic { ADD, SUB, MUL, DIV } arithmetic;
-
-static void ref_arithmetic_combine_doubles(arithmetic op, const double *a, const double *b, double *y, int64_t n)
+static void ref_arithmetic_combine_doubles(int op, const double *a, const double *b, double *y, int64_t n)
 {
     switch (op) {
-    case ADD:
+    case LK_OP_ADD:
         for (int64_t i = 0; i < n; i++)
             y[i] = a[i] + b[i];
         break;
-    case SUB:
+    case LK_OP_SUB:
         for (int64_t i = 0; i < n; i++)
             y[i] = a[i] - b[i];
         break;
-    case MUL:
+    case LK_OP_MUL:
         for (int64_t i = 0; i < n; i++)
             y[i] = a[i] * b[i];
         break;
-    case DIV:
+    default:
         for (int64_t i = 0; i < n; i++)
             y[i] = a[i] / b[i];
-        break;
     }
 }
 
 /* Wraps as two's complement, by way of unsigned arithmetic, where overflow is defined. The low bits are right for
  * narrower dtypes too. */
-static int64_t ref_arithmetic_combine_int(arithmetic op, int64_t a, int64_t b)
+static int64_t ref_arithmetic_combine_int(int op, int64_t a, int64_t b)
 {
     switch (op) {
-    case ADD:
+    case LK_OP_ADD:
         return (int64_t)((uint64_t)a + (uint64_t)b);
-    case SUB:
+    case LK_OP_SUB:
         return (int64_t)((uint64_t)a - (uint64_t)b);
-    case MUL:
+    case LK_OP_MUL:
         return (int64_t)((uint64_t)a * (uint64_t)b);
     default:
         if (b == 0)
@@ -45,34 +42,33 @@ static int64_t ref_arithmetic_combine_int(arithmetic op, int64_t a, int64_t b)
     }
 }
 
-static void ref_arithmetic_combine_f32(arithmetic op, const lk_ref_rows *rows)
+static void ref_arithmetic_combine_f32(int op, const lk_ref_rows *rows)
 {
     float *y = (float *)rows->row[0];
     const float *a = (const float *)rows->row[1], *b = (const float *)rows->row[2];
     int64_t sy = rows->step[0], sa = rows->step[1], sb = rows->step[2];
     switch (op) {
-    case ADD:
+    case LK_OP_ADD:
         for (int64_t i = 0; i < rows->length; i++)
             y[i * sy] = a[i * sa] + b[i * sb];
         break;
-    case SUB:
+    case LK_OP_SUB:
         for (int64_t i = 0; i < rows->length; i++)
             y[i * sy] = a[i * sa] - b[i * sb];
         break;
-    case MUL:
+    case LK_OP_MUL:
         for (int64_t i = 0; i < rows->length; i++)
             y[i * sy] = a[i * sa] * b[i * sb];
         break;
-    case DIV:
+    default:
         for (int64_t i = 0; i < rows->length; i++)
             y[i * sy] = a[i * sa] / b[i * sb];
-        break;
     }
 }
 
 /* f32 is computed as float: a double result rounded to float is the same number for + - * /, because a double has
  * 53 >= 2 * 24 + 2 bits (Figueroa: "When is double rounding innocuous?", SIGNUM Newsletter 30(3), 1995). */
-static lk_status ref_arithmetic_f32(arithmetic op, lk_ref_view y, lk_ref_view a, lk_ref_view b)
+static lk_status ref_arithmetic_f32(int op, lk_ref_view y, lk_ref_view a, lk_ref_view b)
 {
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, (lk_ref_view[]){y, a, b}, 3); rows.left > 0; lk__ref_rows_next(&rows))
@@ -80,7 +76,7 @@ static lk_status ref_arithmetic_f32(arithmetic op, lk_ref_view y, lk_ref_view a,
     return LK_OK;
 }
 
-static lk_status ref_arithmetic_float(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
+static lk_status ref_arithmetic_float(int op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
 {
     lk_ref_scratch scratch = {0};
     int64_t count = lk__ref_count(out.shape);
@@ -94,7 +90,7 @@ static lk_status ref_arithmetic_float(arithmetic op, lk_ref_view out, lk_ref_vie
     return lk__ref_end(&scratch);
 }
 
-static lk_status ref_arithmetic_int(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
+static lk_status ref_arithmetic_int(int op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
 {
     lk_ref_scratch scratch = {0};
     int64_t count = lk__ref_count(out.shape);
@@ -109,8 +105,9 @@ static lk_status ref_arithmetic_int(arithmetic op, lk_ref_view out, lk_ref_view 
     return lk__ref_end(&scratch);
 }
 
-static lk_status ref_arithmetic_broadcast(lk_call *call, arithmetic op)
+lk_status lk__ref_arithmetic(lk_call *call)
 {
+    int op = call->op->id;
     lk_ref_view y = lk__ref_view(call->out[0]);
     lk_ref_view a = lk__ref_broadcast(lk__ref_view(call->in[0]), y.shape);
     lk_ref_view b = lk__ref_broadcast(lk__ref_view(call->in[1]), y.shape);
@@ -119,26 +116,6 @@ static lk_status ref_arithmetic_broadcast(lk_call *call, arithmetic op)
     if (y.dtype == LK_F32)
         return ref_arithmetic_f32(op, y, a, b);
     return ref_arithmetic_float(op, y, a, b);
-}
-
-lk_status lk__ref_add(lk_call *call)
-{
-    return ref_arithmetic_broadcast(call, ADD);
-}
-
-lk_status lk__ref_sub(lk_call *call)
-{
-    return ref_arithmetic_broadcast(call, SUB);
-}
-
-lk_status lk__ref_mul(lk_call *call)
-{
-    return ref_arithmetic_broadcast(call, MUL);
-}
-
-lk_status lk__ref_div(lk_call *call)
-{
-    return ref_arithmetic_broadcast(call, DIV);
 }
 
 /* --- pairwise_sum ------------------------------------------------------------------------------------------------- */
