@@ -104,10 +104,7 @@ static bool tape_follows_any(const lk_tape *tape, lk_tensor *const *tensors, int
 /* Makes sure that one more entry with `n_out` outputs fits. */
 static lk_status tape_reserve(lk_tape *tape, int n_out)
 {
-    tape_entry *entries = lk__grow(tape->entries, &tape->entries_capacity, tape->n_entries + 1, sizeof *entries);
-    if (!entries)
-        return LK_ERR_MEMORY;
-    tape->entries = entries;
+    LK_TRY(LK_GROW(tape->entries, &tape->entries_capacity, tape->n_entries + 1));
     return tape_reserve_slots(tape, n_out);
 }
 

@@ -90,17 +90,21 @@ void *lk__realloc(void *memory, size_t count, size_t size)
     return grown ? grown : mem_out_of_memory(bytes);
 }
 
-void *lk__grow(void *array, int64_t *capacity, int64_t n, size_t size)
+lk_status lk__grow(void *array, int64_t *capacity, int64_t n, size_t size)
 {
     if (n <= *capacity)
-        return array;
+        return LK_OK;
     int64_t wanted = *capacity > 0 ? *capacity : 8;
     while (wanted < n)
         wanted = wanted > INT64_MAX / 2 ? n : wanted * 2;
-    void *grown = lk__realloc(array, (size_t)wanted, size);
-    if (grown)
-        *capacity = wanted;
-    return grown;
+    void *memory; /* copied bytewise, because the caller's pointer has another type */
+    memcpy(&memory, array, sizeof memory);
+    memory = lk__realloc(memory, (size_t)wanted, size);
+    if (!memory)
+        return LK_ERR_MEMORY;
+    memcpy(array, &memory, sizeof memory);
+    *capacity = wanted;
+    return LK_OK;
 }
 
 char *lk__strdup(const char *text)

@@ -2,6 +2,8 @@
  * fail and count live bytes. */
 #pragma once
 
+#include "lockstep/status.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,9 +26,10 @@ static inline size_t lk__aligned_bytes(size_t n)
 /* As realloc(3): on failure it returns NULL, and the old block stays valid. */
 void *lk__realloc(void *memory, size_t count, size_t size);
 
-/* Grows `array`, of *capacity elements of `size` bytes, to hold at least `n` elements, doubling the capacity. Returns
- * the array, which may have moved. NULL on failure: LK_ERR_MEMORY, and the array is unchanged. */
-void *lk__grow(void *array, int64_t *capacity, int64_t n, size_t size);
+/* Grows `array`, a pointer to *capacity elements, to hold at least `n` elements, doubling the capacity; the array may
+ * move. Returns a status: on LK_ERR_MEMORY the array is unchanged. */
+#define LK_GROW(array, capacity, n) lk__grow(&(array), capacity, n, sizeof *(array))
+lk_status lk__grow(void *array, int64_t *capacity, int64_t n, size_t size);
 char *lk__strdup(const char *text);
 void lk__free(void *memory);
 

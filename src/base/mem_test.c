@@ -121,18 +121,17 @@ static void test_growth_keeps_elements(void **state)
     int64_t capacity = 0;
     int *values = NULL;
     for (int i = 0; i < 100; i++) {
-        values = lk__grow(values, &capacity, i + 1, sizeof *values);
-        assert_non_null(values);
+        assert_int_equal(LK_GROW(values, &capacity, i + 1), LK_OK);
         assert_true(capacity > i);
         values[i] = i;
     }
     for (int i = 0; i < 100; i++)
         assert_int_equal(values[i], i);
     int64_t before = capacity;
-    assert_null(lk__grow(values, &capacity, INT64_MAX, sizeof *values)); /* more bytes than a size_t counts */
+    assert_int_equal(LK_GROW(values, &capacity, INT64_MAX), LK_ERR_MEMORY); /* more bytes than a size_t counts */
     lk_error_clear();
     lk__mem_fail_at(0);
-    assert_null(lk__grow(values, &capacity, before + 1, sizeof *values));
+    assert_int_equal(LK_GROW(values, &capacity, before + 1), LK_ERR_MEMORY);
     lk__mem_fail_at(-1);
     assert_int_equal(capacity, before);
     assert_int_equal(lk_error_status(), LK_ERR_MEMORY);

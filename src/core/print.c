@@ -36,10 +36,7 @@ typedef struct printer {
 
 static lk_status printer_append(printer *p, const char *text, size_t length)
 {
-    char *grown = lk__grow(p->text, &p->capacity, (int64_t)(p->length + length + 1), 1);
-    if (!grown)
-        return LK_ERR_MEMORY;
-    p->text = grown;
+    LK_TRY(LK_GROW(p->text, &p->capacity, (int64_t)(p->length + length + 1)));
     memcpy(p->text + p->length, text, length);
     p->length += length;
     p->text[p->length] = '\0';

@@ -28,11 +28,7 @@ static lk_status scope_grow(int64_t n)
         return LK_OK;
     if (!stack.is_kept && lk__mem_may_keep())
         stack.is_kept = lk__at_thread_end(scope_free_stack);
-    lk_tensor **tensors = lk__grow(stack.tensors, &stack.capacity, stack.count + n, sizeof *tensors);
-    if (!tensors)
-        return LK_ERR_MEMORY;
-    stack.tensors = tensors;
-    return LK_OK;
+    return LK_GROW(stack.tensors, &stack.capacity, stack.count + n);
 }
 
 void lk_scope_begin(void)

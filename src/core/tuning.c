@@ -118,10 +118,7 @@ static lk_status tuning_put(lk_tuning *tuning, const char *op, const char *probl
     int position = tuning_position(tuning, op, problem, &found);
     if (found)
         return tuning_replace_choice(&tuning->choices[position], implementation);
-    choice *choices = lk__grow(tuning->choices, &tuning->capacity, tuning->n + 1, sizeof *choices);
-    if (!choices)
-        return LK_ERR_MEMORY;
-    tuning->choices = choices;
+    LK_TRY(LK_GROW(tuning->choices, &tuning->capacity, tuning->n + 1));
     choice new = {lk__strdup(op), lk__strdup(problem), lk__strdup(implementation)};
     if (!new.op || !new.problem || !new.implementation) {
         tuning_free_choice(&new);

@@ -156,15 +156,10 @@ typedef struct gathering {
 static void append_choice(void *user, const lk_gpu_choice *choice)
 {
     gathering *g = user;
-    if (g->status != LK_OK)
-        return;
-    lk_call_choice *list = lk__grow(g->list, &g->capacity, g->n + 1, sizeof *list);
-    if (list) {
-        g->list = list;
+    if (g->status == LK_OK)
+        g->status = LK_GROW(g->list, &g->capacity, g->n + 1);
+    if (g->status == LK_OK)
         write_choice(choice, &g->list[g->n++]);
-    } else {
-        g->status = LK_ERR_MEMORY;
-    }
 }
 
 static lk_status append_all_choices(lk_device *device, void *user)

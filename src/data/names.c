@@ -1,16 +1,14 @@
 #include "data/names.h"
 
 #include "base/mem.h"
+#include "base/status.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 lk_status lk__names_add(lk_names *names, const char *name)
 {
-    char **grown = lk__grow(names->at, &names->capacity, names->count + 1, sizeof *grown);
-    if (!grown)
-        return LK_ERR_MEMORY;
-    names->at = grown;
+    LK_TRY(LK_GROW(names->at, &names->capacity, names->count + 1));
     char *copy = lk__strdup(name);
     if (!copy)
         return LK_ERR_MEMORY;

@@ -74,11 +74,7 @@ static lk_status c_plan_add_weights(lk_c_plan *plan, int64_t count, int64_t *beg
     if (count > INT32_MAX - plan->n_weights)
         LK_FAIL(LK_ERR_UNSUPPORTED, "a network of more than %d weights cannot be written as C; ONNX holds it",
                 INT32_MAX);
-    float *weights =
-        lk__grow(plan->weights, &plan->weights_capacity, plan->n_weights + lk__max(count, 1), sizeof *weights);
-    if (!weights)
-        return LK_ERR_MEMORY;
-    plan->weights = weights;
+    LK_TRY(LK_GROW(plan->weights, &plan->weights_capacity, plan->n_weights + lk__max(count, 1)));
     *begin = plan->n_weights;
     memset(plan->weights + plan->n_weights, 0, (size_t)count * sizeof(float));
     plan->n_weights += count;
@@ -120,11 +116,8 @@ static lk_status c_plan_add_scale(planner *p, const lk_node *node, lk_c_call *ca
 
 static lk_status c_plan_add_call(lk_c_plan *plan, lk_c_call call)
 {
-    lk_c_call *calls = lk__grow(plan->calls, &plan->capacity, plan->n + 1, sizeof *calls);
-    if (!calls)
-        return LK_ERR_MEMORY;
-    plan->calls = calls;
-    calls[plan->n++] = call;
+    LK_TRY(LK_GROW(plan->calls, &plan->capacity, plan->n + 1));
+    plan->calls[plan->n++] = call;
     return LK_OK;
 }
 

@@ -13,10 +13,7 @@ typedef struct walk {
 static lk_status model_graph_add_node(walk *w, lk_node node, int *index)
 {
     lk_graph *graph = w->graph;
-    lk_node *nodes = lk__grow(graph->nodes, &w->capacity, graph->n + 1, sizeof *nodes);
-    if (!nodes)
-        return LK_ERR_MEMORY;
-    graph->nodes = nodes;
+    LK_TRY(LK_GROW(graph->nodes, &w->capacity, graph->n + 1));
     *index = graph->n;
     graph->nodes[graph->n++] = node;
     return LK_OK;

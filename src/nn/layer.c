@@ -121,10 +121,7 @@ lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int
 
 lk_status lk__layer_list_add(lk_layer_list *list, lk_layer *layer)
 {
-    lk_layer **layers = lk__grow(list->layers, &list->capacity, list->n + 1, sizeof(lk_layer *));
-    if (!layers)
-        return LK_ERR_MEMORY;
-    list->layers = layers;
+    LK_TRY(LK_GROW(list->layers, &list->capacity, list->n + 1));
     list->layers[list->n++] = layer;
     return LK_OK;
 }

@@ -174,11 +174,7 @@ static lk_status builder_add_variable(lk_layer_builder *builder, const char *nam
 {
     lk_model *model = builder->model;
     LK_TRY(builder_check_variable(builder, name, spec.shape, spec.init));
-    lk_variable_spec *variables =
-        lk__grow(model->variables, &model->variables_capacity, model->n_variables + 1, sizeof *variables);
-    if (!variables)
-        return LK_ERR_MEMORY;
-    model->variables = variables;
+    LK_TRY(LK_GROW(model->variables, &model->variables_capacity, model->n_variables + 1));
     spec.name = lk__join_path(builder->layer->path, name, 0);
     if (!spec.name)
         return LK_ERR_MEMORY;

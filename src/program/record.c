@@ -22,10 +22,7 @@
 
 lk_status lk__program_append(lk_program *program, const lk_call *call)
 {
-    lk_call *calls = lk__grow(program->calls, &program->calls_capacity, program->n_calls + 1, sizeof *calls);
-    if (!calls)
-        return LK_ERR_MEMORY;
-    program->calls = calls;
+    LK_TRY(LK_GROW(program->calls, &program->calls_capacity, program->n_calls + 1));
     program->calls[program->n_calls++] = *call;
     lk__call_retain(call);
     return LK_OK;

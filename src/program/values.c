@@ -44,10 +44,7 @@ static lk_status values_add(search *s, const lk_value *value)
 {
     lk_program *program = s->program;
     int number;
-    lk_value *values = lk__grow(program->values, &s->capacity, program->n_values + 1, sizeof *values);
-    if (!values)
-        return LK_ERR_MEMORY;
-    program->values = values;
+    LK_TRY(LK_GROW(program->values, &s->capacity, program->n_values + 1));
     LK_TRY(lk__number_give(&program->numbers, value->storage, &number));
     program->values[program->n_values++] = *value;
     return LK_OK;

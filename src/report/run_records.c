@@ -87,10 +87,8 @@ static lk_status run_records_read_epoch(records *r, const json_t *line, int64_t 
     if (!json_is_integer(epoch) || json_integer_value(epoch) < 1 ||
         (n > 0 && json_integer_value(epoch) <= r->epochs[n - 1].epoch))
         LK_FAIL(LK_ERR_FORMAT, "%s:%lld: must be an epoch later than the one before", r->path, (long long)number);
-    lk_run_epoch *grown = lk__grow(r->epochs, &r->capacity, n + 1, sizeof *grown);
-    if (!grown)
-        return LK_ERR_MEMORY;
-    r->run.epochs = r->epochs = grown;
+    LK_TRY(LK_GROW(r->epochs, &r->capacity, n + 1));
+    r->run.epochs = r->epochs;
     r->epochs[r->run.n_epochs++] =
         (lk_run_epoch){.epoch = json_integer_value(epoch),
                        .train_loss = run_records_real_member(line, "train_loss"),

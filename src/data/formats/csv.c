@@ -39,10 +39,7 @@ static lk_status csv_append_to_line(csv *c, const uint8_t *bytes, size_t count)
 {
     if (c->length + count > MAX_LINE)
         LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": a line of more than %d bytes", c->path, c->number, MAX_LINE);
-    char *grown = lk__grow(c->line, &c->line_capacity, (int64_t)(c->length + count + 1), 1);
-    if (!grown)
-        return LK_ERR_MEMORY;
-    c->line = grown;
+    LK_TRY(LK_GROW(c->line, &c->line_capacity, (int64_t)(c->length + count + 1)));
     memcpy(c->line + c->length, bytes, count);
     c->length += count;
     c->line[c->length] = '\0';

@@ -87,10 +87,7 @@ static bool picture_folder_is_picture(const char *name)
 static lk_status picture_folder_add_file(lk_picture_folder *folder, const char *path, const struct stat *status,
                                          int label)
 {
-    lk_picture_file *grown = lk__grow(folder->files, &folder->capacity, folder->count + 1, sizeof *grown);
-    if (!grown)
-        return LK_ERR_MEMORY;
-    folder->files = grown;
+    LK_TRY(LK_GROW(folder->files, &folder->capacity, folder->count + 1));
     char *copy = lk__strdup(path);
     if (!copy)
         return LK_ERR_MEMORY;

@@ -13,10 +13,7 @@ static lk_status history_reserve(lk_history *history, int64_t n)
     for (int i = -1; i < LK_HISTORY_LINES; i++) {
         double **values = i < 0 ? &history->epoch : &history->line[i];
         capacity = history->capacity;
-        double *grown = lk__grow(*values, &capacity, n, sizeof *grown);
-        if (!grown)
-            return LK_ERR_MEMORY;
-        *values = grown;
+        LK_TRY(LK_GROW(*values, &capacity, n));
     }
     history->capacity = capacity;
     return LK_OK;

@@ -64,15 +64,13 @@ lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n)
         int64_t found = checkpoint_folder_steps_of(entry->d_name);
         if (found < 0)
             continue;
-        int64_t *grown = lk__grow(*steps, &capacity, *n + 1, sizeof **steps);
-        if (!grown) {
+        if (LK_GROW(*steps, &capacity, *n + 1) != LK_OK) {
             closedir(entries);
             lk__free(*steps);
             *steps = NULL;
             return LK_ERR_MEMORY;
         }
-        *steps = grown;
-        grown[(*n)++] = found;
+        (*steps)[(*n)++] = found;
     }
     closedir(entries);
     if (*n > 0)

@@ -82,15 +82,8 @@ int lk__handouts_drop(lk_handouts *h)
 static lk_status handouts_grow(lk_handouts *h, int n)
 {
     int64_t capacity = h->capacity;
-    held *open = lk__grow(h->open, &capacity, h->n + n, sizeof *open);
-    if (!open)
-        return LK_ERR_MEMORY;
-    h->open = open;
-    int64_t *order = lk__grow(h->order, &h->capacity, h->n + n, sizeof *order);
-    if (!order)
-        return LK_ERR_MEMORY;
-    h->order = order;
-    return LK_OK;
+    LK_TRY(LK_GROW(h->open, &capacity, h->n + n));
+    return LK_GROW(h->order, &h->capacity, h->n + n);
 }
 
 /* --- staleness ---------------------------------------------------------------------------------------------------- */

@@ -114,10 +114,7 @@ static lk_status ps_apply_add_node(lk_ps_store *s, const lk_ps_push *push, const
 {
     int position = s->n_nodes;
     lk_ps_node node = {.range = {push->first_shard, push->end_shard}, .is_empty = !gradients};
-    lk_ps_node *nodes = lk__grow(s->nodes, &s->nodes_capacity, s->n_nodes + 1, sizeof *nodes);
-    if (!nodes)
-        return LK_ERR_MEMORY;
-    s->nodes = nodes;
+    LK_TRY(LK_GROW(s->nodes, &s->nodes_capacity, s->n_nodes + 1));
     if (gradients) {
         node.values[GRADIENTS] = ps_apply_make_tensor(s, LK_F32, s->setup.elements, gradients);
         if (s->setup.layers > 0)

@@ -66,11 +66,8 @@ lk_status lk__ps_seats_find(lk_ps_seats *seats, lk_ps_seat **seat)
     *seat = longest;
     if (spare >= LK_PS_SPARE_SEATS)
         return LK_OK;
-    lk_ps_seat *more = lk__grow(seats->seats, &seats->capacity, seats->n + 1, sizeof *more);
-    if (!more)
-        return LK_ERR_MEMORY;
-    seats->seats = more;
-    *seat = &more[seats->n++];
+    LK_TRY(LK_GROW(seats->seats, &seats->capacity, seats->n + 1));
+    *seat = &seats->seats[seats->n++];
     **seat = (lk_ps_seat){.worker = NO_NUMBER};
     return LK_OK;
 }

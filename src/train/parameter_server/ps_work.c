@@ -27,10 +27,7 @@ static int64_t ps_work_batch_samples(const lk_ps_coordinator *c, int64_t index)
 
 static lk_status ps_work_add_node(lk_ps_coordinator *c, const lk_ps_work *work)
 {
-    lk_ps_node_sums *more = lk__grow(c->sums, &c->sums_capacity, c->n_sums + 1, sizeof *more);
-    if (!more)
-        return LK_ERR_MEMORY;
-    c->sums = more;
+    LK_TRY(LK_GROW(c->sums, &c->sums_capacity, c->n_sums + 1));
     c->sums[c->n_sums++] = (lk_ps_node_sums){.node = {work->first_shard, work->end_shard},
                                              .loss = (float)work->loss,
                                              .hits = (float)work->hits,
@@ -71,10 +68,7 @@ static lk_status ps_work_finish_batch(lk_ps_coordinator *c, int64_t batch)
     ps_work_note_staleness(c, c->stale);
     c->stale = 0;
     c->is_skipped = false;
-    lk_ps_finished *more = lk__grow(c->finished, &c->finished_capacity, c->n_finished + 1, sizeof *more);
-    if (!more)
-        return LK_ERR_MEMORY;
-    c->finished = more;
+    LK_TRY(LK_GROW(c->finished, &c->finished_capacity, c->n_finished + 1));
     c->finished[c->n_finished++] = finished;
     pthread_cond_broadcast(&c->changed);
     return LK_OK;

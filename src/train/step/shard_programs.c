@@ -112,10 +112,7 @@ static lk_status shard_programs_get(lk_trainer *trainer, lk__shard_pass_fn fn, c
             return LK_OK;
         }
     }
-    cached *list = lk__grow(programs->list, &programs->capacity, programs->n + 1, sizeof *list);
-    if (!list)
-        return LK_ERR_MEMORY;
-    programs->list = list;
+    LK_TRY(LK_GROW(programs->list, &programs->capacity, programs->n + 1));
     lk_program_opts opts = {.fuse = config->execution.fuse == LK_FUSE_ON,
                             .recompute = config->execution.recompute,
                             .segment_bytes = (size_t)(1e6 * config->devices.bucket_mb),
@@ -124,7 +121,7 @@ static lk_status shard_programs_get(lk_trainer *trainer, lk__shard_pass_fn fn, c
     *program = lk__shard_program_record(trainer, fn, data, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();
-    list[programs->n++] = (cached){*program, fn, shard->replica, samples};
+    programs->list[programs->n++] = (cached){*program, fn, shard->replica, samples};
     return LK_OK;
 }
 
