@@ -121,6 +121,12 @@ void lk__free(void *memory)
     free(memory);
 }
 
+void lk__free_each(void *const *memory, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        lk__free(memory[i]);
+}
+
 /* The heap keeps freed memory in holes that the next request may not fit into. So large memory is mapped separately and
  * returned to the system. The size of the mapping stands in front of it; 0: the memory is from the heap. */
 enum { LEAST_MAPPED = 1 << 20, LEAST_HUGE = 4 << 20 };

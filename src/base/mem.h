@@ -33,6 +33,10 @@ lk_status lk__grow(void *array, int64_t *capacity, int64_t n, size_t size);
 char *lk__strdup(const char *text);
 void lk__free(void *memory);
 
+/* Frees each of its arguments. */
+#define LK_FREE_ALL(...) lk__free_each((void *[]){__VA_ARGS__}, sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+void lk__free_each(void *const *memory, size_t count);
+
 /* Prefetches the cache line at `address` for writing. It pays if another core wrote the line last. */
 static inline void lk__prefetch_to_write(const void *address)
 {

@@ -428,7 +428,5 @@ void lk_trace_summary_release(lk_trace_summary *summary)
         lk__free((void *)(uintptr_t)summary->operators[i].problem);
     for (int d = 0; d < summary->n_devices; d++)
         lk__free((void *)(uintptr_t)summary->devices[d].name);
-    lk__free(summary->operators);
-    lk__free(summary->devices);
-    lk__free(summary);
+    LK_FREE_ALL(summary->operators, summary->devices, summary);
 }

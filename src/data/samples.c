@@ -149,9 +149,6 @@ lk_status lk__held_out(const int32_t *labels, int64_t count, double share, lk_sp
     for (int64_t i = 0; status == LK_OK && i < count; i++)
         if (held[i] == (split == LK_SPLIT_TEST))
             indices[(*chosen)++] = i;
-    lk__free(members);
-    lk__free(order);
-    lk__free(end);
-    lk__free(held);
+    LK_FREE_ALL(members, order, end, held);
     return status;
 }

@@ -17,9 +17,7 @@ static void safetensors_file_free_entries(file_entries *entries)
 {
     for (int i = 0; entries->transposed && i < entries->n; i++)
         lk__free(entries->transposed[i]);
-    lk__free(entries->transposed);
-    lk__free(entries->names);
-    lk__free(entries->all);
+    LK_FREE_ALL(entries->transposed, entries->names, entries->all);
 }
 
 static lk_status safetensors_file_fill_entry(const lk_network *network, const lk_torch_naming *naming, int i,

@@ -13,12 +13,7 @@ void lk_layer_release(lk_layer *layer)
         lk_layer_release(layer->children[i]);
     if (layer->config && layer->table->release)
         layer->table->release(layer->config);
-    lk__free(layer->config);
-    lk__free(layer->children);
-    lk__free(layer->variables);
-    lk__free(layer->path);
-    lk__free(layer->name);
-    lk__free(layer);
+    LK_FREE_ALL(layer->config, layer->children, layer->variables, layer->path, layer->name, layer);
 }
 
 static lk_status layer_take_children(lk_layer *layer, lk_layer *const *children, int n)

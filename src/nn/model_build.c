@@ -336,10 +336,7 @@ void lk_model_release(lk_model *model)
         return;
     for (int i = 0; i < model->n_variables; i++)
         lk__free(model->variables[i].name);
-    lk__free(model->variables);
-    lk__free(model->layers.layers);
-    lk__free(model->rows.layers);
-    lk__free(model->statistics.layers);
+    LK_FREE_ALL(model->variables, model->layers.layers, model->rows.layers, model->statistics.layers);
     lk_layer_release(model->root);
     lk__free(model->text);
     lk__free(model->name);

@@ -133,10 +133,7 @@ void lk_optimizer_release(lk_optimizer *optimizer)
     lk_tensor *const tensors[] = {optimizer->flat,    optimizer->gradients, optimizer->zero, optimizer->offsets,
                                   optimizer->adapted, optimizer->skip,      optimizer->norm};
     lk__tensors_release(tensors, sizeof tensors / sizeof *tensors);
-    lk__free(optimizer->parameters);
-    lk__free(optimizer->slices);
-    lk__free(optimizer->zeroed);
-    lk__free(optimizer);
+    LK_FREE_ALL(optimizer->parameters, optimizer->slices, optimizer->zeroed, optimizer);
 }
 
 /* --- queries ------------------------------------------------------------------------------------------------------ */

@@ -125,12 +125,7 @@ void lk_predictor_release(lk_predictor *p)
     lk_devices_release(p->devices, p->n_devices);
     for (int64_t c = 0; p->class_names && c < p->input.classes; c++)
         lk__free(p->class_names[c]);
-    lk__free(p->class_names);
-    lk__free(p->variables);
-    lk__free(p->prepare.mean);
-    lk__free(p->images);
-    lk__free(p->logits);
-    lk__free(p->scratch);
+    LK_FREE_ALL(p->class_names, p->variables, p->prepare.mean, p->images, p->logits, p->scratch);
     lk_model_release(p->model);
     lk__free(p);
 }

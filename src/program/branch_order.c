@@ -160,11 +160,6 @@ lk_status lk__program_order_branches(lk_program *program, size_t segment_bytes)
     lk_status status = branch_order_allocate(&it);
     if (status == LK_OK)
         branch_order_apply(&it, segment_bytes);
-    lk__free(it.level);
-    lk__free(it.bytes);
-    lk__free(it.piece);
-    lk__free(it.calls);
-    lk__free(it.latest);
-    lk__free(it.finishes);
+    LK_FREE_ALL(it.level, it.bytes, it.piece, it.calls, it.latest, it.finishes);
     return status;
 }

@@ -208,10 +208,6 @@ lk_status lk__program_plan_memory(lk_program *program, bool by_shapes)
     if (status == LK_OK)
         memory_plan_make(&p, by_shapes);
     program->planned |= status == LK_OK;
-    lk__free(p.slots);
-    lk__free(p.order);
-    lk__free(p.first_concurrent);
-    lk__free(p.last_concurrent);
-    lk__free(p.change);
+    LK_FREE_ALL(p.slots, p.order, p.first_concurrent, p.last_concurrent, p.change);
     return status;
 }

@@ -397,16 +397,7 @@ static lk_status recompute_prepare(lk_recomputation *r, search *s)
 
 static void recompute_free(lk_recomputation *r, search *s)
 {
-    lk__free(r->in);
-    lk__free(r->out);
-    lk__free(r->uses);
-    lk__free(r->crossing);
-    lk__free(r->needed);
-    lk__free(r->remade);
-    lk__free(r->steps);
-    lk__free(s->kept);
-    lk__free(s->lives);
-    lk__free(s->change);
+    LK_FREE_ALL(r->in, r->out, r->uses, r->crossing, r->needed, r->remade, r->steps, s->kept, s->lives, s->change);
 }
 
 /* Values are numbered in the order in which calls use them. */

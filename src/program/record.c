@@ -183,15 +183,9 @@ void lk_program_release(lk_program *program)
         lk__call_release(&program->calls[i]);
     lk__tensors_release(program->in, program->n_in);
     lk__tensors_release(program->out, program->n_out);
-    lk__free(program->in);
-    lk__free(program->out);
-    lk__free(program->calls);
-    lk__free(program->values);
+    LK_FREE_ALL(program->in, program->out, program->calls, program->values);
     lk__numbers_free(&program->numbers);
-    lk__free(program->dying);
-    lk__free(program->first_dying);
-    lk__free(program->segments);
-    lk__free(program->ready);
+    LK_FREE_ALL(program->dying, program->first_dying, program->segments, program->ready);
     lk__device_release_memory(program->device);
     lk__free(program);
 }

@@ -188,9 +188,6 @@ lk_status lk__program_share(lk_program *program)
     sharing s = {.program = program};
     lk_status status = lk__program_has_branches(program) ? share_apply(&s) : LK_OK;
     lk__numbers_free(&s.numbers);
-    lk__free(s.facts);
-    lk__free(s.next_maker);
-    lk__free(s.removed);
-    lk__free(s.shared);
+    LK_FREE_ALL(s.facts, s.next_maker, s.removed, s.shared);
     return status;
 }

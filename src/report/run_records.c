@@ -197,10 +197,7 @@ void lk_run_release(lk_run *run)
     if (!r)
         return;
     run_records_free_settings(r);
-    lk__free(r->epochs);
-    lk__free(r->digest);
-    lk__free(r->path);
-    lk__free(r);
+    LK_FREE_ALL(r->epochs, r->digest, r->path, r);
 }
 
 /* --- access ------------------------------------------------------------------------------------------------------- */

@@ -119,10 +119,7 @@ void lk_replicas_release(lk_replicas *replicas)
         lk__release_tensors(replicas->owned, replicas->n_variables);
         lk__free(replicas->owned);
     }
-    lk__free(replicas->optimizers);
-    lk__free(replicas->flats);
-    lk__free(replicas->variables);
-    lk__free(replicas);
+    LK_FREE_ALL(replicas->optimizers, replicas->flats, replicas->variables, replicas);
 }
 
 lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica)

@@ -354,8 +354,6 @@ lk_status lk__picture_set_open(const char *root, lk_split split, const lk_datase
     lk__packed_close(&b.pack);
     for (int64_t i = 0; b.job.problems && i < b.job.count; i++)
         lk__free(b.job.problems[i]);
-    lk__free(b.job.problems);
-    lk__free(b.job.headers);
-    lk__free(b.kept);
+    LK_FREE_ALL(b.job.problems, b.job.headers, b.kept);
     return status;
 }

@@ -55,11 +55,7 @@ void lk__remote_nodes_release(lk_remote_nodes *r)
 {
     if (!r)
         return;
-    lk__free(r->nodes);
-    lk__free(r->is_present);
-    lk__free(r->is_known);
-    lk__free(r->order);
-    lk__free(r);
+    LK_FREE_ALL(r->nodes, r->is_present, r->is_known, r->order, r);
 }
 
 int64_t lk__remote_nodes_count(const lk_remote_nodes *r)

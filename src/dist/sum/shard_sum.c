@@ -122,19 +122,8 @@ static void shard_sum_empty(lk_shard_sum *sum)
 
 static void shard_sum_free(lk_shard_sum *sum)
 {
-    lk__free(sum->owned);
-    lk__free(sum->stacks);
-    lk__free(sum->ranges);
-    lk__free(sum->values);
-    lk__free(sum->missing);
-    lk__free(sum->ready);
-    lk__free(sum->sums);
-    lk__free(sum->begun);
-    lk__free(sum->nodes);
-    lk__free(sum->subtree);
-    lk__free(sum->all);
-    lk__free(sum->shapes);
-    lk__free(sum->dtypes);
+    LK_FREE_ALL(sum->owned, sum->stacks, sum->ranges, sum->values, sum->missing, sum->ready, sum->sums, sum->begun,
+                sum->nodes, sum->subtree, sum->all, sum->shapes, sum->dtypes);
     lk__remote_nodes_release(sum->remote_nodes);
     lk__free(sum);
 }

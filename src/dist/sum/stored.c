@@ -161,12 +161,7 @@ void lk__stored_release(lk_stored *s)
         lk_tensor_release(s->in_place[p]);
     for (int b = 0; b < s->n_blocks; b++)
         lk_tensor_release(s->blocks[b]);
-    lk__free(s->blocks);
-    lk__free(s->sources);
-    lk__free(s->copies);
-    lk__free(s->in_place);
-    lk__free(s->readers);
-    lk__free(s);
+    LK_FREE_ALL(s->blocks, s->sources, s->copies, s->in_place, s->readers, s);
 }
 
 /* --- updates ------------------------------------------------------------------------------------------------------ */

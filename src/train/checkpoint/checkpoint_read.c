@@ -89,12 +89,7 @@ void lk_checkpoint_release(lk_checkpoint *c)
         return;
     lk__checkpoint_drop_tensors(c);
     json_decref(c->state);
-    lk__free((void *)c->values);
-    lk__free((void *)c->tensors);
-    lk__free(c->class_names);
-    lk__free(c->moments);
-    lk__free(c->settings);
-    lk__free(c->model_file);
+    LK_FREE_ALL((void *)c->values, (void *)c->tensors, c->class_names, c->moments, c->settings, c->model_file);
     lk__free_aligned(c->model_text);
     lk__free(c->implementations);
     lk__free(c->folder);

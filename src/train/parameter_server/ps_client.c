@@ -85,12 +85,7 @@ void lk__ps_client_release(lk_ps_client *c)
         lk__free(c->links[s].flat);
         lk__free(c->links[s].state);
     }
-    lk__free(c->links);
-    lk__free(c->locations);
-    lk__free(c->running);
-    lk__free(c->sums);
-    lk__free(c->scratch);
-    lk__free(c);
+    LK_FREE_ALL(c->links, c->locations, c->running, c->sums, c->scratch, c);
 }
 
 int64_t lk__ps_client_version(const lk_ps_client *c, int server)

@@ -124,11 +124,7 @@ void lk__ps_coordinator_release(lk_ps_coordinator *c)
         lk__free(c->servers[s].initial);
     lk__service_release(c->service);
     lk__handouts_release(c->handouts);
-    lk__free(c->servers);
-    lk__free(c->agreement);
-    lk__free(c->rates);
-    lk__free(c->finished);
-    lk__free(c->sums);
+    LK_FREE_ALL(c->servers, c->agreement, c->rates, c->finished, c->sums);
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->mutex);
     lk__free(c);

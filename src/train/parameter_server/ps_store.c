@@ -156,15 +156,7 @@ void lk__ps_store_release(lk_ps_store *s)
         lk_tensor_release(s->running[i]);
     lk_tensor_release(s->flat);
     lk_device_release(s->device);
-    lk__free(s->nodes);
-    lk__free(s->parts);
-    lk__free(s->layers);
-    lk__free(s->variables);
-    lk__free(s->running);
-    lk__free(s->applied);
-    lk__free(s->reply);
-    lk__free(s->state);
-    lk__free(s);
+    LK_FREE_ALL(s->nodes, s->parts, s->layers, s->variables, s->running, s->applied, s->reply, s->state, s);
 }
 
 /* --- reading and writing ------------------------------------------------------------------------------------------ */
