@@ -1,5 +1,6 @@
 #include "io/charts/canvas.h"
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "io/append_file.h"
 
@@ -29,14 +30,30 @@ static bool canvas_path_ends_with(const char *path, const char *ending)
     return length > tail && strcasecmp(path + length - tail, ending) == 0;
 }
 
+lk_status lk__canvas_new(const lk_canvas_table *table, int width, int height, lk_canvas **canvas)
+{
+    lk_canvas *made = lk__calloc(1, table->size);
+    if (!made)
+        return LK_ERR_MEMORY;
+    *made = (lk_canvas){table, width, height};
+    lk_status status = table->open ? table->open(made) : LK_OK;
+    if (status != LK_OK) {
+        lk__canvas_release(made);
+        return status;
+    }
+    table->rectangle(made, (lk_point){0, 0}, width, height, 0xFFFFFF);
+    *canvas = made;
+    return LK_OK;
+}
+
 lk_status lk__canvas_open(const char *path, int width, int height, lk_canvas **canvas)
 {
     if (width < LEAST_SIDE || width > MOST_SIDE || height < LEAST_SIDE || height > MOST_SIDE)
         LK_FAIL(LK_ERR_ARGUMENT, "a chart of %d x %d pixels: a side has %d … %d", width, height, LEAST_SIDE, MOST_SIDE);
     if (path && canvas_path_ends_with(path, ".svg"))
-        return lk__svg_canvas_new(width, height, canvas);
+        return lk__canvas_new(&lk__svg_table, width, height, canvas);
     if (path && canvas_path_ends_with(path, ".png"))
-        return lk__png_canvas_new(width, height, canvas);
+        return lk__canvas_new(&lk__png_table, width, height, canvas);
     LK_FAIL(LK_ERR_ARGUMENT, "%s: a chart's file ends in .svg or .png", path ? path : "(no path)");
 }
 
@@ -52,8 +69,9 @@ lk_status lk__canvas_write(lk_canvas *canvas, const char *path)
 
 void lk__canvas_release(lk_canvas *canvas)
 {
-    if (canvas)
+    if (canvas && canvas->table->release)
         canvas->table->release(canvas);
+    lk__free(canvas);
 }
 
 void lk__canvas_fit(lk_canvas *canvas, const char *text, lk_font font, double width, char *fitted, size_t size)

@@ -27,6 +27,8 @@ typedef struct lk_point {
 typedef struct lk_canvas lk_canvas;
 
 typedef struct lk_canvas_table {
+    size_t size;                          /* of a canvas, which begins with an lk_canvas */
+    lk_status (*open)(lk_canvas *canvas); /* NULL: nothing to open */
     double (*text_width)(lk_canvas *canvas, const char *text, lk_font font);
     /* `at` is a point on the baseline, which `align` picks; the text is rotated about it. */
     void (*text)(lk_canvas *canvas, lk_point at, const char *text, lk_font font, lk_align align, double angle);
@@ -35,7 +37,7 @@ typedef struct lk_canvas_table {
     void (*disc)(lk_canvas *canvas, lk_point center, double radius, uint32_t color);
     /* Appends the encoded picture to `out`. Errors: LK_ERR_BACKEND, LK_ERR_MEMORY, also of the drawing before. */
     lk_status (*encode)(lk_canvas *canvas, lk_bytes *out);
-    void (*release)(lk_canvas *canvas);
+    void (*release)(lk_canvas *canvas); /* releases what the canvas holds, also if `open` failed; NULL: nothing */
 } lk_canvas_table;
 
 struct lk_canvas {
@@ -51,10 +53,11 @@ lk_status lk__canvas_open(const char *path, int width, int height, lk_canvas **c
 lk_status lk__canvas_write(lk_canvas *canvas, const char *path);
 void lk__canvas_release(lk_canvas *canvas);
 
-lk_status lk__svg_canvas_new(int width, int height, lk_canvas **canvas);
-lk_status lk__png_canvas_new(int width, int height, lk_canvas **canvas);
+/* Makes a white canvas of any size. The functions of a table come from svg_canvas.c and png_canvas.c. */
+lk_status lk__canvas_new(const lk_canvas_table *table, int width, int height, lk_canvas **canvas);
+extern const lk_canvas_table lk__svg_table, lk__png_table;
 
-/* Draws rgb [height][width][3], each value as a square of `scale` pixels. Only for canvases of lk__png_canvas_new. */
+/* Draws rgb [height][width][3], each value as a square of `scale` pixels. Only for canvases of lk__png_table. */
 void lk__png_canvas_pixels(lk_canvas *canvas, int x, int y, int scale, int width, int height, const unsigned char *rgb);
 
 /* Copies `text` to `fitted`, cut with an ellipsis where it is wider than `width` or longer than `size` bytes. */

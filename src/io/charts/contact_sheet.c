@@ -63,7 +63,7 @@ static lk_status contact_sheet_widen_for_title(const lk_contact_sheet *sheet, la
     lk_bytes picture = {0};
     if (!sheet->title)
         return LK_OK;
-    LK_TRY(lk__png_canvas_new(1, 1, &canvas));
+    LK_TRY(lk__canvas_new(&lk__png_table, 1, 1, &canvas));
     int64_t width = 2 * MARGIN + (int64_t)ceil(canvas->table->text_width(canvas, sheet->title, title_font));
     lk_status status = canvas->table->encode(canvas, &picture);
     lk__bytes_free(&picture);
@@ -143,7 +143,7 @@ lk_status lk_contact_sheet_write(const lk_contact_sheet *sheet, const char *path
     LK_TRY(contact_sheet_layout(sheet, &l));
     LK_TRY(contact_sheet_widen_for_title(sheet, &l));
     lk_canvas *canvas;
-    LK_TRY(lk__png_canvas_new((int)l.width, (int)l.height, &canvas));
+    LK_TRY(lk__canvas_new(&lk__png_table, (int)l.width, (int)l.height, &canvas));
     unsigned char *rgb = lk__calloc((size_t)(sheet->height * sheet->width), 3);
     lk_status status = LK_ERR_MEMORY;
     if (rgb) {

@@ -149,10 +149,19 @@ static void png_canvas_release(lk_canvas *canvas)
     png_canvas *png = (png_canvas *)canvas;
     cairo_destroy(png->context);
     cairo_surface_destroy(png->surface);
-    lk__free(png);
 }
 
-static const lk_canvas_table png_table = {
+static lk_status png_canvas_open(lk_canvas *canvas)
+{
+    png_canvas *png = (png_canvas *)canvas;
+    png->surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, canvas->width, canvas->height);
+    png->context = cairo_create(png->surface);
+    return png_canvas_check_cairo(cairo_status(png->context));
+}
+
+const lk_canvas_table lk__png_table = {
+    .size = sizeof(png_canvas),
+    .open = png_canvas_open,
     .text_width = png_canvas_text_width,
     .text = png_canvas_text,
     .lines = png_canvas_lines,
@@ -162,31 +171,15 @@ static const lk_canvas_table png_table = {
     .release = png_canvas_release,
 };
 
-lk_status lk__png_canvas_new(int width, int height, lk_canvas **canvas)
-{
-    png_canvas *png = lk__calloc(1, sizeof *png);
-    if (!png)
-        return LK_ERR_MEMORY;
-    png->base = (lk_canvas){&png_table, width, height};
-    png->surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
-    png->context = cairo_create(png->surface);
-    lk_status status = png_canvas_check_cairo(cairo_status(png->context));
-    if (status != LK_OK) {
-        png_canvas_release(&png->base);
-        return status;
-    }
-    png_canvas_rectangle(&png->base, (lk_point){0, 0}, width, height, 0xFFFFFF);
-    *canvas = &png->base;
-    return LK_OK;
-}
-
 #else
 
-lk_status lk__png_canvas_new(int width, int height, lk_canvas **canvas)
+static lk_status png_canvas_refuse(lk_canvas *canvas)
 {
-    (void)width, (void)height, (void)canvas;
+    (void)canvas;
     LK_FAIL(LK_ERR_UNSUPPORTED, "this build draws no PNG pictures: it was made without libcairo");
 }
+
+const lk_canvas_table lk__png_table = {.size = sizeof(lk_canvas), .open = png_canvas_refuse};
 
 void lk__png_canvas_pixels(lk_canvas *canvas, int x, int y, int scale, int width, int height, const unsigned char *rgb)
 {

@@ -140,10 +140,10 @@ static lk_status svg_canvas_encode(lk_canvas *canvas, lk_bytes *out)
 static void svg_canvas_release(lk_canvas *canvas)
 {
     lk__bytes_free(&((svg_canvas *)canvas)->body);
-    lk__free(canvas);
 }
 
-static const lk_canvas_table svg_table = {
+const lk_canvas_table lk__svg_table = {
+    .size = sizeof(svg_canvas),
     .text_width = svg_canvas_text_width,
     .text = svg_canvas_text,
     .lines = svg_canvas_lines,
@@ -152,14 +152,3 @@ static const lk_canvas_table svg_table = {
     .encode = svg_canvas_encode,
     .release = svg_canvas_release,
 };
-
-lk_status lk__svg_canvas_new(int width, int height, lk_canvas **canvas)
-{
-    svg_canvas *svg = lk__calloc(1, sizeof *svg);
-    if (!svg)
-        return LK_ERR_MEMORY;
-    svg->base = (lk_canvas){&svg_table, width, height};
-    svg_canvas_rectangle(&svg->base, (lk_point){0, 0}, width, height, 0xFFFFFF);
-    *canvas = &svg->base;
-    return LK_OK;
-}
