@@ -31,62 +31,15 @@ typedef struct setting {
     bool required;
 } setting;
 
+enum { MAX_SETTINGS = 7 };
+
 /* The first setting needs no name if it is required. */
 typedef struct layer_word {
     const char *name;
-    const setting *settings; /* ends with a setting without a name; NULL: none */
     lk_layer *(*make)(const lk_model_line *line, const layer_values *values, int variant);
     int variant;
+    setting settings[MAX_SETTINGS + 1]; /* ends with a setting without a name */
 } layer_word;
-
-/* clang-format off */
-#define AT(field) offsetof(layer_values, field)
-#define MAX_SIZE (double)LK_LAYER_MAX_SIZE
-#define MAX_KERNEL (double)LK_LAYER_MAX_KERNEL
-#define INITIALIZERS {"init", INITIALIZER, AT(init), 0, 0, false}, {"bias_init", INITIALIZER, AT(bias_init), 0, 0, false}
-
-static const setting conv2d_settings[] = {
-    {"filters", SIZE, AT(size), 1, MAX_SIZE, true},
-    {"kernel", INTEGER, AT(kernel), 1, MAX_KERNEL, true},
-    {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
-    {"padding", PADDING, AT(padding), 0, MAX_KERNEL, false},
-    {"bias", BIAS, AT(no_bias), 0, 0, false},
-    INITIALIZERS,
-    {0},
-};
-
-static const setting dense_settings[] = {
-    {"units", SIZE, AT(size), 1, MAX_SIZE, true},
-    {"bias", BIAS, AT(no_bias), 0, 0, false},
-    INITIALIZERS,
-    {0},
-};
-
-static const setting batch_norm_settings[] = {
-    {"epsilon", REAL, AT(epsilon), 1e-12, 1, false},
-    {"momentum", REAL, AT(momentum), 1e-6, 1, false},
-    {0},
-};
-
-static const setting pool_settings[] = {
-    {"kernel", INTEGER, AT(size), 1, MAX_KERNEL, true},
-    {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
-    {"padding", INTEGER, AT(padding), 0, MAX_KERNEL, false},
-    {0},
-};
-
-static const setting dropout_settings[] = {
-    {"rate", REAL, AT(rate), 0, 0.999, true},
-    {0},
-};
-
-static const setting reshape_settings[] = {
-    {"channels", INTEGER, AT(channels), 1, MAX_SIZE, true},
-    {"height", INTEGER, AT(height), 1, MAX_SIZE, true},
-    {"width", INTEGER, AT(width), 1, MAX_SIZE, true},
-    {0},
-};
-/* clang-format on */
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
@@ -172,25 +125,47 @@ static lk_layer *model_word_make_dropout(const lk_model_line *line, const layer_
 }
 
 /* clang-format off */
+#define AT(field) offsetof(layer_values, field)
+#define MAX_SIZE (double)LK_LAYER_MAX_SIZE
+#define MAX_KERNEL (double)LK_LAYER_MAX_KERNEL
+#define BIAS_SETTINGS                           \
+    {"bias", BIAS, AT(no_bias), 0, 0, false},   \
+    {"init", INITIALIZER, AT(init), 0, 0, false}, \
+    {"bias_init", INITIALIZER, AT(bias_init), 0, 0, false}
+#define POOL_SETTINGS                                     \
+    {"kernel", INTEGER, AT(size), 1, MAX_KERNEL, true},   \
+    {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false}, \
+    {"padding", INTEGER, AT(padding), 0, MAX_KERNEL, false}
+
 static const layer_word words[] = {
-    {"conv2d", conv2d_settings, model_word_make_conv2d, 0},
-    {"dense", dense_settings, model_word_make_dense, 0},
-    {"batch_norm", batch_norm_settings, model_word_make_batch_norm, 0},
-    {"relu", NULL, model_word_make_activation, LK_RELU},
-    {"leaky_relu", NULL, model_word_make_activation, LK_LEAKY_RELU},
-    {"elu", NULL, model_word_make_activation, LK_ELU},
-    {"sigmoid", NULL, model_word_make_activation, LK_SIGMOID},
-    {"tanh", NULL, model_word_make_activation, LK_TANH},
-    {"silu", NULL, model_word_make_activation, LK_SILU},
-    {"gelu", NULL, model_word_make_activation, LK_GELU},
-    {"softplus", NULL, model_word_make_activation, LK_SOFTPLUS},
-    {"max_pool", pool_settings, model_word_make_pool, MAX_POOL},
-    {"avg_pool", pool_settings, model_word_make_pool, AVG_POOL},
-    {"global_avg_pool", NULL, model_word_make_no_settings, GLOBAL_AVG_POOL},
-    {"global_max_pool", NULL, model_word_make_no_settings, GLOBAL_MAX_POOL},
-    {"flatten", NULL, model_word_make_no_settings, FLATTEN},
-    {"reshape", reshape_settings, model_word_make_reshape, 0},
-    {"dropout", dropout_settings, model_word_make_dropout, 0},
+    {"conv2d", model_word_make_conv2d, 0, {
+        {"filters", SIZE, AT(size), 1, MAX_SIZE, true},
+        {"kernel", INTEGER, AT(kernel), 1, MAX_KERNEL, true},
+        {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
+        {"padding", PADDING, AT(padding), 0, MAX_KERNEL, false},
+        BIAS_SETTINGS}},
+    {"dense", model_word_make_dense, 0, {{"units", SIZE, AT(size), 1, MAX_SIZE, true}, BIAS_SETTINGS}},
+    {"batch_norm", model_word_make_batch_norm, 0, {
+        {"epsilon", REAL, AT(epsilon), 1e-12, 1, false},
+        {"momentum", REAL, AT(momentum), 1e-6, 1, false}}},
+    {"relu", model_word_make_activation, LK_RELU, {{0}}},
+    {"leaky_relu", model_word_make_activation, LK_LEAKY_RELU, {{0}}},
+    {"elu", model_word_make_activation, LK_ELU, {{0}}},
+    {"sigmoid", model_word_make_activation, LK_SIGMOID, {{0}}},
+    {"tanh", model_word_make_activation, LK_TANH, {{0}}},
+    {"silu", model_word_make_activation, LK_SILU, {{0}}},
+    {"gelu", model_word_make_activation, LK_GELU, {{0}}},
+    {"softplus", model_word_make_activation, LK_SOFTPLUS, {{0}}},
+    {"max_pool", model_word_make_pool, MAX_POOL, {POOL_SETTINGS}},
+    {"avg_pool", model_word_make_pool, AVG_POOL, {POOL_SETTINGS}},
+    {"global_avg_pool", model_word_make_no_settings, GLOBAL_AVG_POOL, {{0}}},
+    {"global_max_pool", model_word_make_no_settings, GLOBAL_MAX_POOL, {{0}}},
+    {"flatten", model_word_make_no_settings, FLATTEN, {{0}}},
+    {"reshape", model_word_make_reshape, 0, {
+        {"channels", INTEGER, AT(channels), 1, MAX_SIZE, true},
+        {"height", INTEGER, AT(height), 1, MAX_SIZE, true},
+        {"width", INTEGER, AT(width), 1, MAX_SIZE, true}}},
+    {"dropout", model_word_make_dropout, 0, {{"rate", REAL, AT(rate), 0, 0.999, true}}},
 };
 /* clang-format on */
 enum { WORD_COUNT = sizeof words / sizeof words[0] };
@@ -322,7 +297,7 @@ static lk_status model_setting_read(const lk_model_line *line, const setting *s,
 static int model_word_count_settings(const layer_word *word)
 {
     int n = 0;
-    while (word->settings && word->settings[n].name)
+    while (word->settings[n].name)
         n++;
     return n;
 }
