@@ -17,20 +17,20 @@ static lk_field epoch_csv_mean_field(const char *name, lk_mean value)
     return value.count ? LK_REAL(name, lk_mean_value(value)) : LK_NONE(name);
 }
 
+/* The columns of a set of samples. */
+#define METRIC_FIELDS(set, metrics)                                                                               \
+    epoch_csv_mean_field(set "_loss", (metrics).loss), epoch_csv_mean_field(set "_accuracy", (metrics).accuracy), \
+        epoch_csv_mean_field(set "_top_k", (metrics).top_k)
+
 enum { COLUMNS = 13 };
 
 static void epoch_csv_make_row(const lk_epoch_report *report, lk_field row[COLUMNS])
 {
-    const lk_metrics *train = &report->train, *val = &report->val;
     const lk_field fields[COLUMNS] = {
         LK_INT("epoch", report->epoch),
         LK_INT("step", report->steps),
-        epoch_csv_mean_field("train_loss", train->loss),
-        epoch_csv_mean_field("train_accuracy", train->accuracy),
-        epoch_csv_mean_field("train_top_k", train->top_k),
-        epoch_csv_mean_field("val_loss", val->loss),
-        epoch_csv_mean_field("val_accuracy", val->accuracy),
-        epoch_csv_mean_field("val_top_k", val->top_k),
+        METRIC_FIELDS("train", report->train),
+        METRIC_FIELDS("val", report->val),
         LK_REAL("rate", report->rate),
         LK_REAL("seconds", report->seconds),
         LK_REAL("total_seconds", report->total_seconds),
