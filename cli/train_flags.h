@@ -10,6 +10,13 @@
 lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char **argv, void *config,
                           void (*amend)(void *config));
 
+/* The row of an option for a number of steps, stored in the field `steps` of a command's config. */
+#define CLI_STEPS_OPTION(config, text)                                                             \
+    {                                                                                              \
+        .name = "steps", .type = LK_OPTION_INT64, .offset = offsetof(config, steps), .value = "N", \
+        .default_text = "20", .minimum = 1, .maximum = 1000000, .help = (text)                     \
+    }
+
 /* Fills the option table of a command that trains but keeps and prints no records. `table` holds CLI_MAX_OPTIONS. It
  * gets the command's own options, then those of train, except for records, printing, checkpoints and the names in
  * `without`, a list that ends with NULL (NULL: none). Returns their number. */

@@ -18,14 +18,7 @@ typedef struct profile_config {
 
 /* clang-format off: one paragraph per option */
 static const lk_option own_options[] = {
-    {.name = "steps",
-     .type = LK_OPTION_INT64,
-     AT(steps),
-     .default_text = "20",
-     .minimum = 1,
-     .maximum = 1000000,
-     .value = "N",
-     .help = "number of steps to measure"},
+    CLI_STEPS_OPTION(profile_config, "number of steps to measure"),
     {.name = "warmup",
      .type = LK_OPTION_INT64,
      AT(warmup),

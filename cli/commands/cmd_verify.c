@@ -24,14 +24,7 @@ static const lk_option own_options[] = {
      .default_text = "1,2,3",
      .value = "SPECS",
      .help = "sets of devices to compare, joined by commas; a number means that many CPU devices"},
-    {.name = "steps",
-     .type = LK_OPTION_INT64,
-     AT(steps),
-     .default_text = "20",
-     .minimum = 1,
-     .maximum = 1000000,
-     .value = "N",
-     .help = "number of steps to train on each"},
+    CLI_STEPS_OPTION(verify_config, "number of steps to train on each"),
 };
 /* clang-format on */
 
