@@ -21,15 +21,15 @@ static void put_command_names(FILE *out)
 static const char *const bash_paths[CLI_PATHS_COUNT] = {[CLI_FOLDERS] = "-d", [CLI_FILES] = "-f"};
 
 /* Prints bash code that offers the words and paths which complete what is typed. */
-static void completion_put_bash_action(const cli_completion *c, FILE *out)
+static void completion_put_bash_action(cli_completion c, FILE *out)
 {
-    if (*c->words || c->paths) {
+    if (*c.words || c.paths) {
         fputs("mapfile -t COMPREPLY < <(", out);
-        if (*c->words)
-            fprintf(out, "compgen -W '%s' -- \"$current\"%s", c->words, c->paths ? "; " : "");
-        if (c->paths)
-            fprintf(out, "compgen %s -- \"$current\"", bash_paths[c->paths]);
-        fputs(c->paths ? ")\n            compopt -o filenames\n            " : ")\n            ", out);
+        if (*c.words)
+            fprintf(out, "compgen -W '%s' -- \"$current\"%s", c.words, c.paths ? "; " : "");
+        if (c.paths)
+            fprintf(out, "compgen %s -- \"$current\"", bash_paths[c.paths]);
+        fputs(c.paths ? ")\n            compopt -o filenames\n            " : ")\n            ", out);
     }
     fputs("return\n            ;;\n", out);
 }
@@ -48,14 +48,11 @@ static void put_bash_path_options(const lk_option *options, size_t count, cli_pa
     if (is_first)
         return;
     fputs(")\n            ", out);
-    completion_put_bash_action(&(cli_completion){.paths = paths}, out);
+    completion_put_bash_action((cli_completion){.paths = paths}, out);
 }
 
-static void put_bash_command(const cli_command *command, FILE *out)
+static void put_bash_command(const cli_command *command, const lk_option *options, size_t count, FILE *out)
 {
-    lk_option made[CLI_MAX_OPTIONS];
-    size_t count;
-    const lk_option *options = cli_options_of(command, made, &count);
     fprintf(out, "    %s)\n", command->name);
     if (count)
         fputs("        case $previous in\n", out);
@@ -64,7 +61,7 @@ static void put_bash_command(const cli_command *command, FILE *out)
         if (!*c.words)
             continue;
         fprintf(out, "        --%s)\n            ", options[i].name);
-        completion_put_bash_action(&c, out);
+        completion_put_bash_action(c, out);
     }
     for (cli_paths paths = 0; paths < CLI_PATHS_COUNT; paths++)
         put_bash_path_options(options, count, paths, out);
@@ -80,7 +77,7 @@ static void put_bash_command(const cli_command *command, FILE *out)
     fputs("        ;;\n", out);
 }
 
-static void completion_print_bash(FILE *out)
+static void completion_begin_bash(FILE *out)
 {
     const cli_command *command;
     fputs("# Completion for lockstep in bash, made by `lockstep completion bash`.\n"
@@ -120,19 +117,18 @@ static void completion_print_bash(FILE *out)
           "        words=$commands\n"
           "        ;;\n",
           out);
-    for (size_t i = 0; (command = cli_listed_command(i)); i++)
-        put_bash_command(command, out);
-    fputs("    esac\n"
-          "    [[ $current != -* ]] || words=$options\n"
-          "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
-          "    if [[ -n $places && $current != -* ]]; then\n"
-          "        mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY < <(compgen \"$places\" -- \"$current\")\n"
-          "        compopt -o filenames\n"
-          "    fi\n"
-          "}\n"
-          "complete -F _lockstep lockstep\n",
-          out);
 }
+
+static const char bash_end[] =
+    "    esac\n"
+    "    [[ $current != -* ]] || words=$options\n"
+    "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+    "    if [[ -n $places && $current != -* ]]; then\n"
+    "        mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY < <(compgen \"$places\" -- \"$current\")\n"
+    "        compopt -o filenames\n"
+    "    fi\n"
+    "}\n"
+    "complete -F _lockstep lockstep\n";
 
 /* --- zsh and fish ------------------------------------------------------------------------------------------------- */
 
@@ -151,15 +147,15 @@ static void completion_put_sentence(const char *text, const char *escaped, FILE 
 }
 
 /* Prints the action of an _arguments specification. zsh adds no arguments to one that begins with a space. */
-static void completion_put_zsh_action(const cli_completion *c, FILE *out)
+static void completion_put_zsh_action(cli_completion c, FILE *out)
 {
     static const char *const actions[CLI_PATHS_COUNT] = {" ", "_files -/", "_files"};
-    if (*c->words && c->paths)
-        fprintf(out, " _lockstep_%s %s", c->paths == CLI_FILES ? "files" : "folders", c->words);
-    else if (*c->words)
-        fprintf(out, "(%s)", c->words);
+    if (*c.words && c.paths)
+        fprintf(out, " _lockstep_%s %s", c.paths == CLI_FILES ? "files" : "folders", c.words);
+    else if (*c.words)
+        fprintf(out, "(%s)", c.words);
     else
-        fputs(actions[c->paths], out);
+        fputs(actions[c.paths], out);
 }
 
 static void put_zsh_option(const lk_option *option, FILE *out)
@@ -169,20 +165,18 @@ static void put_zsh_option(const lk_option *option, FILE *out)
     completion_put_sentence(option->help, "[]:\\", out);
     fputc(']', out);
     if (!is_flag) {
-        cli_completion c = cli_complete_value(option);
         fputc(':', out);
         completion_put_sentence(option->value, ":\\", out);
         fputc(':', out);
-        completion_put_zsh_action(&c, out);
+        completion_put_zsh_action(cli_complete_value(option), out);
     }
     fputc('\'', out);
     if (is_flag)
         fprintf(out, " \\\n            '--no-%s'", option->name);
 }
 
-static void completion_print_zsh(FILE *out)
+static void completion_begin_zsh(FILE *out)
 {
-    const cli_command *command;
     fputs("#compdef lockstep\n"
           "# Completion for lockstep in zsh, made by `lockstep completion zsh`.\n"
           "_lockstep_files()\n"
@@ -209,74 +203,66 @@ static void completion_print_zsh(FILE *out)
           "    ((CURRENT--))\n"
           "    case $words[1] in\n",
           out);
-    for (size_t i = 0; (command = cli_listed_command(i)); i++) {
-        lk_option made[CLI_MAX_OPTIONS];
-        size_t count;
-        const lk_option *options = cli_options_of(command, made, &count);
-        cli_completion argument = cli_complete_argument(command);
-        fprintf(out, "    %s)\n        _arguments '--help[describe the command]'", command->name);
-        for (size_t o = 0; o < count; o++)
-            put_zsh_option(&options[o], out);
-        if (completion_runs_another(command)) /* the only short option */
-            fputs(" \\\n            '-n[the same as --processes]:N: '", out);
-        fputs(" \\\n            \"*::argument:", out);
-        if (completion_runs_another(command))
-            fputs("_lockstep", out);
-        else
-            completion_put_zsh_action(&argument, out);
-        fputs("\"\n        ;;\n", out);
-    }
-    fputs("    esac\n}\n_lockstep \"$@\"\n", out);
 }
 
-static void completion_put_fish_action(const cli_completion *c, FILE *out)
+static void put_zsh_command(const cli_command *command, const lk_option *options, size_t count, FILE *out)
 {
-    fputs(c->paths == CLI_FILES ? " -F" : " -f", out);
-    if (*c->words || c->paths == CLI_FOLDERS)
-        fprintf(out, " -a '%s%s%s'", c->words, *c->words && c->paths == CLI_FOLDERS ? " " : "",
-                c->paths == CLI_FOLDERS ? "(__fish_complete_directories)" : "");
+    fprintf(out, "    %s)\n        _arguments '--help[describe the command]'", command->name);
+    for (size_t o = 0; o < count; o++)
+        put_zsh_option(&options[o], out);
+    if (completion_runs_another(command)) /* the only short option */
+        fputs(" \\\n            '-n[the same as --processes]:N: '", out);
+    fputs(" \\\n            \"*::argument:", out);
+    if (completion_runs_another(command))
+        fputs("_lockstep", out);
+    else
+        completion_put_zsh_action(cli_complete_argument(command), out);
+    fputs("\"\n        ;;\n", out);
+}
+
+static void completion_put_fish_action(cli_completion c, FILE *out)
+{
+    fputs(c.paths == CLI_FILES ? " -F" : " -f", out);
+    if (*c.words || c.paths == CLI_FOLDERS)
+        fprintf(out, " -a '%s%s%s'", c.words, *c.words && c.paths == CLI_FOLDERS ? " " : "",
+                c.paths == CLI_FOLDERS ? "(__fish_complete_directories)" : "");
 }
 
 static void completion_put_fish_option(const cli_command *command, const lk_option *option, FILE *out)
 {
     fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' -l %s", command->name, option->name);
     if (option->type != LK_OPTION_FLAG) {
-        cli_completion c = cli_complete_value(option);
         fputs(" -r", out);
-        completion_put_fish_action(&c, out);
+        completion_put_fish_action(cli_complete_value(option), out);
     }
     fputs(" -d '", out);
     completion_put_sentence(option->help, "\\", out);
     fputs("'\n", out);
 }
 
-static void completion_print_fish(FILE *out)
+static void completion_begin_fish(FILE *out)
 {
-    const cli_command *command;
     fputs("# Completion for lockstep in fish, made by `lockstep completion fish`.\n"
           "complete -c lockstep -f\n",
           out);
-    for (size_t i = 0; (command = cli_listed_command(i)); i++) {
-        lk_option made[CLI_MAX_OPTIONS];
-        size_t count;
-        const lk_option *options = cli_options_of(command, made, &count);
-        fprintf(out, "complete -c lockstep -n __fish_use_subcommand -a %s -d '", command->name);
-        completion_put_sentence(command->summary, "\\", out);
-        fputs("'\n", out);
-        for (size_t o = 0; o < count; o++)
-            completion_put_fish_option(command, &options[o], out);
-        if (completion_runs_another(command))
-            fprintf(
-                out,
+}
+
+static void put_fish_command(const cli_command *command, const lk_option *options, size_t count, FILE *out)
+{
+    fprintf(out, "complete -c lockstep -n __fish_use_subcommand -a %s -d '", command->name);
+    completion_put_sentence(command->summary, "\\", out);
+    fputs("'\n", out);
+    for (size_t o = 0; o < count; o++)
+        completion_put_fish_option(command, &options[o], out);
+    if (completion_runs_another(command))
+        fprintf(out,
                 "complete -c lockstep -n '__fish_seen_subcommand_from %s' -s n -r -f -d 'the same as --processes'\n",
                 command->name);
-        if (!command->arguments)
-            continue;
-        cli_completion argument = cli_complete_argument(command);
-        fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s'", command->name);
-        completion_put_fish_action(&argument, out);
-        fputc('\n', out);
-    }
+    if (!command->arguments)
+        return;
+    fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s'", command->name);
+    completion_put_fish_action(cli_complete_argument(command), out);
+    fputc('\n', out);
 }
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
@@ -285,18 +271,30 @@ static int completion_run(int argc, char **argv)
 {
     static const struct {
         const char *name;
-        void (*print)(FILE *out);
-    } shells[] = {{"bash", completion_print_bash}, {"zsh", completion_print_zsh}, {"fish", completion_print_fish}};
+        void (*begin)(FILE *out);
+        void (*put_command)(const cli_command *command, const lk_option *options, size_t count, FILE *out);
+        const char *end;
+    } shells[] = {{"bash", completion_begin_bash, put_bash_command, bash_end},
+                  {"zsh", completion_begin_zsh, put_zsh_command, "    esac\n}\n_lockstep \"$@\"\n"},
+                  {"fish", completion_begin_fish, put_fish_command, ""}};
     int count;
     if (cli_parse(&cmd_completion, argc, argv, NULL, &count) != LK_OK)
         return cli_fail();
     if (count != 1)
         return cli_usage_error("completion: for which shell? bash, zsh or fish");
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++) {
-        if (strcmp(argv[0], shells[i].name) == 0) {
-            shells[i].print(stdout);
-            return 0;
+        if (strcmp(argv[0], shells[i].name) != 0)
+            continue;
+        shells[i].begin(stdout);
+        const cli_command *command;
+        for (size_t c = 0; (command = cli_listed_command(c)); c++) {
+            lk_option made[CLI_MAX_OPTIONS];
+            size_t n;
+            const lk_option *options = cli_options_of(command, made, &n);
+            shells[i].put_command(command, options, n, stdout);
         }
+        fputs(shells[i].end, stdout);
+        return 0;
     }
     return cli_usage_error("unknown shell '%s': expected bash, zsh or fish", argv[0]);
 }
