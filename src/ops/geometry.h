@@ -38,3 +38,19 @@ static inline int64_t lk__geometry_divisor(const lk_geometry *g, lk_pixel_range 
         return g->kernel[0] * g->kernel[1];
     return (rows.end - rows.begin) * (columns.end - columns.begin);
 }
+
+/* Return the numbers of elements of x, y and w. */
+static inline int64_t lk__geometry_x_count(const lk_geometry *g)
+{
+    return g->images * g->channels * g->in[0] * g->in[1];
+}
+
+static inline int64_t lk__geometry_y_count(const lk_geometry *g)
+{
+    return g->images * g->filters * g->out[0] * g->out[1];
+}
+
+static inline int64_t lk__geometry_w_count(const lk_geometry *g)
+{
+    return g->filters * (g->channels / g->groups) * g->kernel[0] * g->kernel[1];
+}

@@ -170,21 +170,6 @@ static bool rounds(bool tf32, lk_dtype dtype)
     return tf32 && dtype == LK_F32;
 }
 
-static int64_t images_in(const lk_geometry &g)
-{
-    return g.images * g.in[0] * g.in[1] * g.channels;
-}
-
-static int64_t results_in(const lk_geometry &g)
-{
-    return g.images * g.out[0] * g.out[1] * g.filters;
-}
-
-static int64_t weights_in(const lk_geometry &g)
-{
-    return g.filters * g.kernel[0] * g.kernel[1] * (g.channels / g.groups);
-}
-
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
 template <typename Y, typename T> static void multiply(const lk_gpu_matmul &m)
@@ -235,8 +220,8 @@ lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
     require_alignment({a->x, a->w, a->bias, a->y});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV, a->shape, a->bias != nullptr, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.x = round(stream, a->x, images_in(a->shape.geometry));
-        with.w = round(stream, a->w, weights_in(a->shape.geometry));
+        with.x = round(stream, a->x, lk__geometry_x_count(&a->shape.geometry));
+        with.w = round(stream, a->w, lk__geometry_w_count(&a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv(stream, &with));
 }
@@ -248,8 +233,8 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
     require_alignment({a->dy, a->w, a->dx});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_INPUT_GRAD, a->shape, false, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.dy = round(stream, a->dy, results_in(a->shape.geometry));
-        with.w = round(stream, a->w, weights_in(a->shape.geometry));
+        with.dy = round(stream, a->dy, lk__geometry_y_count(&a->shape.geometry));
+        with.w = round(stream, a->w, lk__geometry_w_count(&a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv_input_grad(stream, &with));
 }
@@ -261,8 +246,8 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
     require_alignment({a->dy, a->x, a->dw});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_WEIGHT_GRAD, a->shape, false, a->dw_dtype));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.dy = round(stream, a->dy, results_in(a->shape.geometry));
-        with.x = round(stream, a->x, images_in(a->shape.geometry));
+        with.dy = round(stream, a->dy, lk__geometry_y_count(&a->shape.geometry));
+        with.x = round(stream, a->x, lk__geometry_x_count(&a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv_weight_grad(stream, &with));
 }

@@ -314,40 +314,30 @@ static void uses(const lk_gpu_running_statistics &a, operands &list)
 
 /* --- pooling ------------------------------------------------------------------------------------------------------ */
 
-static int64_t elements_of_x(const lk_geometry &g)
-{
-    return g.images * g.in[0] * g.in[1] * g.channels;
-}
-
-static int64_t elements_of_y(const lk_geometry &g)
-{
-    return g.images * g.out[0] * g.out[1] * g.filters;
-}
-
 static void uses(const lk_gpu_max_pool &a, operands &list)
 {
-    list.reads(a.x, elements_of_x(a.window) * size_of(a.dtype));
-    list.writes(a.y, elements_of_y(a.window) * size_of(a.dtype));
-    list.writes(a.where, elements_of_y(a.window) * PLACE);
+    list.reads(a.x, lk__geometry_x_count(&a.window) * size_of(a.dtype));
+    list.writes(a.y, lk__geometry_y_count(&a.window) * size_of(a.dtype));
+    list.writes(a.where, lk__geometry_y_count(&a.window) * PLACE);
 }
 
 static void uses(const lk_gpu_max_pool_grad &a, operands &list)
 {
-    list.reads(a.dy, elements_of_y(a.window) * size_of(a.dtype));
-    list.reads(a.where, elements_of_y(a.window) * PLACE);
-    list.writes(a.dx, elements_of_x(a.window) * size_of(a.dtype));
+    list.reads(a.dy, lk__geometry_y_count(&a.window) * size_of(a.dtype));
+    list.reads(a.where, lk__geometry_y_count(&a.window) * PLACE);
+    list.writes(a.dx, lk__geometry_x_count(&a.window) * size_of(a.dtype));
 }
 
 static void uses(const lk_gpu_avg_pool &a, operands &list)
 {
-    list.reads(a.x, elements_of_x(a.window) * size_of(a.dtype));
-    list.writes(a.y, elements_of_y(a.window) * size_of(a.dtype));
+    list.reads(a.x, lk__geometry_x_count(&a.window) * size_of(a.dtype));
+    list.writes(a.y, lk__geometry_y_count(&a.window) * size_of(a.dtype));
 }
 
 static void uses(const lk_gpu_avg_pool_grad &a, operands &list)
 {
-    list.reads(a.dy, elements_of_y(a.window) * size_of(a.dtype));
-    list.writes(a.dx, elements_of_x(a.window) * size_of(a.dtype));
+    list.reads(a.dy, lk__geometry_y_count(&a.window) * size_of(a.dtype));
+    list.writes(a.dx, lk__geometry_x_count(&a.window) * size_of(a.dtype));
 }
 
 /* --- updates ------------------------------------------------------------------------------------------------------ */
@@ -433,34 +423,29 @@ static void uses(const lk_gpu_matmul &a, operands &list)
     list.writes(a.y, a.rows * a.columns * y_size);
 }
 
-static int64_t elements_of_w(const lk_geometry &g)
-{
-    return g.filters * g.kernel[0] * g.kernel[1] * (g.channels / g.groups);
-}
-
 static void uses(const lk_gpu_conv &a, operands &list)
 {
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.x, elements_of_x(a.shape.geometry) * size);
-    list.reads(a.w, elements_of_w(a.shape.geometry) * size);
+    list.reads(a.x, lk__geometry_x_count(&a.shape.geometry) * size);
+    list.reads(a.w, lk__geometry_w_count(&a.shape.geometry) * size);
     list.may_read(a.bias, a.shape.geometry.filters * size);
-    list.writes(a.y, elements_of_y(a.shape.geometry) * size);
+    list.writes(a.y, lk__geometry_y_count(&a.shape.geometry) * size);
 }
 
 static void uses(const lk_gpu_conv_input_grad &a, operands &list)
 {
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.dy, elements_of_y(a.shape.geometry) * size);
-    list.reads(a.w, elements_of_w(a.shape.geometry) * size);
-    list.writes(a.dx, elements_of_x(a.shape.geometry) * size);
+    list.reads(a.dy, lk__geometry_y_count(&a.shape.geometry) * size);
+    list.reads(a.w, lk__geometry_w_count(&a.shape.geometry) * size);
+    list.writes(a.dx, lk__geometry_x_count(&a.shape.geometry) * size);
 }
 
 static void uses(const lk_gpu_conv_weight_grad &a, operands &list)
 {
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.dy, elements_of_y(a.shape.geometry) * size);
-    list.reads(a.x, elements_of_x(a.shape.geometry) * size);
-    list.writes(a.dw, elements_of_w(a.shape.geometry) * size_of(a.dw_dtype));
+    list.reads(a.dy, lk__geometry_y_count(&a.shape.geometry) * size);
+    list.reads(a.x, lk__geometry_x_count(&a.shape.geometry) * size);
+    list.writes(a.dw, lk__geometry_w_count(&a.shape.geometry) * size_of(a.dw_dtype));
 }
 
 static void uses(const lk_gpu_column_sums &a, operands &list)

@@ -166,7 +166,7 @@ static __global__ void direct_conv_weight_grad(W *dw, const T *dy, const T *x, l
 template <typename W> static lk_gpu_status run_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
 {
     const lk_geometry &s = a->shape.geometry;
-    int64_t count = s.filters * s.kernel[0] * s.kernel[1] * (s.channels / s.groups);
+    int64_t count = lk__geometry_w_count(&s);
     FOR_FLOATS(a->shape.dtype, LK_GPU_RUN((direct_conv_weight_grad<W, T>), blocks_for(count), THREADS, stream->stream,
                                           (W *)a->dw, (const T *)a->dy, (const T *)a->x, s, count))
     return lk__gpu_launched("direct_conv_weight_grad");
