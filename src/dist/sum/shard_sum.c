@@ -159,10 +159,7 @@ lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
     lk_shard_sum *sum = lk__calloc(1, sizeof *sum);
     if (!sum)
         return NULL;
-    sum->strategy = strategy;
-    sum->shards = shards;
-    sum->k = k;
-    sum->n = n;
+    *sum = (lk_shard_sum){.strategy = strategy, .shards = shards, .k = k, .n = n};
     sum->capacity = 2 * shard_sum_log2_ceil(shards) + 2;
     lk_status status = shard_sum_allocate(sum);
     for (int d = 0; d < k && status == LK_OK; d++)

@@ -66,12 +66,8 @@ lk_status lk__ps_client_new(lk_post *post, const lk_ps_layout *layout, uint64_t 
     *client = c;
     if (!c)
         return LK_ERR_MEMORY;
-    c->post = post;
-    c->layout = layout;
-    c->run = run;
-    c->directory = directory;
+    *c = (lk_ps_client){.post = post, .layout = layout, .run = run, .directory = directory, .generation = -1};
     c->servers = layout->placement.servers;
-    c->generation = -1;
     return ps_client_allocate(c);
 }
 
