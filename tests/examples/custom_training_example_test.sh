@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # The example prints the same on one, two and three devices, with equal variables in all replicas, also if it is killed
 # and resumed.
-set -euo pipefail
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
 
 example=$(dirname "$LOCKSTEP")/examples/custom_training
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 for devices in 1 2 3; do

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # The example gives the same result on one device, on two, and as the command's recipe, and its callbacks print and stop
 # as in the original lab.
-set -euo pipefail
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
 
 example=$(dirname "$LOCKSTEP")/examples/fashion_mnist_wrn
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 settings=(--data synthetic --limit-train 2 --limit-val 8 --batch-size 2 --val-batch-size 8 --epochs 2 --base-lr 0.001

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # The example prints the same on one, two and three devices, lowers its rate as the tutorial does, and writes records.
-set -euo pipefail
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
 
 example=$(dirname "$LOCKSTEP")/examples/keras_mnist
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cd "$work"
 
 for devices in 1 2 3; do
