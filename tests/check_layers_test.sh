@@ -65,7 +65,6 @@ refused_line src/io/report.c '    lk_trainer_fit();' \
 
 put src/dist/strategies/central.c <<<'#include "dist/strategies/central.h"'
 "$check" "$tree"
-reset_tree
 
 refused_line src/core/event.c '#include "queue.h"' \
     'includes "queue.h", which names no layer'
@@ -88,7 +87,6 @@ refused_line src/core/device.c '#ifdef LK_HAVE_HWLOC' \
 
 put src/core/topology.c <<<'#if defined(LK_HAVE_HWLOC)'
 "$check" "$tree"
-reset_tree
 
 put src/ops/queue.c </dev/null
 refused 'src/ops/queue.c: has the name of src/core/queue.c'

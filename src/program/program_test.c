@@ -31,8 +31,7 @@ static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
     network *net = user;
     lk_tensor *const *p = net->parameters;
     lk_tape *tape = lk_tape_begin(p, PARAMETERS);
-    if (!tape)
-        return lk_error_status();
+    assert_non_null(tape);
     lk_tensor *y = lk_relu(lk_conv2d(in[0], p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}}));
     y = lk_dropout(y, in[2], 0.25, (lk_random_key){.seed = 1, .purpose = 2, .epoch = net->step});
     y = lk_max_pool2d(lk_relu(lk_conv2d(y, p[2], NULL, NULL)), &(lk_pool2d_opts){.kernel = {2, 2}});

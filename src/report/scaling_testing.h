@@ -37,11 +37,8 @@ static inline lk_scaling_report known_report(void)
     r.step_seconds = 0.016;
     r.compute = r.computing = 0.010;
     r.core_share = 1;
-    r.update = 0.001;
-    r.exchange = 0.001;
-    r.slowest = 0.002;
-    r.input = 0.001;
-    r.other = 0.002;
+    r.update = r.exchange = r.input = 0.001;
+    r.slowest = r.other = 0.002;
     r.latency = 1e-4;
     r.bandwidth = 1e9;
     r.messages = 3;

@@ -96,13 +96,13 @@ show()
 # wait_until MESSAGE COMMAND…: waits until the command succeeds, for at most two minutes.
 wait_until()
 {
-    local message=$1 tries=0
+    local message=$1
     shift
-    until "$@" 2>/dev/null; do
-        tries=$((tries + 1))
-        [[ $tries -lt 6000 ]] || show "$message"
+    for _ in {1..6000}; do
+        ! "$@" 2>/dev/null || return 0
         sleep 0.02
     done
+    show "$message"
 }
 
 # wait_for NAME TEXT: waits until the process's stderr contains the text.

@@ -247,33 +247,33 @@ static void fewer_samples_than_devices(void **state)
 
 static const bool nowhere[DEVICES];
 static const int64_t one_each[QUANTITIES] = {1, 1, 1, 1};
+static const shard_case five = {5, 2, nowhere, nowhere, one_each};
+
+#define expect_out_of_order(call, shard) \
+    expect_error(call, LK_ERR_ARGUMENT, "shard sum: shard " #shard " of 5 is given twice or out of order")
 
 static void misuse_changes_nothing(void **state)
 {
     (void)state;
-    shard_case c = {5, 2, nowhere, nowhere, one_each};
     lk_tensor *sums[2 * QUANTITIES];
     lk_strategy *strategy = open_strategy(2);
     lk_shard_sum *sum = lk_shard_sum_new(strategy, 5, QUANTITIES);
-    expect_error(add_shard(&c, sum, 1), LK_ERR_ARGUMENT, "shard sum: shard 1 of 5 is given twice or out of order");
-    assert_ok(add_shard(&c, sum, 0));
-    expect_error(add_shard(&c, sum, 0), LK_ERR_ARGUMENT, "shard sum: shard 0 of 5 is given twice or out of order");
-    expect_error(lk_shard_sum_add(sum, -1, NULL), LK_ERR_ARGUMENT,
-                 "shard sum: shard -1 of 5 is given twice or out of order");
-    expect_error(lk_shard_sum_add(sum, 5, NULL), LK_ERR_ARGUMENT,
-                 "shard sum: shard 5 of 5 is given twice or out of order");
-    assert_ok(add_quantity(&c, sum, 1, 2));
-    expect_error(add_quantity(&c, sum, 1, 2), LK_ERR_ARGUMENT,
-                 "shard sum: shard 1 of 5 is given twice or out of order");
-    expect_error(add_shard(&c, sum, 1), LK_ERR_ARGUMENT, "shard sum: shard 1 of 5 is given twice or out of order");
+    expect_out_of_order(add_shard(&five, sum, 1), 1);
+    assert_ok(add_shard(&five, sum, 0));
+    expect_out_of_order(add_shard(&five, sum, 0), 0);
+    expect_out_of_order(lk_shard_sum_add(sum, -1, NULL), -1);
+    expect_out_of_order(lk_shard_sum_add(sum, 5, NULL), 5);
+    assert_ok(add_quantity(&five, sum, 1, 2));
+    expect_out_of_order(add_quantity(&five, sum, 1, 2), 1);
+    expect_out_of_order(add_shard(&five, sum, 1), 1);
     for (int i = 0; i < QUANTITIES; i++)
         if (i != 2)
-            assert_ok(add_quantity(&c, sum, 1, i));
+            assert_ok(add_quantity(&five, sum, 1, i));
     for (int64_t s = 2; s < 5; s++)
-        assert_ok(add_shard(&c, sum, s));
-    expect_error(add_shard(&c, sum, 4), LK_ERR_ARGUMENT, "shard sum: shard 4 of 5 is given twice or out of order");
+        assert_ok(add_shard(&five, sum, s));
+    expect_out_of_order(add_shard(&five, sum, 4), 4);
     assert_ok(lk_shard_sum_finish(sum, sums));
-    check_sums(&c, sums);
+    check_sums(&five, sums);
     lk_shard_sum_release(sum);
     lk_strategy_release(strategy);
 }
@@ -281,29 +281,28 @@ static void misuse_changes_nothing(void **state)
 static void a_missing_shard_is_named_and_forgotten(void **state)
 {
     (void)state;
-    shard_case c = {5, 2, nowhere, nowhere, one_each};
     lk_tensor *sums[2 * QUANTITIES];
     lk_strategy *strategy = open_strategy(2);
     lk_shard_sum *sum = lk_shard_sum_new(strategy, 5, QUANTITIES);
     for (int64_t s = 0; s < 4; s++)
-        assert_ok(add_shard(&c, sum, s));
+        assert_ok(add_shard(&five, sum, s));
     memset(sums, 1, sizeof sums);
     expect_error(lk_shard_sum_finish(sum, sums), LK_ERR_STATE, "shard sum: shard 4 of 5 is missing");
     for (int i = 0; i < 2 * QUANTITIES; i++)
         assert_null(sums[i]);
-    assert_ok(add_in_turns(&c, sum));
+    assert_ok(add_in_turns(&five, sum));
     assert_ok(lk_shard_sum_finish(sum, sums));
-    check_sums(&c, sums);
+    check_sums(&five, sums);
     for (int64_t s = 0; s < 4; s++)
-        assert_ok(add_shard(&c, sum, s));
-    assert_ok(add_quantity(&c, sum, 4, 1));
+        assert_ok(add_shard(&five, sum, s));
+    assert_ok(add_quantity(&five, sum, 4, 1));
     assert_ok(lk_shard_sum_exchange(sum));
     assert_ok(lk_shard_sum_exchange(sum));
     expect_error(lk_shard_sum_finish(sum, sums), LK_ERR_STATE, "shard sum: shard 4 of 5 is missing");
-    assert_ok(add_piecewise(&c, sum));
+    assert_ok(add_piecewise(&five, sum));
     lk_shard_sum_release(sum); /* while sums are in flight */
     sum = lk_shard_sum_new(strategy, 5, QUANTITIES);
-    assert_ok(add_shard(&c, sum, 0)); /* released with a value in it */
+    assert_ok(add_shard(&five, sum, 0)); /* released with a value in it */
     lk_shard_sum_release(sum);
     lk_strategy_release(strategy);
 }

@@ -10,38 +10,16 @@
 enum { WORKERS = 2 };
 
 /* 10 and 30 steps. */
+/* clang-format off */
 static const lk_ps_worker_record known_workers[WORKERS] = {
-    {.worker = 0,
-     .count = 1,
-     .host = "a",
-     .devices = 1,
-     .times = {.steps = 10,
-               .samples = 640,
-               .seconds = 0.2,
-               .compute = 0.12,
-               .computing = 0.11,
-               .busiest = 0.11,
-               .exchange = 0.03,
-               .stale = 0.02,
-               .input = 0.01,
-               .small = 2e-4,
-               .large = 5e-3}},
-    {.worker = 2,
-     .count = 1,
-     .host = "c",
-     .devices = 2,
-     .times = {.steps = 30,
-               .samples = 1920,
-               .seconds = 0.9,
-               .compute = 0.6,
-               .computing = 0.29,
-               .busiest = 0.34,
-               .exchange = 0.15,
-               .stale = 0.1,
-               .input = 0.05,
-               .small = 3e-4,
-               .large = 8.04e-4 + 6.44e-3}},
+    {.worker = 0, .count = 1, .host = "a", .devices = 1,
+     .times = {.steps = 10, .samples = 640, .seconds = 0.2, .compute = 0.12, .computing = 0.11, .busiest = 0.11,
+               .exchange = 0.03, .stale = 0.02, .input = 0.01, .small = 2e-4, .large = 5e-3}},
+    {.worker = 2, .count = 1, .host = "c", .devices = 2,
+     .times = {.steps = 30, .samples = 1920, .seconds = 0.9, .compute = 0.6, .computing = 0.29, .busiest = 0.34,
+               .exchange = 0.15, .stale = 0.1, .input = 0.05, .small = 3e-4, .large = 8.04e-4 + 6.44e-3}},
 };
+/* clang-format on */
 
 static lk_scaling_report report_of(const lk_ps_worker_record *workers, int n)
 {

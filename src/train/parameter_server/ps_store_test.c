@@ -88,10 +88,17 @@ static void read_all(lk_ps_store *store, float all[ELEMENTS + STATISTICS])
     memcpy(all, store->reply, (ELEMENTS + STATISTICS) * sizeof *all);
 }
 
+static void expect_all(lk_ps_store *store, const float want[ELEMENTS + STATISTICS])
+{
+    float have[ELEMENTS + STATISTICS];
+    read_all(store, have);
+    assert_memory_equal(have, want, sizeof have);
+}
+
 static void a_batch_is_applied_once(void **state)
 {
     (void)state;
-    float before[ELEMENTS + STATISTICS], once[ELEMENTS + STATISTICS], twice[ELEMENTS + STATISTICS];
+    float before[ELEMENTS + STATISTICS], once[ELEMENTS + STATISTICS];
     lk_ps_store *store = open_store(LK_SGD, -1);
     lk_ps_push first = push_of(store, 3, 0, SHARDS);
     read_all(store, before);
@@ -100,8 +107,7 @@ static void a_batch_is_applied_once(void **state)
     assert_true(once[0] == before[0] - 0.1f * (1.0f / 4));
     assert_memory_not_equal(once + ELEMENTS, before + ELEMENTS, STATISTICS * sizeof(float));
     assert_int_equal(push(store, &first, 2).status, LK_PS_REPEATED);
-    read_all(store, twice);
-    assert_memory_equal(once, twice, sizeof once);
+    expect_all(store, once);
     assert_int_equal(store->version, 1);
     lk__ps_store_release(store);
 }
@@ -127,7 +133,7 @@ static void nodes_are_added_by_the_tree(void **state)
 {
     (void)state;
     static const lk_range orders[][4] = {{{0, 1}, {1, 2}, {2, 3}, {3, 4}}, {{3, 4}, {1, 2}, {0, 1}, {2, 3}}};
-    float want[ELEMENTS + STATISTICS], have[ELEMENTS + STATISTICS], gradients[2][ELEMENTS], sum[ELEMENTS];
+    float want[ELEMENTS + STATISTICS], gradients[2][ELEMENTS], sum[ELEMENTS];
     double sums[2][STATISTICS], total[STATISTICS];
     lk_ps_store *store = open_store(LK_ADAM, 0);
     memset(sum, 0, sizeof sum);
@@ -157,8 +163,7 @@ static void nodes_are_added_by_the_tree(void **state)
             if (n == 1) /* again: it was handed out again */
                 assert_int_equal(push(store, &p, orders[o][n].begin).status, LK_PS_HELD);
         }
-        read_all(store, have);
-        assert_memory_equal(have, want, sizeof want);
+        expect_all(store, want);
         lk__ps_store_release(store);
     }
 }
@@ -166,7 +171,7 @@ static void nodes_are_added_by_the_tree(void **state)
 static void an_empty_node_is_absent(void **state)
 {
     (void)state;
-    float want[ELEMENTS + STATISTICS], have[ELEMENTS + STATISTICS];
+    float want[ELEMENTS + STATISTICS];
     lk_ps_pushed pushed;
     lk_ps_store *store = open_store(LK_SGD, 0);
     lk_ps_push whole = push_of(store, 0, 0, SHARDS), left = push_of(store, 0, 0, 2), right = push_of(store, 0, 2, 4);
@@ -177,15 +182,14 @@ static void an_empty_node_is_absent(void **state)
     assert_int_equal(lk__ps_store_push(store, &right, NULL, NULL, &pushed), LK_OK);
     assert_int_equal(pushed.status, LK_PS_HELD);
     assert_int_equal(push(store, &left, 5).status, LK_PS_APPLIED);
-    read_all(store, have);
-    assert_memory_equal(have, want, sizeof want);
+    expect_all(store, want);
     lk__ps_store_release(store);
 }
 
 static void a_skipped_batch_changes_nothing_but_the_count(void **state)
 {
     (void)state;
-    float before[ELEMENTS + STATISTICS], after[ELEMENTS + STATISTICS];
+    float before[ELEMENTS + STATISTICS];
     lk_ps_pushed pushed;
     lk_ps_store *store = open_store(LK_ADAM, -1);
     lk_ps_push skipped = push_of(store, 0, 0, SHARDS);
@@ -193,8 +197,7 @@ static void a_skipped_batch_changes_nothing_but_the_count(void **state)
     read_all(store, before);
     assert_int_equal(lk__ps_store_push(store, &skipped, NULL, NULL, &pushed), LK_OK);
     assert_int_equal(pushed.status, LK_PS_APPLIED);
-    read_all(store, after);
-    assert_memory_equal(before, after, sizeof before);
+    expect_all(store, before);
     assert_int_equal(lk_optimizer_steps(store->optimizer), 1);
     lk__ps_store_release(store);
 }
@@ -264,7 +267,7 @@ static void a_snapshot_goes_on_where_it_was(void **state)
 {
     (void)state;
     for (int optimizer = LK_SGD; optimizer <= LK_LARS; optimizer++) {
-        float want[ELEMENTS + STATISTICS], have[ELEMENTS + STATISTICS];
+        float want[ELEMENTS + STATISTICS];
         lk_ps_store *store = open_store(optimizer, -1), *restored;
         train(store, 0, 5);
         assert_int_equal(lk__ps_snapshot_write(store, path), LK_OK);
@@ -280,8 +283,7 @@ static void a_snapshot_goes_on_where_it_was(void **state)
         lk_ps_push pulled_before = push_of(store, 5, 0, SHARDS);
         assert_int_equal(push(restored, &pulled_before, 5).staleness, 0);
         train(restored, 6, 12);
-        read_all(restored, have);
-        assert_memory_equal(have, want, sizeof want);
+        expect_all(restored, want);
         lk__ps_store_release(store);
         lk__ps_store_release(restored);
     }
@@ -292,7 +294,7 @@ static void a_new_store_takes_up_what_another_one_had(void **state)
 {
     (void)state;
     for (int optimizer = LK_SGD; optimizer <= LK_LARS; optimizer++) {
-        float all[ELEMENTS + STATISTICS], want[ELEMENTS + STATISTICS], have[ELEMENTS + STATISTICS];
+        float all[ELEMENTS + STATISTICS], want[ELEMENTS + STATISTICS];
         float memory[LK_OPTIMIZER_SLOTS * ELEMENTS];
         lk_ps_store *store = open_store(optimizer, -1), *next = open_store(optimizer, -1);
         train(store, 0, 5);
@@ -303,8 +305,7 @@ static void a_new_store_takes_up_what_another_one_had(void **state)
         train(store, 5, 12);
         read_all(store, want);
         train(next, 5, 12);
-        read_all(next, have);
-        assert_memory_equal(have, want, sizeof want);
+        expect_all(next, want);
         assert_int_equal(next->version, 7); /* of its own run */
         lk__ps_store_release(store);
         lk__ps_store_release(next);
