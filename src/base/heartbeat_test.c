@@ -219,30 +219,27 @@ static void counts_computing_as_progress(void **state)
     end(&w);
 }
 
+/* Watches one life from begin to end. */
+static void watch_life(void (*life)(void), lk_heart_state state, const char *operation, void (*check)(const watched *w))
+{
+    watched w = begin(life);
+    until(&w, state, operation);
+    check(&w);
+    end(&w);
+}
+
 static void counts_operators_and_reading_as_progress(void **state)
 {
     (void)state;
-    watched w = begin(begin_operators);
-    until(&w, LK_HEART_WAITS, "gpu operator");
-    goes_on(&w);
-    end(&w);
-    w = begin(read_while_at_work);
-    until(&w, LK_HEART_WORKS, "read");
-    goes_on(&w);
-    end(&w);
+    watch_life(begin_operators, LK_HEART_WAITS, "gpu operator", goes_on);
+    watch_life(read_while_at_work, LK_HEART_WORKS, "read", goes_on);
 }
 
 static void counts_no_waiting_as_progress(void **state)
 {
     (void)state;
-    watched w = begin(poll_for_others);
-    until(&w, LK_HEART_WAITS_FOR_OTHERS, "exchange");
-    stands_still(&w);
-    end(&w);
-    w = begin(wait_for_a_thread);
-    until(&w, LK_HEART_WAITS_FOR_OTHERS, "exchange");
-    stands_still(&w);
-    end(&w);
+    watch_life(poll_for_others, LK_HEART_WAITS_FOR_OTHERS, "exchange", stands_still);
+    watch_life(wait_for_a_thread, LK_HEART_WAITS_FOR_OTHERS, "exchange", stands_still);
 }
 
 static void keeps_what_a_killed_process_was_at(void **state)
