@@ -227,19 +227,11 @@ static lk_status shard_run_batch(shard_run *run, lk_tensor **sums)
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
                          void *user, bool by_device, lk_tensor **sums)
 {
-    shard_run run = {.sum = sum,
-                     .shards = lk__shard_sum_shards(sum),
-                     .n = n,
-                     .dataset = dataset,
-                     .batch = batch,
-                     .begin = begin,
-                     .user = user,
-                     .by_device = by_device};
-    return shard_run_batch(&run, sums);
+    return lk__run_shards_of(sum, 0, lk__shard_sum_shards(sum), n, dataset, batch, begin, user, by_device, sums);
 }
 
 lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
-                            lk_batch *batch, lk__shard_begin_fn begin, void *user, lk_tensor **sums)
+                            lk_batch *batch, lk__shard_begin_fn begin, void *user, bool by_device, lk_tensor **sums)
 {
     shard_run run = {.sum = sum,
                      .first = first,
@@ -248,7 +240,8 @@ lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, in
                      .dataset = dataset,
                      .batch = batch,
                      .begin = begin,
-                     .user = user};
+                     .user = user,
+                     .by_device = by_device};
     return shard_run_batch(&run, sums);
 }
 

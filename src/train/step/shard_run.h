@@ -26,4 +26,4 @@ lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk
 /* The same for some of the shards of a batch, which is cut into `shards`: as many as the sum has, from shard `first`
  * on. They must be a node of the tree over all shards. */
 lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
-                            lk_batch *batch, lk__shard_begin_fn begin, void *user, lk_tensor **sums);
+                            lk_batch *batch, lk__shard_begin_fn begin, void *user, bool by_device, lk_tensor **sums);

@@ -216,7 +216,7 @@ lk_status lk__run_training_shards(lk_trainer *trainer, lk_shard_sum *sum, int64_
     LK_TRY(lk__trainer_sums_set_seeds(trainer, trainer->progress.update.samples));
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, batch->epoch));
     return lk__run_shards_of(sum, first, trainer->plan.shards, trainer->sums.n_values, trainer->data.train_set, batch,
-                             train_step_begin_training, trainer, sums);
+                             train_step_begin_training, trainer, false, sums);
 }
 
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
