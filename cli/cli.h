@@ -56,6 +56,9 @@ int cli_fail(void);
 /* Prints "lockstep: " and the formatted text as one line to stderr, and returns 2. */
 int cli_usage_error(const char *format, ...) LK_PRINTF(1, 2);
 
+/* Prints the same and returns 1, for an error that is not in the command line. */
+int cli_error(const char *format, ...) LK_PRINTF(1, 2);
+
 /* Prints "lockstep: PATH: cannot be written: …" with the text of `error`, a value of errno, and returns 1. */
 int cli_cannot_write(const char *path, int error);
 

@@ -89,15 +89,29 @@ int cli_fail(void)
     }
 }
 
-int cli_usage_error(const char *format, ...)
+static void main_print_error(const char *format, va_list arguments)
 {
     char text[1024];
+    vsnprintf(text, sizeof text, format, arguments);
+    main_print_error_line(text);
+}
+
+int cli_usage_error(const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    main_print_error(format, arguments);
     va_end(arguments);
-    main_print_error_line(text);
     return 2;
+}
+
+int cli_error(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    main_print_error(format, arguments);
+    va_end(arguments);
+    return 1;
 }
 
 int cli_cannot_write(const char *path, int error)

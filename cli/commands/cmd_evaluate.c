@@ -282,7 +282,7 @@ static int evaluate_run(int argc, char **argv)
     int positionals, status;
     char **arguments = calloc((size_t)argc + 1, sizeof *arguments); /* parsing reorders argv */
     if (!arguments)
-        return cli_usage_error("evaluate: out of memory");
+        return cli_error("evaluate: out of memory");
     memcpy(arguments, argv, (size_t)argc * sizeof *argv);
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     cli_catch_interrupts(NULL);

@@ -108,7 +108,7 @@ static int launch_check_training(int argc, char **argv, lk_train_config *found)
     if (!config || !arguments) {
         free(config);
         free((void *)arguments);
-        return cli_usage_error("launch: %s", strerror(errno));
+        return cli_error("launch: %s", strerror(errno));
     }
     memcpy((void *)arguments, (void *)argv, (size_t)argc * sizeof *arguments);
     lk_status status = cli_parse_train(table, count, argc, arguments, config, NULL);
@@ -191,7 +191,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
         return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir");
     char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
     if (!command)
-        return cli_usage_error("launch: %s", strerror(errno));
+        return cli_error("launch: %s", strerror(errno));
     command[n++] = argv[0];
     if (!train.devices.strategy) {
         command[n++] = (char *)(uintptr_t) "--strategy";
@@ -258,7 +258,8 @@ const cli_command cmd_launch = {
         "a password. Environment variables that begin with LOCKSTEP_ are passed on.\n"
         "\n"
         "The first interrupt (control-C) ends training after the current step, a second one ends it at once. The\n"
-        "exit status is 130 after an interrupt, and that of the rank if a rank failed.\n",
+        "exit status is 130 after an interrupt, that of the rank if a rank failed, and 1 if a rank was killed, made\n"
+        "no progress or could not be started.\n",
     .options = options,
     .option_count = OPTION_COUNT,
     .run = launch_run,

@@ -286,7 +286,7 @@ static int rank_run(int argc, char **argv)
     if (!rank_catch_signals() || lk_heartbeat_new(&s.heartbeat) != LK_OK || !rank_start(&s, argv)) {
         int failed = errno;
         lk_heartbeat_release(s.heartbeat);
-        return cli_usage_error("rank %d on %s could not be started: %s", s.rank, host, strerror(failed));
+        return cli_error("rank %d on %s could not be started: %s", s.rank, host, strerror(failed));
     }
     rank_send(&s, CLI_RECORD_HOST, host, strlen(host));
     if (cli_mpi_job())

@@ -162,7 +162,7 @@ static int train_run(int argc, char **argv)
     t.lines = t.config.records.json ? stderr : stdout;
     t.nowhere = fopen("/dev/null", "we");
     if (!t.nowhere)
-        return cli_usage_error("/dev/null: %s", strerror(errno));
+        return cli_error("/dev/null: %s", strerror(errno));
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     train_warn_of_others(&t.config);
     lk_train_role role;

@@ -23,7 +23,8 @@ bool cli_prepare_child(pid_t parent, int output)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent)
         _exit(1);
-    return dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0;
+    return nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0 &&
+           dup2(output, STDERR_FILENO) >= 0;
 }
 
 /* Returns whether a process is a child of this one. /proc/N/stat has the parent's number after the name and the state,

@@ -327,7 +327,7 @@ static int job_run_once(const cli_job_opts *opts, bool is_again, bool *may_again
     *may_again = false;
     job *j = calloc(1, sizeof *j);
     if (!j)
-        return cli_usage_error("launch: %s", strerror(errno));
+        return cli_error("launch: %s", strerror(errno));
     const cli_starters_events events = {j, job_take_record, job_take_text, job_on_ended};
     char(*names)[CLI_RANK_NAME] = job_names(opts);
     j->opts = opts;
@@ -335,7 +335,7 @@ static int job_run_once(const cli_job_opts *opts, bool is_again, bool *may_again
     if (j->starters)
         j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir, is_again);
     else
-        cli_usage_error("launch: %s", strerror(errno));
+        cli_error("launch: %s", strerror(errno));
     if (j->ranks) {
         status = job_run(j);
         *may_again = job_may_restart(j, status);

@@ -106,7 +106,7 @@ static pid_t mpirun_start(char **arguments, int output)
 {
     int failed[2], error = 0;
     if (pipe2(failed, O_CLOEXEC) != 0) {
-        cli_usage_error("launch: %s", strerror(errno));
+        cli_error("launch: %s", strerror(errno));
         return -1;
     }
     pid_t parent = getpid(), mpirun = fork();
@@ -122,9 +122,9 @@ static pid_t mpirun_start(char **arguments, int output)
     if (is_started)
         return mpirun;
     if (error == ENOENT)
-        cli_usage_error("launch: there is no mpirun: install Open MPI (Debian and Ubuntu: openmpi-bin)");
+        cli_error("launch: there is no mpirun: install Open MPI (Debian and Ubuntu: openmpi-bin)");
     else
-        cli_usage_error("launch: mpirun could not be started: %s", strerror(error ? error : errno));
+        cli_error("launch: mpirun could not be started: %s", strerror(error ? error : errno));
     return -1;
 }
 
@@ -133,7 +133,7 @@ pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
     static char program[PATH_MAX];
     char **arguments = realpath("/proc/self/exe", program) ? mpirun_arguments(opts, program) : NULL;
     if (!arguments) {
-        cli_usage_error("launch: %s", strerror(errno));
+        cli_error("launch: %s", strerror(errno));
         return -1;
     }
     pid_t mpirun = mpirun_start(arguments, output);

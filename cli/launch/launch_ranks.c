@@ -291,7 +291,7 @@ static bool launch_ranks_logs_make_folder(const char *path)
     struct stat there;
     if (mkdir(path, 0777) == 0 || (stat(path, &there) == 0 && S_ISDIR(there.st_mode)))
         return true;
-    cli_usage_error("--log-dir %s: %s", path, strerror(errno == EEXIST ? ENOTDIR : errno));
+    cli_error("--log-dir %s: %s", path, strerror(errno == EEXIST ? ENOTDIR : errno));
     return false;
 }
 
@@ -309,7 +309,7 @@ cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *
 {
     cli_ranks *ranks = calloc(1, sizeof *ranks + (size_t)n * sizeof *ranks->ranks);
     if (!ranks) {
-        cli_usage_error("%d ranks: %s", n, strerror(errno));
+        cli_error("%d ranks: %s", n, strerror(errno));
         return NULL;
     }
     ranks->n = n;

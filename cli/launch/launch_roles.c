@@ -29,7 +29,7 @@ bool cli_meeting_open(cli_meeting *meeting)
     if (meeting->socket < 0 || setsockopt(meeting->socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         bind(meeting->socket, (struct sockaddr *)&address, size) != 0 ||
         getsockname(meeting->socket, (struct sockaddr *)&address, &size) != 0) {
-        cli_usage_error("launch: no port of 127.0.0.1 is to be had: %s", strerror(errno));
+        cli_error("launch: no port of 127.0.0.1 is to be had: %s", strerror(errno));
         return false;
     }
     snprintf(meeting->address, sizeof meeting->address, "127.0.0.1:%d", ntohs(address.sin_port));
@@ -135,6 +135,7 @@ static _Noreturn void launch_roles_become_supervisor(const cli_job_opts *opts, c
         launch_roles_worker_set_cores(opts, rank);
         execv("/proc/self/exe", arguments);
     }
+    dprintf(output, "lockstep: launch: process %d could not be started: %s\n", rank, strerror(errno));
     _exit(1);
 }
 
@@ -145,7 +146,7 @@ pid_t cli_role_start(const cli_job_opts *opts, const cli_meeting *meeting, int m
     if (supervisor == 0)
         launch_roles_become_supervisor(opts, arguments->items, memory, rank, parent, output);
     if (supervisor < 0)
-        cli_usage_error("launch: process %d could not be started: %s", rank, strerror(errno));
+        cli_error("launch: process %d could not be started: %s", rank, strerror(errno));
     free(arguments);
     return supervisor;
 }

@@ -60,7 +60,7 @@ static bool starters_start_all(cli_starters *s)
     if (s->opts->workers > 0 && !cli_meeting_open(&s->meeting))
         return false;
     if (s->opts->workers == 0 && lk_processes_share(s->opts->ranks, &s->memory) != LK_OK) {
-        cli_usage_error("launch: %s", lk_error_message());
+        cli_error("launch: %s", lk_error_message());
         return false;
     }
     for (int i = 0; i < s->n; i++)
@@ -87,7 +87,7 @@ bool cli_starters_start(cli_starters *s)
     int output[2];
     cli_adopt_descendants();
     if (pipe2(output, O_CLOEXEC) != 0) {
-        cli_usage_error("launch: %s", strerror(errno));
+        cli_error("launch: %s", strerror(errno));
         return false;
     }
     s->from = output[0];

@@ -55,7 +55,7 @@ bool cli_output_open_log(cli_rank_output *o, const char *title, const char *fold
     else
         o->log = fopen(path, appends ? "ae" : "we");
     if (!o->log)
-        cli_usage_error("--log-dir: %s: %s", path, strerror(errno));
+        cli_error("--log-dir: %s: %s", path, strerror(errno));
     return o->log;
 }
 

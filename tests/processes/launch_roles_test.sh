@@ -72,6 +72,18 @@ if [[ -f $plugin ]]; then
     unset LOCKSTEP_CUDA_PLUGIN LOCKSTEP_EMULATED_GPUS LOCKSTEP_EMULATED_CONTEXTS
 fi
 
+# --- exit statuses ---------------------------------------------------------------------------------------------------
+
+# A process that cannot be started is no fault of the command line, so the status is 1.
+(
+    ulimit -n 7
+    launch 1 --workers 8 "${train[@]}" --limit-train 64
+)
+grep -qE '(process|rank) 0( on [^ ]+)? could not be started: Too many open files$' "$work/stderr" ||
+    fail "no line says why a process could not be started"
+tail -n 1 "$work/stderr" | grep -qE '^chief: its supervisor \(lockstep rank\) exited with status 1' ||
+    fail "the last line does not name the chief"
+
 # --- processes that end early ----------------------------------------------------------------------------------------
 
 many=(--limit-train 1024 --epochs 60)
