@@ -85,12 +85,14 @@ static size_t job_keep_text(job *j, const char *text, size_t bytes)
     return n;
 }
 
-/* Records that a supervisor has ended. An interrupt that arrives before the supervisor can pass it on kills the
- * supervisor; that counts as an interrupted rank. */
+/* Records that a supervisor has ended. A signal of the launcher that arrives before the supervisor catches signals
+ * kills it. An interrupt then counts as an interrupted rank, and the signal that ends the job as no failure. */
 static void job_lose_supervisor(job *j, int rank, bool by_signal, int number)
 {
     bool is_interrupt = j->interrupts > 0 && by_signal && number == SIGUSR1;
-    cli_ranks_note_lost(j->ranks, rank, by_signal && !is_interrupt, is_interrupt ? CLI_RANK_INTERRUPTED : number);
+    bool is_end = j->ended && by_signal && number == SIGTERM;
+    int status = is_interrupt ? CLI_RANK_INTERRUPTED : is_end ? 0 : number;
+    cli_ranks_note_lost(j->ranks, rank, by_signal && !is_interrupt && !is_end, status);
 }
 
 /* Handles mpirun's own output. A supervisor that was killed cannot report its end, but mpirun reports it and ends the

@@ -84,6 +84,13 @@ grep -qE '(process|rank) 0( on [^ ]+)? could not be started: Too many open files
 tail -n 1 "$work/stderr" | grep -qE '^chief: its supervisor \(lockstep rank\) exited with status 1' ||
     fail "the last line does not name the chief"
 
+# If the chief refuses the settings, it is named, although others are ended while they start.
+for _ in {1..5}; do
+    launch 2 --workers 24 "${train[@]}" --resume
+    says '[chief] lockstep: --resume: must be with --checkpoint-dir'
+    tail -n 1 "$work/stderr" | grep -qE '^chief on [^ ]+ exited with status 2, ' || fail "the chief is not named"
+done
+
 # --- processes that end early ----------------------------------------------------------------------------------------
 
 many=(--limit-train 1024 --epochs 60)
