@@ -56,6 +56,19 @@ signal INT "$chief_process"
 ends "$chief_process" 130
 end_processes
 
+# Two kinds of processors cannot share a batch: they round differently.
+if grep -qw avx512dq /proc/cpuinfo && "$LOCKSTEP" doctor | grep '^  oneDNN .*[0-9]' >/dev/null; then
+    chief "${small[@]}" --max-staleness 0
+    LOCKSTEP_ISA=avx2 worker a "${small[@]}" --max-staleness 0
+    ends "$process" 2
+    wait_for a 'has another kind of kernels: instruction set avx2, '
+    wait_for a ', where the chief has instruction set avx512'
+    [[ $(grep -c . "$work/a.err") -eq 1 ]] || fail "not one line: $(<"$work/a.err")"
+    signal INT "$chief_process"
+    ends "$chief_process" 130
+    end_processes
+fi
+
 strategy=(train --strategy parameter-server "${small[@]}")
 run 2 "${strategy[@]}"
 complains '--role chief, worker or ps'
