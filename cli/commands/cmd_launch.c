@@ -13,7 +13,7 @@ enum { MAX_RANKS = 4096, MAX_SERVERS = 256, LEAST_TIMEOUT = 2 }; /* seconds: ran
 
 typedef struct launch_config {
     int64_t processes, workers, servers;
-    const char *hosts;
+    const char *hosts, *interfaces;
     double stall_timeout;
     const char *log_dir;
     int64_t max_restarts;
@@ -35,6 +35,13 @@ static const lk_option options[] = {
      AT(hosts),
      .value = "LIST",
      .help = "machines, and how many processes each takes: a:2,b:2 (default: all on this one)"},
+    {.name = "interfaces",
+     .type = LK_OPTION_STRING,
+     AT(interfaces),
+     .value = "LIST",
+     .help = "with --hosts: network interfaces by which the machines reach each other, by name or network: "
+             "eth1,10.1.0.0/16 (default: the networks of this machine that those of --hosts are in; if one is in none, "
+             "or OMPI_MCA_… variables choose interfaces, Open MPI's choice)"},
     {.name = "workers",
      .type = LK_OPTION_INT64,
      AT(workers),
@@ -118,11 +125,34 @@ static int launch_check_training(int argc, char **argv, lk_train_config *found)
     return status == LK_OK ? 0 : cli_fail();
 }
 
-static int launch_check_numbers(launch_config *config)
+/* Returns whether the user's Open MPI variables choose interfaces. */
+static bool launch_mpi_has_interfaces(void)
+{
+    static const char *const variables[] = {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude",
+                                            "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
+        if (getenv(variables[i]))
+            return true;
+    return false;
+}
+
+/* mpirun starts ranks on the machines of --hosts, or on several that Slurm has granted. */
+static bool launch_needs_mpirun(const launch_config *config)
+{
+    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
+    return config->workers == 0 && (config->hosts || (nodes && strtol(nodes, NULL, 10) > 1));
+}
+
+/* networks: storage for the default of --interfaces. */
+static int launch_check_numbers(launch_config *config, char networks[CLI_NETWORKS])
 {
     int places;
-    if (cli_hosts_check(config->hosts, &places) != 0)
+    if (cli_hosts_check(config->hosts, &places, networks) != 0)
         return 2;
+    if (config->interfaces && !launch_needs_mpirun(config))
+        return cli_usage_error("launch: --interfaces: must be with --hosts; processes of one machine use none");
+    if (!config->interfaces && *networks && !launch_mpi_has_interfaces())
+        config->interfaces = networks;
     if (config->stall_timeout > 0 && config->stall_timeout < LEAST_TIMEOUT)
         return cli_usage_error("launch: --stall-timeout %g: must be 0, or at least %d", config->stall_timeout,
                                LEAST_TIMEOUT);
@@ -169,13 +199,6 @@ static int launch_check_rank(const lk_train_config *train, const char *strategy)
     return lk_train_role_of(&config, &role) == LK_OK ? 0 : cli_fail();
 }
 
-/* mpirun starts ranks on the machines of --hosts, or on several that Slurm has granted. */
-static bool launch_needs_mpirun(const launch_config *config)
-{
-    const char *nodes = getenv("SLURM_JOB_NUM_NODES");
-    return config->workers == 0 && (config->hosts || (nodes && strtol(nodes, NULL, 10) > 1));
-}
-
 static int launch_start(const launch_config *config, int argc, char **argv)
 {
     lk_train_config train = {.devices.strategy = NULL};
@@ -206,6 +229,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
     status = cli_job_run(&(cli_job_opts){.ranks = (int)config->processes,
                                          .on_several_machines = launch_needs_mpirun(config),
                                          .hosts = config->hosts,
+                                         .interfaces = config->interfaces,
                                          .servers = config->workers > 0 ? (int)config->servers : 0,
                                          .workers = (int)config->workers,
                                          .restarts_servers = train.servers.snapshot_dir && *train.servers.snapshot_dir,
@@ -221,6 +245,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
 static int launch_run(int argc, char **argv)
 {
     launch_config config = {0};
+    char networks[CLI_NETWORKS];
     int begin = launch_find_command(argc, argv);
     if (begin < 0)
         return cli_usage_error(
@@ -230,7 +255,7 @@ static int launch_run(int argc, char **argv)
         return cli_fail();
     if (strcmp(argv[begin], "train") != 0)
         return cli_usage_error("launch: '%s' cannot be run by several processes; 'train' can", argv[begin]);
-    int status = launch_check_numbers(&config);
+    int status = launch_check_numbers(&config, networks);
     return status == 0 ? launch_start(&config, argc - begin, argv + begin) : status;
 }
 

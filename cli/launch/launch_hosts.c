@@ -2,9 +2,12 @@
 
 #include "cli/cli.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -51,63 +54,131 @@ static bool host_read(const char **text, host *h)
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* Runs in a child process. Writes to `answer` why the name does not resolve, if it does not. */
-static _Noreturn void launch_hosts_resolve_name(const char *name, int answer)
+typedef struct host_answer {
+    in_addr_t address; /* in network byte order; 0: it has no IPv4 address */
+    char reason[252];  /* why the name does not resolve; "": it does */
+} host_answer;
+
+/* Runs in a child process. */
+static _Noreturn void launch_hosts_resolve_name(const char *name, int to)
 {
+    host_answer answer = {0};
     struct addrinfo *found = NULL;
     int failed = getaddrinfo(name, NULL, &(struct addrinfo){.ai_socktype = SOCK_STREAM}, &found);
     if (failed)
-        dprintf(answer, "%s", gai_strerror(failed));
+        snprintf(answer.reason, sizeof answer.reason, "%s", gai_strerror(failed));
+    for (struct addrinfo *at = found; at && !answer.address; at = at->ai_next)
+        if (at->ai_family == AF_INET)
+            answer.address = ((struct sockaddr_in *)(void *)at->ai_addr)->sin_addr.s_addr;
+    (void)!write(to, &answer, sizeof answer);
     _exit(0);
 }
 
-/* Returns whether a name resolves; writes to `reason` why not. A child process asks, because it can be killed if a name
- * server does not answer. */
-static bool host_exists(const char *name, char *reason, size_t size)
+/* Resolves a name in a child process, because that can be killed if a name server does not answer. */
+static void host_resolve(const char *name, host_answer *answer)
 {
-    int answer[2];
-    reason[0] = '\0';
-    if (pipe(answer) != 0) {
-        snprintf(reason, size, "%s", strerror(errno));
-        return false;
+    int pipes[2];
+    *answer = (host_answer){0};
+    if (pipe(pipes) != 0) {
+        snprintf(answer->reason, sizeof answer->reason, "%s", strerror(errno));
+        return;
     }
     pid_t process = fork();
     if (process == 0)
-        launch_hosts_resolve_name(name, answer[1]);
-    close(answer[1]);
-    struct pollfd watched = {.fd = answer[0], .events = POLLIN};
-    ssize_t n = 0;
+        launch_hosts_resolve_name(name, pipes[1]);
+    close(pipes[1]);
+    struct pollfd watched = {.fd = pipes[0], .events = POLLIN};
     if (process < 0)
-        snprintf(reason, size, "%s", strerror(errno));
+        snprintf(answer->reason, sizeof answer->reason, "%s", strerror(errno));
     else if (poll(&watched, 1, MOST_SECONDS * 1000) <= 0)
-        snprintf(reason, size, "no answer to the question for its address within %d s", MOST_SECONDS);
-    else if ((n = read(answer[0], reason, size - 1)) >= 0)
-        reason[n] = '\0';
-    close(answer[0]);
+        snprintf(answer->reason, sizeof answer->reason, "no answer to the question for its address within %d s",
+                 MOST_SECONDS);
+    else if (read(pipes[0], answer, sizeof *answer) != (ssize_t)sizeof *answer)
+        snprintf(answer->reason, sizeof answer->reason, "the process that asked for its address has ended");
+    close(pipes[0]);
     if (process > 0) {
         kill(process, SIGKILL);
         waitpid(process, NULL, 0);
     }
-    return reason[0] == '\0';
+}
+
+/* --- networks ----------------------------------------------------------------------------------------------------- */
+
+static in_addr_t launch_hosts_ipv4(const struct sockaddr *address)
+{
+    return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr;
+}
+
+/* Writes the network of this machine's interface that an address is in; "": there is none. */
+static void launch_hosts_find_network(const struct ifaddrs *interfaces, in_addr_t address, char network[32])
+{
+    network[0] = '\0';
+    for (const struct ifaddrs *at = interfaces; at; at = at->ifa_next) {
+        char text[INET_ADDRSTRLEN];
+        if (!at->ifa_addr || !at->ifa_netmask || at->ifa_addr->sa_family != AF_INET)
+            continue;
+        in_addr_t mask = launch_hosts_ipv4(at->ifa_netmask);
+        struct in_addr base = {launch_hosts_ipv4(at->ifa_addr) & mask};
+        if ((address & mask) == base.s_addr && inet_ntop(AF_INET, &base, text, sizeof text)) {
+            snprintf(network, 32, "%s/%d", text, __builtin_popcount(mask));
+            return;
+        }
+    }
+}
+
+/* Adds the networks of the hosts. A name that stands for loopback, as a machine's own often does, says nothing about
+ * the way to the others. */
+static void launch_hosts_find_networks(const in_addr_t *addresses, int n, char networks[CLI_NETWORKS])
+{
+    struct ifaddrs *interfaces = NULL;
+    char network[32];
+    size_t used = 0;
+    bool all_loopback = true;
+    networks[0] = '\0';
+    if (getifaddrs(&interfaces) != 0)
+        return;
+    for (int i = 0; i < n; i++) {
+        if (ntohl(addresses[i]) >> 24 == IN_LOOPBACKNET)
+            continue;
+        all_loopback = false;
+        launch_hosts_find_network(interfaces, addresses[i], network);
+        bool fits = *network && used + strlen(network) + 2 < CLI_NETWORKS;
+        if (!fits) {
+            networks[0] = '\0';
+            break;
+        }
+        if (!strstr(networks, network))
+            used += (size_t)snprintf(networks + used, CLI_NETWORKS - used, "%s%s", used ? "," : "", network);
+    }
+    freeifaddrs(interfaces);
+    if (all_loopback)
+        snprintf(networks, CLI_NETWORKS, CLI_LOOPBACK);
 }
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
-int cli_hosts_check(const char *hosts, int *slots)
+int cli_hosts_check(const char *hosts, int *slots, char networks[CLI_NETWORKS])
 {
     host h;
-    char reason[256];
+    host_answer answer;
+    in_addr_t addresses[MAX_SLOTS];
+    int n = 0;
     *slots = 0;
+    networks[0] = '\0';
     for (const char *rest = hosts; rest && *rest;) {
-        if (!host_read(&rest, &h))
+        if (n == MAX_SLOTS || !host_read(&rest, &h))
             return cli_usage_error("--hosts %s: has to be of the form a:2,b:2, machines with a number of places from 1 "
                                    "to %d",
                                    hosts, MAX_SLOTS);
-        if (!host_exists(h.name, reason, sizeof reason))
-            return cli_usage_error("--hosts %s: there is no machine '%s': %s", hosts, h.name, reason);
+        host_resolve(h.name, &answer);
+        if (*answer.reason)
+            return cli_usage_error("--hosts %s: there is no machine '%s': %s", hosts, h.name, answer.reason);
+        addresses[n++] = answer.address;
         *slots += h.slots;
     }
     if (hosts && *slots == 0)
         return cli_usage_error("--hosts: no machine is named");
+    if (hosts)
+        launch_hosts_find_networks(addresses, n, networks);
     return 0;
 }

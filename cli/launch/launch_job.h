@@ -7,6 +7,7 @@ typedef struct cli_job_opts {
     int ranks;                /* all processes */
     bool on_several_machines; /* mpirun starts the ranks; else the launcher does */
     const char *hosts;        /* "a:2,b:2"; NULL: this machine, or those that a scheduler has granted */
+    const char *interfaces;   /* names or networks, "eth0,10.1.0.0/16", that mpirun may use; NULL: it chooses */
     /* For strategy parameter-server on this machine: the ranks are a chief, these servers and these
      * workers. 0: the strategy is multi-worker. */
     int servers, workers;

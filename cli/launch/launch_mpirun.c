@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "cli/launch/descendants.h"
+#include "cli/launch/launch_hosts.h"
 
 #include "lockstep/dist.h"
 
@@ -50,7 +51,7 @@ static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
     static char number[16];
     static const char *const first[] = {
         "mpirun", "--allow-run-as-root", "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none", "--stdin", "none"};
-    enum { FIRST = sizeof first / sizeof first[0], OTHERS = 8 };
+    enum { FIRST = sizeof first / sizeof first[0], OTHERS = 14 };
     size_t capacity = FIRST + OTHERS + 2 * (size_t)launch_mpirun_count_strings(environ) +
                       (size_t)launch_mpirun_count_strings(opts->command);
     argument_list list = {.items = calloc(capacity, sizeof(char *))};
@@ -65,6 +66,12 @@ static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
         arguments_add(&list, "--host");
         arguments_add(&list, opts->hosts);
     }
+    static const char *const interfaces[] = {"oob_tcp_if_include", "btl_tcp_if_include"};
+    for (size_t i = 0; i < sizeof interfaces / sizeof interfaces[0] && opts->interfaces; i++) {
+        arguments_add(&list, "--mca");
+        arguments_add(&list, interfaces[i]);
+        arguments_add(&list, opts->interfaces);
+    }
     arguments_add_environment(&list);
     arguments_add(&list, program);
     arguments_add(&list, "rank");
@@ -74,9 +81,12 @@ static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
     return list.items;
 }
 
-/* Sets mpirun's environment, except for variables that the user has set. ssh must not ask for a password. */
-static void mpirun_set_environment(void)
+/* Sets mpirun's environment, except for variables that the user has set. ssh must not ask for a password. Ranks that
+ * are all on this machine exchange messages through shared memory alone, and then listen nowhere. */
+static void mpirun_set_environment(const cli_job_opts *opts)
 {
+    if (opts->interfaces && strcmp(opts->interfaces, CLI_LOOPBACK) == 0)
+        setenv("OMPI_MCA_btl", "self,vader", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0); /* ranks have nothing to clean up by then */
@@ -87,14 +97,14 @@ static void mpirun_set_environment(void)
 }
 
 /* Becomes mpirun. Errors before mpirun runs are written to `failed`, which is closed when it starts. */
-static _Noreturn void become_mpirun(char **arguments, pid_t parent, int output, int failed)
+static _Noreturn void become_mpirun(const cli_job_opts *opts, char **arguments, pid_t parent, int output, int failed)
 {
     if (cli_prepare_child(parent, output)) {
         signal(SIGINT, SIG_DFL);
         signal(SIGTERM, SIG_DFL);
         signal(SIGPIPE, SIG_DFL);
         signal(SIGXFSZ, SIG_DFL);
-        mpirun_set_environment();
+        mpirun_set_environment(opts);
         execvp(arguments[0], arguments);
     }
     int error = errno;
@@ -102,7 +112,7 @@ static _Noreturn void become_mpirun(char **arguments, pid_t parent, int output, 
     _exit(1);
 }
 
-static pid_t mpirun_start(char **arguments, int output)
+static pid_t mpirun_start(const cli_job_opts *opts, char **arguments, int output)
 {
     int failed[2], error = 0;
     if (pipe2(failed, O_CLOEXEC) != 0) {
@@ -111,7 +121,7 @@ static pid_t mpirun_start(char **arguments, int output)
     }
     pid_t parent = getpid(), mpirun = fork();
     if (mpirun == 0)
-        become_mpirun(arguments, parent, output, failed[1]);
+        become_mpirun(opts, arguments, parent, output, failed[1]);
     close(failed[1]);
     ssize_t told;
     do
@@ -136,7 +146,7 @@ pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
         cli_error("launch: %s", strerror(errno));
         return -1;
     }
-    pid_t mpirun = mpirun_start(arguments, output);
+    pid_t mpirun = mpirun_start(opts, arguments, output);
     free(arguments);
     return mpirun;
 }

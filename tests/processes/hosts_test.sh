@@ -39,6 +39,11 @@ make_hosts()
         ip -n "$id-$name" link set lo up || return
         ip -n "$id-$name" link set eth0 up || return
         ip -n "$id-$name" addr add "10.77.0.$i/24" dev eth0 || return
+        # A second network, by which the hosts do not reach each other.
+        ip -n "$id-$name" link add eth1 type veth peer name nowhere || return
+        ip -n "$id-$name" link set nowhere up || return
+        ip -n "$id-$name" link set eth1 up || return
+        ip -n "$id-$name" addr add "10.78.0.$i/24" dev eth1 || return
     done
 }
 
@@ -127,6 +132,9 @@ ended()
     [[ $status -eq $1 ]] || fail "exit status is not $1"
 }
 
+# Without a choice of the user, launch chooses the network that the hosts' addresses are in.
+unset OMPI_MCA_oob_tcp_if_include OMPI_MCA_btl_tcp_if_include
+
 launch_on_hosts -- "${settings[@]}" --devices 1 --json
 ended 0
 prints "\"digest\":\"$wanted\""
@@ -134,6 +142,28 @@ none_left
 
 long=(-- train --model lenet --data synthetic --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8
     --devices cpu:0 --workers 1 --base-lr 0.01)
+
+# connections: prints the local addresses of all connections on the hosts, also of those that are attempted.
+connections()
+{
+    local name
+    for name in "${hosts[@]}"; do
+        ip netns exec "$id-$name" cat /proc/net/tcp |
+            awk 'NR > 1 && $4 != "0A" { print substr($2, 7, 2) substr($2, 5, 2) substr($2, 3, 2) substr($2, 1, 2) }'
+    done | sort -u
+}
+
+for choice in '' '--interfaces eth0'; do
+    # shellcheck disable=SC2086 # two words
+    launch_on_hosts $choice "${long[@]}"
+    until_there '^\[0\] epoch *3/' "$work/stderr"
+    used=$(connections)
+    grep -q '^0A4D' <<<"$used" || fail "no connection of 10.77.0.0/16, but $used"
+    ! grep -q '^0A4E' <<<"$used" || fail "connections of 10.78.0.0/16: $used"
+    kill -INT "$process"
+    ended 130
+    none_left
+done
 
 # killed_on_two COMMAND PATTERN: if the process with this name on the second host is killed, the last line matches.
 killed_on_two()

@@ -30,6 +30,7 @@ refused '--workers is for processes of --strategy parameter-server on this machi
 refused '--strategy parameter-server is started by --workers N' -n 2 "${train[@]}" --strategy parameter-server
 refused '--max-staleness: is for --strategy parameter-server, not multi-worker' -n 2 "${train[@]}" --max-staleness 1
 refused '--hosts a:0: has to be of the form a:2,b:2' --hosts a:0 "${train[@]}"
+refused 'launch: --interfaces: must be with --hosts' -n 2 --interfaces eth0 "${train[@]}"
 refused '--hosts localhost,: has to be of the form' --hosts localhost, "${train[@]}"
 refused "there is no machine 'host.invalid'" --hosts localhost:2,host.invalid:2 "${train[@]}"
 
@@ -156,7 +157,23 @@ mkdir "$work/memory"
 launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
 prints "$wanted"
 
+# listens PROCESS: prints its sockets that wait for connections.
+listens()
+{
+    local inodes
+    inodes=$(readlink "/proc/$1/fd/"* | sed -n 's/^socket:\[\([0-9]*\)\]$/\1/p' | xargs)
+    awk -v inodes=" $inodes " '$4 == "0A" && index(inodes, " " $10 " ")' "/proc/$1/net/tcp" "/proc/$1/net/tcp6"
+}
+
+# On this machine alone, ranks exchange messages through shared memory and listen nowhere; mpirun listens.
 launch_long --hosts localhost:3
+for i in 0 1 2; do
+    for command in rank train; do
+        id=$(process_of_rank "$i" "lockstep $command")
+        [[ -n $id && -z $(listens "$id") ]] || fail "rank $i: 'lockstep $command' listens: $(listens "$id")"
+    done
+done
+[[ -n $(listens "$(pgrep -f -P "$process" mpirun)") ]] || fail "mpirun listens nowhere, so this does not look well"
 kill -KILL "$(rank_process 1)"
 ended 1 '^rank 1 on [^ ]+ killed by signal 9, step [1-9][0-9]*, in [a-z]'
 
