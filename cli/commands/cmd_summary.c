@@ -211,7 +211,8 @@ static lk_status summary_print_flops(const lk_model *model, double forward)
         printf("                 training step  %12s   counted while one ran\n\n",
                summary_in_thousands(training, text));
     else
-        printf("                 training step   not counted: the model is too large to run it for that\n\n");
+        printf("                 training step  %12s   estimated: the model is too large to run it for that\n\n",
+               summary_in_thousands(3 * forward, text));
     return LK_OK;
 }
 

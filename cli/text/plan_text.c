@@ -136,6 +136,28 @@ static void plan_print_kernels(const lk_plan *plan, const lk_train_config *confi
     fprintf(stderr, ", hash %016llx\n", (unsigned long long)plan->implementations);
 }
 
+/* Warns if a step is estimated to take more than a minute. A worker of a parameter server takes whole batches; how many
+ * devices it has is not known here. */
+static void plan_warn_of_long_steps(const lk_plan *plan)
+{
+    bool is_chief = lk_strategy_kind_of(plan->strategy) == LK_STRATEGY_ASYNCHRONOUS;
+    double rate = plan->assumed_rate * (is_chief ? 1 : plan->devices), minutes = plan->step_flops / rate / 60;
+    bool in_days = minutes >= 48 * 60, in_hours = minutes >= 2 * 60;
+    if (minutes > 1)
+        fprintf(stderr,
+                "warning: a step is about %.2g flops, which take %.1f %s at %g GFLOP/s a device; an interrupt waits "
+                "for the "
+                "step's end, a second one does not\n",
+                plan->step_flops,
+                in_days    ? minutes / (24 * 60)
+                : in_hours ? minutes / 60
+                           : minutes,
+                in_days    ? "days"
+                : in_hours ? "hours"
+                           : "minutes",
+                plan->assumed_rate / 1e9);
+}
+
 void cli_print_plan(const lk_plan *plan, const lk_train_config *config)
 {
     cli_print_clean(plan->model, stderr);
@@ -158,4 +180,5 @@ void cli_print_plan(const lk_plan *plan, const lk_train_config *config)
         fputs(", with recomputation", stderr);
     fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);
     plan_print_kernels(plan, config);
+    plan_warn_of_long_steps(plan);
 }

@@ -135,6 +135,9 @@ typedef struct lk_plan {
     /* On devices with memory of their own, in bytes, for the device with least to spare: what training is estimated to
      * need, and what is available for it. 0: devices use the process's memory. */
     int64_t memory_needed, memory_there;
+    /* Estimate of a step: its floating-point operations, taken as three times those of the forward pass, and the rate
+     * at which a device is assumed to do them, 50 GFLOP/s for a core and 5 TFLOP/s for a GPU. */
+    double step_flops, assumed_rate;
     bool fell_back;       /* data "auto" became synthetic, because fashion-mnist could not be fetched */
     bool data_on_devices; /* see lk_data_on */
     bool data_too_large;  /* LK_DATA_ON_AUTO chose the host, because the devices' memory does not suffice */

@@ -4,6 +4,7 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "dist/process/group.h"
 #include "nn/model.h"
 #include "optim/optimizer.h"
@@ -51,6 +52,9 @@ static lk_status trainer_make_model(lk_trainer *trainer)
     trainer->n_variables = lk_model_variable_count(trainer->model);
     for (int i = 0; i < trainer->n_parameters; i++)
         plan->parameters += lk_shape_count(lk_model_variable_shape(trainer->model, i));
+    for (int i = 0; i < lk_model_layer_count(trainer->model); i++)
+        plan->step_flops += 3 * (double)plan->batch_size * lk_model_layer(trainer->model, i).flops;
+    plan->assumed_rate = trainer->devices[0]->backend->offload ? 5e12 : 5e10;
     return lk__plan_micro_batches(trainer);
 }
 

@@ -108,7 +108,15 @@ run 1 summary --model "$work/huge.lk"
 complains "$work/huge.lk:1: filters is '1000000000'; expected classes or a whole number from 1 to 16777216"
 printf 'flatten\ndense 1000000\ndense classes\n' >"$work/large.lk"
 run 0 summary --model "$work/large.lk"
-line 'training step +not counted: the model is too large'
+line 'training step +4\.77 G +estimated: the model is too large'
+
+# A step that takes more than a minute is announced, with an estimate of its time.
+printf 'conv2d 8 kernel=1023 padding=same\nflatten\ndense classes\n' >"$work/slow.lk"
+begin train --model "$work/slow.lk" --data synthetic --limit-train 4096 --batch-size 4096 --limit-val 0 --epochs 1 --devices cpu:0
+until_there 'warning: ' "$work/stderr"
+kill -KILL "$process"
+ends_with 137
+says 'warning: a step is about 1.6e+14 flops, which take 53.8 minutes at 50 GFLOP/s a device;'
 printf 'flatten\nrelu\ndense 11\n' >"$work/eleven.lk"
 run 1 summary --model "$work/eleven.lk"
 complains "$work/eleven.lk:3: dense: the output is [1,11]; expected [N,10], one number a class"
