@@ -625,4 +625,15 @@ if [[ $("$LOCKSTEP" version) != *sanitizers* ]]; then
         run 1 train --model "$work/wide.lk" --data synthetic --optimizer adam --devices 1
         complains 'wide.lk does not fit' 'the limit of addresses (ulimit -v) allows 878.9 MiB'
     )
+    # Wherever memory runs out, an error says so. Status 127: the program's libraries do not fit.
+    failures=0
+    status=1
+    arguments=("${small[@]}" --limit-val 0)
+    for ((limit = 60000; status != 0 && limit < 2000000; limit += 4000)); do
+        status=0
+        (ulimit -v "$limit" && exec "$LOCKSTEP" "${arguments[@]}") >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+        [[ $status -eq 0 || $status -eq 1 || $status -eq 127 ]] || fail "exit status $status with ulimit -v $limit"
+        [[ $status -ne 1 ]] || failures=$((failures + 1))
+    done
+    [[ $status -eq 0 && $failures -gt 0 ]] || fail "$failures failures for want of memory"
 fi

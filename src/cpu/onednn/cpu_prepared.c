@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
@@ -144,11 +145,24 @@ static void cpu_prepared_warn_if_slow(const lk_prepared *prepared)
                 prepared->op, prepared->problem, prepared->implementation);
 }
 
+/* oneDNN crashes if it is refused memory for generated code, or for anything that C++ allocates. So memory for a
+ * primitive must be there before one is made; 8 MiB is more than one takes. */
+static lk_status cpu_prepared_check_memory(void)
+{
+    const size_t bytes = 8 << 20;
+    void *there = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (there == MAP_FAILED)
+        LK_FAIL(LK_ERR_MEMORY, "out of memory: %zu bytes for oneDNN's code were refused", bytes);
+    munmap(there, bytes);
+    return LK_OK;
+}
+
 lk_status lk__prepare_primitive(lk_cpu *cpu, lk_prepared *prepared, dnnl_primitive_desc_t pd)
 {
     lk_md scratchpad = {0};
     snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__pd_implementation(pd));
     cpu_prepared_warn_if_slow(prepared);
+    LK_TRY(cpu_prepared_check_memory());
     LK_DNNL(dnnl_primitive_create(&prepared->primitive, pd), "make a primitive");
     LK_TRY(lk__md_query(&scratchpad, pd, dnnl_query_scratchpad_md));
     lk_status status = LK_OK;
@@ -168,6 +182,7 @@ static lk_status cpu_prepared_add_reorder(lk_cpu *cpu, lk_prepared *prepared, lk
     bool in = operand->direction == LK_IN;
     operand->bytes = lk__md_bytes(wanted);
     operand->offset = cpu_prepared_reserve_scratch(prepared, operand->bytes);
+    LK_TRY(cpu_prepared_check_memory());
     LK_TRY(lk__dnnl_memory(&operand->outside, outside, cpu->engine));
     LK_TRY(lk__pd_reorder(&pd, cpu->engine, in ? outside : wanted, in ? wanted : outside));
     dnnl_status_t status = dnnl_primitive_create(&operand->reorder, pd);
