@@ -294,10 +294,12 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* writes beyond the file size limit then fail as on a full disk */
     main_run_on_large_stack(&line);
+    errno = 0;
     bool written = fflush(stdout) == 0 && !ferror(stdout), is_unread = !written && main_stdout_reader_is_gone();
     if (fclose(stdout) != 0)
         written = false;
     if (!written && !is_unread)
-        fputs("lockstep: standard output could not be written\n", stderr);
+        fprintf(stderr, "lockstep: standard output could not be written: %s\n",
+                errno ? strerror(errno) : "an earlier part of it was refused");
     return line.status ? line.status : !written;
 }

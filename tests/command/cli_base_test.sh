@@ -71,7 +71,7 @@ complains_just "unknown option '--quiet': see --help for those there are"
 arguments=(doctor '>/dev/full')
 status=0
 "$LOCKSTEP" doctor >/dev/full 2>"$work/stderr" || status=$?
-[[ $status -eq 1 && $(<"$work/stderr") == 'lockstep: standard output could not be written' ]] || fail "a full disk"
+[[ $status -eq 1 && $(<"$work/stderr") == 'lockstep: standard output could not be written: No space left on device' ]] || fail "a full disk"
 arguments=(doctor '>&-')
 status=0
 "$LOCKSTEP" doctor >&- 2>"$work/stderr" || status=$?
