@@ -18,7 +18,13 @@ static bool export_file_create(const char *path, bool is_folder)
     if (is_folder)
         return mkdir(path, 0777) == 0;
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    return fd >= 0 && close(fd) == 0;
+    if (fd >= 0 && close(fd) != 0) {
+        int error = errno;
+        unlink(path);
+        errno = error;
+        return false;
+    }
+    return fd >= 0;
 }
 
 static lk_status export_file_create_temporary(lk_export_file *file, bool is_folder)
@@ -68,10 +74,39 @@ lk_status lk__export_put(lk_export_files *files, const char *path, const lk_byte
     return lk__durable_create(temporary, bytes->data, bytes->size, &hash);
 }
 
+/* Gives the file its name. An old file of that name gets the temporary one, so that it can be put back; a file system
+ * that cannot exchange names loses it. */
+static lk_status export_file_name(lk_export_file *file)
+{
+    file->has_exchanged = renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->path, RENAME_EXCHANGE) == 0;
+    file->is_new = !file->has_exchanged && errno == ENOENT;
+    if (!file->has_exchanged && rename(file->temporary, file->path) != 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", file->path, strerror(errno));
+    return LK_OK;
+}
+
+static void export_file_put_back(const lk_export_file *file)
+{
+    if (file->has_exchanged)
+        renameat2(AT_FDCWD, file->path, AT_FDCWD, file->temporary, RENAME_EXCHANGE);
+    else if (file->is_new)
+        unlink(file->path);
+}
+
 lk_status lk__export_end(lk_export_files *files, lk_status status)
 {
+    int named = 0;
+    while (named < files->n && status == LK_OK) {
+        status = export_file_name(&files->at[named]);
+        named += status == LK_OK;
+    }
+    bool all = status == LK_OK;
+    while (!all && named > 0)
+        export_file_put_back(&files->at[--named]);
+    for (int i = 0; i < files->n && status == LK_OK; i++)
+        status = lk__sync_parent(files->at[i].path); /* a link may lead to another folder */
     for (int i = 0; i < files->n; i++)
-        status = lk__durable_rename(files->at[i].temporary, files->at[i].path, status);
+        unlink(files->at[i].temporary); /* the new file after a failure, or else the old one */
     return status;
 }
 

@@ -6,11 +6,13 @@
 #include "lockstep/status.h"
 
 #include <limits.h>
+#include <stdbool.h>
 
 enum { LK__EXPORT_FILES = 3 };
 
 typedef struct lk_export_file {
     char path[PATH_MAX], temporary[PATH_MAX];
+    bool has_exchanged, is_new; /* how it got its name */
 } lk_export_file;
 
 /* Zeroed: no files. */
@@ -26,8 +28,9 @@ lk_status lk__export_begin(lk_export_files *files, const char *path, const char 
 /* Adds a file with these contents and flushes it to disk. Errors: also those of `bytes`. */
 lk_status lk__export_put(lk_export_files *files, const char *path, const lk_bytes *bytes);
 
-/* If `status` is LK_OK, renames the files in the order in which they were added; all are on disk by then. Otherwise
- * removes them and returns `status`. */
+/* If `status` is LK_OK, renames the files in the order in which they were added; all are on disk by then. If one cannot
+ * be renamed, those before it get their old contents back. With another `status` removes the files and returns it. If
+ * only the flush of the folder fails (LK_ERR_IO), the new files stay. */
 lk_status lk__export_end(lk_export_files *files, lk_status status);
 
 /* Like lk__export_begin and lk__export_end, for a folder. Nothing is replaced: `path` must not exist. */

@@ -153,7 +153,7 @@ static void durable_parent(const char *path, char parent[PATH_MAX])
     snprintf(parent, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
 }
 
-static lk_status durable_sync_parent(const char *path)
+lk_status lk__sync_parent(const char *path)
 {
     char parent[PATH_MAX];
     durable_parent(path, parent);
@@ -205,7 +205,7 @@ lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
         return status;
     }
     durable_delay();
-    return durable_sync_parent(to);
+    return lk__sync_parent(to);
 }
 
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes)
@@ -269,7 +269,7 @@ lk_status lk__durable_rename_folder(const char *from, const char *to, bool *swap
         *swapped = true;
     }
     durable_delay();
-    return durable_sync_parent(to);
+    return lk__sync_parent(to);
 }
 
 void lk__durable_restore(const char *path)

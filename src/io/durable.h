@@ -37,6 +37,9 @@ void lk__durable_abandon(lk_durable_file *file);
 /* Flushes a folder's list of names to disk, unless the file system cannot do that. Errors: LK_ERR_IO. */
 lk_status lk__sync_folder(const char *folder);
 
+/* The same of the folder that `path` lies in. */
+lk_status lk__sync_parent(const char *path);
+
 /* Makes the temporary name, "PATH.tmp", that a file has until it is complete. Errors: LK_ERR_ARGUMENT (the path is too
  * long). */
 lk_status lk__durable_temporary(const char *path, char temporary[PATH_MAX]);
