@@ -40,6 +40,8 @@ lk_status lk__load_json(const char *path, int64_t most, json_t **json)
     if (!S_ISREG(about.st_mode) || about.st_size > most)
         LK_FAIL(LK_ERR_FORMAT, "%s: is no file of at most %lld bytes", path, (long long)most);
     *json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!*json && json_error_code(&error) == json_error_cannot_open_file)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
     if (!*json)
         LK_FAIL(LK_ERR_FORMAT, "%s: is not JSON: line %d: %.80s", path, error.line, error.text);
     return LK_OK;
@@ -62,8 +64,8 @@ static lk_status checkpoint_files_hash(const char *path, int fd, int64_t bytes, 
         ssize_t got = read(fd, to, bytes - at < PIECE ? (size_t)(bytes - at) : PIECE);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0)
-            status = lk__fail(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+        if (got < 0) /* the medium is damaged: an earlier checkpoint may be whole */
+            status = lk__fail(LK_ERR_FORMAT, "%s: cannot be read: %s", path, strerror(errno));
         else if (got == 0)
             status = lk__fail(LK_ERR_FORMAT, "%s: ends at byte %lld, and the manifest says %lld", path, (long long)at,
                               (long long)bytes);

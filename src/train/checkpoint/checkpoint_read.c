@@ -110,7 +110,8 @@ static lk_status checkpoint_open_named(const char *folder, const char *name, boo
     return status;
 }
 
-/* Opens the newest checkpoint that is not damaged, with a warning if it is not the newest of all. */
+/* Opens the newest checkpoint that is not damaged, with a warning if it is not the newest of all. One that could not be
+ * opened for another reason, such as too many open files, is an error: an earlier one is no substitute for it. */
 static lk_status checkpoint_open_newest(const char *folder, const int64_t *steps, int n, bool is_model_only,
                                         lk_checkpoint **checkpoint, bool *gone)
 {
@@ -121,7 +122,7 @@ static lk_status checkpoint_open_newest(const char *folder, const int64_t *steps
         lk_status status = checkpoint_open_named(folder, name, is_model_only, checkpoint, gone);
         if (status == LK_OK && first.status != LK_OK)
             lk__log(LK_LOG_WARNING, "%s; %s is used in its place", first.message, name);
-        if (*gone || (status != LK_ERR_FORMAT && status != LK_ERR_IO))
+        if (*gone || status != LK_ERR_FORMAT)
             return status;
         if (first.status == LK_OK)
             lk__error_save(&first);
