@@ -138,11 +138,13 @@ lk_status lk__checkpoint_write(const char *folder, const lk_checkpoint_contents 
     manifest m = {.folder = temporary};
     lk_status status = checkpoint_write_files(&m, contents);
     lk__bytes_free(&m.text);
-    if (status == LK_OK) {
-        bool swapped; /* an older checkpoint of this name is now the temporary folder */
-        LK_TRY(lk__durable_rename_folder(temporary, path, &swapped));
+    bool swapped = false; /* an older checkpoint of this name is now the temporary folder */
+    if (status == LK_OK)
+        status = lk__durable_rename_folder(temporary, path, &swapped);
+    if (status == LK_OK)
         return swapped ? lk__remove_folder(temporary) : LK_OK;
-    }
+    if (swapped) /* it may still have its name on disk, so it stays until the next checkpoint is written */
+        return status;
     lk_error_state kept;
     lk__error_save(&kept);
     lk_error_clear();
