@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/whole_io.h"
+#include "io/durable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,9 +87,21 @@ static bool append_hash_bytes(int fd, int64_t begin, int64_t end, XXH3_state_t *
     return read;
 }
 
+/* Flushes the file and, once, its name. A failure is ignored: a run that resumes from a checkpoint with the mark then
+ * finds that the records have changed, and says so. */
+static void append_flush(lk_append_file *file)
+{
+    fdatasync(file->fd);
+    if (!file->is_name_flushed && lk__sync_parent(file->path) != LK_OK)
+        lk_error_clear();
+    file->is_name_flushed = true;
+}
+
 lk_file_mark lk__append_mark(lk_append_file *file)
 {
     lk_file_mark mark = {.bytes = -1};
+    if (file->regular)
+        append_flush(file);
     if (!file->regular || !append_hash_bytes(file->fd, file->hashed, file->whole, &file->hash)) {
         append_forget_hash(file);
         return mark;

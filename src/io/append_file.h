@@ -13,6 +13,7 @@ typedef struct lk_append_file {
     int64_t whole;             /* bytes of whole records */
     bool torn;                 /* part of a failed record follows the whole ones */
     bool regular;              /* a file that can be truncated; not a terminal or a pipe */
+    bool is_name_flushed;      /* the name of the file is on disk */
     struct XXH3_state_s *hash; /* of the first `hashed` bytes; NULL: nothing is hashed yet */
     int64_t hashed;
 } lk_append_file;
@@ -33,7 +34,8 @@ typedef struct lk_file_mark {
     uint64_t hash; /* XXH3-64 of these bytes */
 } lk_file_mark;
 
-/* Marks the whole records so far. Reads only what was appended since the previous mark. */
+/* Marks the whole records so far, and flushes them to disk, so that a loss of power does not take what a checkpoint
+ * with the mark counts on. Reads only what was appended since the previous mark. */
 lk_file_mark lk__append_mark(lk_append_file *file);
 
 /* Returns whether the file begins with the marked bytes. */
