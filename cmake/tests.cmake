@@ -48,6 +48,8 @@ add_library(lockstep_pjrt_test MODULE tests/pjrt_plugin/pjrt_test_plugin.c)
 target_include_directories(lockstep_pjrt_test PRIVATE src)
 set_target_properties(lockstep_pjrt_test PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 
+add_subdirectory(tests/faults)
+
 if(CMOCKA_FOUND)
   lk_programs(tests lockstep_static ${LK_TESTS})
   if(TARGET lockstep_emulated)
@@ -92,6 +94,22 @@ if(TARGET lockstep)
     lk_test(${name} tests bash ${script})
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>")
   endforeach()
+endif()
+
+# The whole sweep of the faults of which faults_test takes a sample. Sanitizers do not work with preloaded libraries.
+if(TARGET lockstep)
+  foreach(scenario train checkpoint export evaluate)
+    lk_test(faults_${scenario}_sweep_test tests bash tests/faults/faults_test.sh ${scenario})
+    set_tests_properties(faults_${scenario}_sweep_test PROPERTIES
+      ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_TEST_FAULTS=1"
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} TIMEOUT 1800 LABELS "tests;long")
+  endforeach()
+  if(LK_SANITIZE)
+    foreach(name faults_test power_loss_test faults_train_sweep_test faults_checkpoint_sweep_test
+                 faults_export_sweep_test faults_evaluate_sweep_test)
+      set_tests_properties(${name} PROPERTIES DISABLED TRUE)
+    endforeach()
+  endif()
 endif()
 
 include(cmake/fuzz.cmake)
