@@ -92,7 +92,7 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
                                   const int output[2], const int errors[2])
 {
     char number[16];
-    int descriptor = lk_heartbeat_descriptor(s->heartbeat), nothing = open("/dev/null", O_RDONLY);
+    int descriptor = lk_heartbeat_descriptor(s->heartbeat);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -104,7 +104,9 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
     fcntl(descriptor, F_SETFD, 0);
     snprintf(number, sizeof number, "%d", descriptor);
     setenv("LOCKSTEP_HEARTBEAT", number, 1);
-    if (dup2(nothing, STDIN_FILENO) >= 0 && dup2(output[1], STDOUT_FILENO) >= 0 && dup2(errors[1], STDERR_FILENO) >= 0)
+    int nothing = open("/dev/null", O_RDONLY);
+    if (nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 && dup2(output[1], STDOUT_FILENO) >= 0 &&
+        dup2(errors[1], STDERR_FILENO) >= 0)
         execv(program, arguments);
     dprintf(STDERR_FILENO, "lockstep: %s could not be started: %s\n", program, strerror(errno));
     _exit(1);
