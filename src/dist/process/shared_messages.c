@@ -326,7 +326,10 @@ static lk_messages_status shared_messages_join(int *rank, int *ranks, char error
     int file = shared_messages_env_number(LK_SHARED_MEMORY_VARIABLE);
     struct stat found;
     shared_header h;
-    if (pread(file, &h, sizeof h, 0) != (ssize_t)sizeof h || h.magic != SHARED_MAGIC || fstat(file, &found) != 0 ||
+    ssize_t got = pread(file, &h, sizeof h, 0);
+    if (got < 0 && errno != EBADF)
+        return shared_messages_fail(error, strerror(errno));
+    if (got != (ssize_t)sizeof h || h.magic != SHARED_MAGIC || fstat(file, &found) != 0 ||
         (uint64_t)found.st_size != shared_messages_channel_offset(&h, LK_CHANNELS))
         return shared_messages_fail(error, "no memory for messages; lockstep launch makes it");
     shared.rank = shared_messages_env_number(LK_RANK_VARIABLE);

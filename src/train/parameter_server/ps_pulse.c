@@ -84,9 +84,11 @@ lk_status lk__ps_pulse_start(lk_post *post, const lk_ps_identity *identity, cons
     atomic_init(&p->generation, 0);
     pthread_mutex_init(&p->mutex, NULL);
     LK_TRY(lk__peer_open(post, &identity->chief, identity->chief_key, &p->peer));
-    p->started = lk__thread_start(&p->thread, ps_pulse_run, p) == 0;
-    if (!p->started)
-        LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread to tell the chief that this process lives");
+    int error = lk__thread_start(&p->thread, ps_pulse_run, p);
+    p->started = error == 0;
+    if (error)
+        LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread to tell the chief that this process lives: %s",
+                strerror(error));
     return LK_OK;
 }
 
