@@ -96,17 +96,19 @@ if(TARGET lockstep)
   endforeach()
 endif()
 
-# The whole sweep of the faults of which faults_test takes a sample. Sanitizers do not work with preloaded libraries.
+# The whole sweep of the faults of which faults_test takes a sample; of launch every fifth, because most of its calls only
+# watch processes. Sanitizers do not work with preloaded libraries.
 if(TARGET lockstep)
-  foreach(scenario train checkpoint export evaluate)
+  foreach(scenario train checkpoint export evaluate launch roles)
     lk_test(faults_${scenario}_sweep_test tests bash tests/faults/faults_test.sh ${scenario})
     set_tests_properties(faults_${scenario}_sweep_test PROPERTIES
-      ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_TEST_FAULTS=1"
+      ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_TEST_FAULTS=$<IF:$<IN_LIST:${scenario},launch;roles>,5,1>"
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} TIMEOUT 1800 LABELS "tests;long")
   endforeach()
   if(LK_SANITIZE)
     foreach(name faults_test power_loss_test faults_train_sweep_test faults_checkpoint_sweep_test
-                 faults_export_sweep_test faults_evaluate_sweep_test)
+                 faults_export_sweep_test faults_evaluate_sweep_test faults_launch_sweep_test
+                 faults_roles_sweep_test)
       set_tests_properties(${name} PROPERTIES DISABLED TRUE)
     endforeach()
   endif()
