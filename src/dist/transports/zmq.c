@@ -133,8 +133,9 @@ static lk_status zmq_zap_start(lk_post *post)
     post->zap_socket = zmq_socket(post->context, ZMQ_REP);
     if (!post->zap_socket || zmq_bind(post->zap_socket, "inproc://zeromq.zap.01") != 0)
         return zmq_fail("who may connect cannot be looked at");
-    if (lk__thread_start(&post->zap_thread_id, zmq_zap_thread, post) != 0)
-        LK_FAIL(LK_ERR_MEMORY, "ZeroMQ: no thread to look at who connects");
+    int error = lk__thread_start(&post->zap_thread_id, zmq_zap_thread, post);
+    if (error)
+        LK_FAIL(LK_ERR_MEMORY, "ZeroMQ: no thread to look at who connects: %s", strerror(error));
     return LK_OK;
 }
 

@@ -167,9 +167,10 @@ lk_status lk__ps_coordinator_start(lk_ps_coordinator *c, const lk_ps_training *t
     memcpy(c->agreement, training->agreement, training->agreement_bytes);
     LK_TRY(lk__handouts_new(training->setup.shards, training->setup.max_staleness, &c->handouts));
     LK_TRY(ps_coordinator_read_initial(c));
-    c->is_started = lk__thread_start(&c->thread, ps_coordinator_run, c) == 0;
+    int error = lk__thread_start(&c->thread, ps_coordinator_run, c);
+    c->is_started = error == 0;
     if (!c->is_started)
-        LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread for the chief's conversation");
+        LK_FAIL(LK_ERR_MEMORY, "parameter-server: no thread for the chief's conversation: %s", strerror(error));
     return LK_OK;
 }
 
