@@ -59,6 +59,8 @@ lk_status cli_out_of_memory(void)
     return LK_ERR_MEMORY;
 }
 
+static bool main_has_complained; /* an error line was printed */
+
 /* Prints with one call, because other processes may print to the same terminal. */
 static void main_print_error_line(const char *text)
 {
@@ -73,6 +75,7 @@ static void main_print_error_line(const char *text)
     if (fclose(stream) == 0)
         fputs(line, stderr);
     free(line);
+    main_has_complained = true;
 }
 
 int cli_fail(void)
@@ -298,7 +301,7 @@ int main(int argc, char **argv)
     bool written = fflush(stdout) == 0 && !ferror(stdout), is_unread = !written && main_stdout_reader_is_gone();
     if (fclose(stdout) != 0)
         written = false;
-    if (!written && !is_unread)
+    if (!written && !is_unread && !main_has_complained)
         fprintf(stderr, "lockstep: standard output could not be written: %s\n",
                 errno ? strerror(errno) : "an earlier part of it was refused");
     return line.status ? line.status : !written;

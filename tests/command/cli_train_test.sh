@@ -545,7 +545,8 @@ for target in /dev/full '&-'; do
     fi
     : >"$work/stdout"
     [[ $status -eq 1 ]] || fail "exit status is not 1"
-    says 'lockstep: standard output could not be written'
+    [[ $(grep -c '^lockstep: .*standard output' "$work/stderr") -eq 1 && $(grep -c '^lockstep: ' "$work/stderr") -eq 1 ]] ||
+        fail "not one error line"
 done
 arguments=("${small[@]}" '2>&-')
 status=0
