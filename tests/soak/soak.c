@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REDUCTION_SECONDS = 240 };
+enum { REDUCTION_SECONDS = 120 };
 
 typedef struct soak_totals {
     int trials, refused, wrong, disturbed[SOAK_DISTURBANCE_KINDS];
@@ -58,8 +58,10 @@ static bool soak_find_programs(const char *lockstep, soak_programs *programs, so
     *strrchr(path, '/') = '\0';
     snprintf(programs->clock, sizeof programs->clock, "%.400s/tests/libsoak_clock_jump.so", path);
     snprintf(programs->cuda, sizeof programs->cuda, "%.400s/tests/liblockstep_cuda_emulated.so", path);
+    snprintf(programs->pjrt, sizeof programs->pjrt, "%.400s/tests/liblockstep_pjrt_test.so", path);
     snprintf(command, sizeof command, "%.500s doctor 2>/dev/null | grep -q '^  ZeroMQ *[0-9]'", programs->lockstep);
     means->has_cuda = access(programs->cuda, R_OK) == 0;
+    means->has_pjrt = access(programs->pjrt, R_OK) == 0;
     means->has_zmq = system(command) == 0;
     means->has_mpi = system("command -v mpirun >/dev/null") == 0;
     return true;

@@ -71,6 +71,7 @@ typedef struct soak_case {
     const char *device_kind; /* "cpu", "ref" or "cuda:0" */
     bool has_batch_norm;     /* the network */
     int fixed_devices;       /* all attempts and the reference have so many; 0: the bits depend on no number */
+    bool tries_tpu;          /* before the attempts, which is refused */
     char model[4096];        /* the text of the model file; "": none */
     soak_settings settings;  /* of the reference and all attempts */
     int attempt_count;

@@ -206,6 +206,7 @@ void soak_case_draw(uint64_t seed, const soak_means *means, soak_case *drawn)
     draw_fixed_devices(&random, drawn);
     if (draw_is(drawn, "model", "../inputs/net.lk"))
         soak_model_draw(&random, drawn);
+    drawn->tries_tpu = means->has_pjrt && soak_random_chance(&random, 0.03);
     drawn->attempt_count = (int)soak_random_int(&random, 1, SOAK_MAX_ATTEMPTS);
     for (int i = 0; i < drawn->attempt_count; i++)
         draw_attempt(&context, means, featured, i == drawn->attempt_count - 1, &drawn->attempts[i]);

@@ -5,6 +5,7 @@
 
 typedef struct soak_means {
     bool has_cuda; /* the emulated plug-in is there */
+    bool has_pjrt; /* the plug-in of the tests is there */
     bool has_mpi;
     bool has_zmq;
 } soak_means;

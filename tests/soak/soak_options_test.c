@@ -30,7 +30,7 @@ static void test_cases_repeat(void **state)
 {
     (void)state;
     static soak_case one, other;
-    const soak_means means = {true, true, true};
+    const soak_means means = {true, true, true, true};
     int count;
     const soak_row *rows = soak_rows(&count);
     bool was_drawn[256] = {false};

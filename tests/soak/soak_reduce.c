@@ -1,6 +1,7 @@
 #include "soak_reduce.h"
 
 #include "soak_processes.h"
+#include "soak_rules.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,13 @@ typedef struct reduction {
     soak_result *result;
 } reduction;
 
-/* Keeps the smaller case if it fails too. */
+/* Keeps the smaller case if it fails in the same way. */
 static bool reduce_keep(reduction *r)
 {
     for (int i = 0; i < TRIES && soak_seconds() < r->ends; i++) {
         soak_result result;
         soak_trial_run(r->smaller, r->programs, &result);
-        if (result.verdict == SOAK_WRONG) {
+        if (result.verdict == SOAK_WRONG && result.kind == r->result->kind) {
             free(r->result->log);
             *r->result = result;
             *r->given = *r->smaller;
@@ -68,6 +69,9 @@ static bool reduce_settings(reduction *r, int attempt)
     bool changed = false;
     const soak_settings *settings = attempt < 0 ? &r->given->settings : &r->given->attempts[attempt].settings;
     for (int i = settings->count - 1; i >= 0; i--) {
+        /* Without them a trial takes minutes. */
+        if (soak_row_is_needed(soak_row_of(settings->at[i].row->name, settings->at[i].is_launch)))
+            continue;
         *r->smaller = *r->given;
         soak_settings_remove(attempt < 0 ? &r->smaller->settings : &r->smaller->attempts[attempt].settings, i);
         changed |= reduce_keep(r);

@@ -459,6 +459,12 @@ bool soak_row_draw(const soak_row *row, soak_context *context, bool forced, char
     return true;
 }
 
+bool soak_row_is_needed(const soak_row *row)
+{
+    const soak_rule *rule = rules_find(row->option->name, row->is_launch);
+    return row->is_placed || (rule->chance >= 1 && !rule->allow);
+}
+
 const char *soak_rows_gap(void)
 {
     int count;

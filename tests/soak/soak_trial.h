@@ -8,6 +8,7 @@ typedef enum soak_verdict { SOAK_PASSED, SOAK_REFUSED, SOAK_WRONG } soak_verdict
 typedef struct soak_result {
     soak_verdict verdict;
     char reason[512]; /* if it is wrong */
+    const char *kind; /* the same text for reasons of one kind */
     char *log;        /* the command lines, and what happened; freed by the caller */
     int disturbed[SOAK_DISTURBANCE_KINDS];
 } soak_result;
