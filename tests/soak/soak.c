@@ -119,18 +119,22 @@ int main(int argc, char **argv)
     uint64_t seed = (uint64_t)time(NULL) * 1000 % 1000000000;
     double hours = -1;
     long trials = -1;
-    bool has_seed = false;
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc) {
-            seed = strtoull(argv[++i], NULL, 10);
-            has_seed = true;
-        } else if (strcmp(argv[i], "--trials") == 0 && i + 1 < argc) {
-            trials = strtol(argv[++i], NULL, 10);
-        } else {
-            hours = strtod(argv[i], NULL);
-        }
+    bool has_seed = false, is_usage_wrong = argc < 2;
+    for (int i = 2; i < argc && !is_usage_wrong; i++) {
+        bool is_seed = strcmp(argv[i], "--seed") == 0, is_trials = strcmp(argv[i], "--trials") == 0;
+        const char *text = is_seed || is_trials ? argv[++i] : argv[i];
+        char *end = NULL;
+        double number = text ? strtod(text, &end) : -1;
+        is_usage_wrong = !end || end == text || *end || !(number >= 0);
+        has_seed |= is_seed;
+        if (is_seed)
+            seed = (uint64_t)number;
+        else if (is_trials)
+            trials = (long)number;
+        else
+            hours = number;
     }
-    if (argc < 2) {
+    if (is_usage_wrong) {
         fprintf(stderr, "usage: soak LOCKSTEP [HOURS] [--seed N] [--trials N]\n");
         return 2;
     }
