@@ -138,7 +138,7 @@ static void draw_settings(soak_context *context, const soak_row *featured, soak_
     }
 }
 
-static void draw_disturbances(soak_random *random, soak_attempt *attempt)
+static void draw_disturbances(soak_random *random, const soak_case *drawn, soak_attempt *attempt)
 {
     attempt->disturbance_count = soak_random_chance(random, 0.75) ? 1 : 2;
     for (int i = 0; i < attempt->disturbance_count; i++) {
@@ -146,6 +146,9 @@ static void draw_disturbances(soak_random *random, soak_attempt *attempt)
         d->kind = (soak_disturbance_kind)soak_random_int(random, 0, SOAK_DISTURBANCE_KINDS - 1);
         if (d->kind == SOAK_LOSE && attempt->shape != SOAK_RANKS && attempt->shape != SOAK_SERVERS)
             d->kind = SOAK_KILL;
+        /* The emulation of GPUs ends by an exception when it gets no memory. */
+        if (d->kind == SOAK_MEMORY && strcmp(drawn->device_kind, "cuda:0") == 0)
+            d->kind = SOAK_PAUSE;
         d->moment = soak_random_real(random, 0, 1.2);
         d->choice = soak_random_bits(random);
     }
@@ -168,7 +171,7 @@ static void draw_attempt(soak_context *context, const soak_means *means, const s
     draw_settings(context, featured, &attempt->settings);
     context->attempt = NULL;
     if (!is_last)
-        draw_disturbances(random, attempt);
+        draw_disturbances(random, context->drawn, attempt);
 }
 
 /* --- a case --------------------------------------------------------------------------------------------------------

@@ -63,19 +63,29 @@ static bool reduce_disturbances(reduction *r)
     return changed;
 }
 
-/* attempt: whose settings; below 0: those of all. */
+/* Removes the settings from `first` on. Returns false if there is none to remove: without some a trial takes minutes.
+ */
+static bool reduce_remove(soak_settings *settings, int first, int count)
+{
+    int before = settings->count;
+    for (int i = first + count - 1; i >= first; i--)
+        if (!soak_row_is_needed(soak_row_of(settings->at[i].row->name, settings->at[i].is_launch)))
+            soak_settings_remove(settings, i);
+    return settings->count < before;
+}
+
+/* Tries all settings together, then halves, down to one by one. attempt: whose settings; below 0: those of all. */
 static bool reduce_settings(reduction *r, int attempt)
 {
     bool changed = false;
     const soak_settings *settings = attempt < 0 ? &r->given->settings : &r->given->attempts[attempt].settings;
-    for (int i = settings->count - 1; i >= 0; i--) {
-        /* Without them a trial takes minutes. */
-        if (soak_row_is_needed(soak_row_of(settings->at[i].row->name, settings->at[i].is_launch)))
-            continue;
-        *r->smaller = *r->given;
-        soak_settings_remove(attempt < 0 ? &r->smaller->settings : &r->smaller->attempts[attempt].settings, i);
-        changed |= reduce_keep(r);
-    }
+    for (int size = settings->count; size > 0; size /= 2)
+        for (int first = settings->count - size; first >= 0; first -= size) {
+            *r->smaller = *r->given;
+            soak_settings *fewer = attempt < 0 ? &r->smaller->settings : &r->smaller->attempts[attempt].settings;
+            if (reduce_remove(fewer, first, size) && reduce_keep(r))
+                changed = true;
+        }
     return changed;
 }
 

@@ -462,7 +462,8 @@ bool soak_row_draw(const soak_row *row, soak_context *context, bool forced, char
 bool soak_row_is_needed(const soak_row *row)
 {
     const soak_rule *rule = rules_find(row->option->name, row->is_launch);
-    return row->is_placed || (rule->chance >= 1 && !rule->allow);
+    bool is_extra = strcmp(row->option->name, "strategy") == 0 || strcmp(row->option->name, "storage") == 0;
+    return (row->is_placed && !is_extra) || (rule->chance >= 1 && !rule->allow);
 }
 
 const char *soak_rows_gap(void)
