@@ -49,25 +49,8 @@ target_include_directories(lockstep_pjrt_test PRIVATE src)
 set_target_properties(lockstep_pjrt_test PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 
 add_subdirectory(tests/faults)
-
-# Draws, disturbs and compares trainings: `./dev soak`. It reads the commands' option tables.
 if(TARGET lockstep)
-  file(GLOB LK_SOAK CONFIGURE_DEPENDS tests/soak/soak_*.c)
-  list(FILTER LK_SOAK EXCLUDE REGEX "_test\\.c$")
-  add_library(soak_commands STATIC ${LK_CLI})
-  target_include_directories(soak_commands PUBLIC ${PROJECT_SOURCE_DIR})
-  target_compile_definitions(soak_commands PRIVATE main=cli_main)
-  target_compile_options(soak_commands PRIVATE -Wno-missing-prototypes)
-  target_link_libraries(soak_commands PUBLIC lockstep_static)
-  add_library(soak_objects STATIC ${LK_SOAK})
-  target_link_libraries(soak_objects PUBLIC soak_commands)
-  add_executable(soak tests/soak/soak.c)
-  target_link_libraries(soak PRIVATE soak_objects m)
-  add_library(soak_clock_jump MODULE tests/soak/clock_jump.c)
-  target_link_libraries(soak_clock_jump PRIVATE ${CMAKE_DL_LIBS})
-  set_target_properties(soak_clock_jump PROPERTIES C_VISIBILITY_PRESET default) # its functions replace others
-  set_target_properties(soak soak_clock_jump PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests
-                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_subdirectory(tests/soak soak) # build/tests/soak is the program
 endif()
 
 if(CMOCKA_FOUND)
