@@ -147,7 +147,7 @@ static void queue_trace_wait_part(lk_trace_kind kind, int64_t began, int64_t end
 
 /* Splits a wait into three parts. Until an exchange begins, the other queue computes; then it exchanges; once it has
  * ended, this thread waits for a core, which other processes may be using. */
-static void queue_show_wait(const lk_ring_entry *entry, int64_t began)
+static void queue_trace_wait(const lk_ring_entry *entry, int64_t began)
 {
     const lk_queue *other = entry->wait.queue;
     uint64_t slot = (entry->wait.sequence - 1) % LK_RING_ENTRIES;
@@ -186,11 +186,11 @@ static void queue_wait_for_other(lk_queue *queue, const lk_ring_entry *entry)
         lk__device_release_memory(entry->other);
     }
     if (lk__trace_is_on())
-        queue_show_wait(entry, began);
+        queue_trace_wait(entry, began);
 }
 
 /* Records the number of entries in the queue, if it has changed by much. */
-static void queue_show_length(lk_queue *queue)
+static void queue_trace_length(lk_queue *queue)
 {
     enum { MUCH = LK_RING_ENTRIES / 32 };
     uint64_t length = atomic_load_explicit(&queue->pushed, memory_order_relaxed) -
@@ -203,17 +203,17 @@ static void queue_show_length(lk_queue *queue)
 }
 
 /* In a recording an entry ends when the work that it started is done. */
-static void queue_show_work(lk_queue *queue)
+static void queue_trace_work(lk_queue *queue)
 {
     if (queue->offload && lk__trace_is_on())
-        queue_note_failure(lk__stamps_show(queue->device));
+        queue_note_failure(lk__stamps_trace(queue->device));
 }
 
 static void queue_run_task(lk_queue *queue, lk_task *task)
 {
     int64_t began = lk__trace_begin();
     lk__execute_task(task);
-    queue_show_work(queue);
+    queue_trace_work(queue);
     lk__trace_end(LK_TRACE_PROGRAM, began, lk__phase_current());
 }
 
@@ -221,13 +221,13 @@ static void queue_run_entry(lk_queue *queue, lk_ring_entry *entry)
 {
     int64_t slot = entry - queue->ring;
     if (lk__trace_is_on())
-        queue_show_length(queue);
+        queue_trace_length(queue);
     queue_note_time(&queue->began[slot]);
     lk__phase_set(entry->phase);
     switch (entry->kind) {
     case LK_ENTRY_CALL:
         lk__execute(queue->device, &entry->call);
-        queue_show_work(queue);
+        queue_trace_work(queue);
         lk__call_release(&entry->call);
         break;
     case LK_ENTRY_TASK:

@@ -32,7 +32,7 @@ lk_status lk__stamps_begin(lk_device *device)
 {
     lk_stamps *stamps = device->stamps;
     if (stamps->n == MAX_CALLS)
-        LK_TRY(lk__stamps_show(device));
+        LK_TRY(lk__stamps_trace(device));
     return device->backend->offload->stamp(device, 2 * stamps->n);
 }
 
@@ -47,7 +47,7 @@ lk_status lk__stamps_end(lk_device *device, const lk_call *call, int64_t started
 
 /* The device's clock may be off by microseconds. So a begin is moved if it lies before the call was started, or before
  * the end of the previous call. */
-lk_status lk__stamps_show(lk_device *device)
+lk_status lk__stamps_trace(lk_device *device)
 {
     lk_stamps *stamps = device->stamps;
     int n = stamps ? stamps->n : 0;
@@ -59,7 +59,7 @@ lk_status lk__stamps_show(lk_device *device)
     for (int i = 0; i < n; i++) {
         int64_t begin = lk__max(lk__max(stamps->times[2 * i], stamps->started[i]), end);
         end = lk__max(stamps->times[2 * i + 1], begin);
-        lk__trace_show_call(&stamps->calls[i], begin, end);
+        lk__trace_add_call(&stamps->calls[i], begin, end);
     }
     return LK_OK;
 }

@@ -11,4 +11,4 @@ lk_status lk__stamps_begin(lk_device *device);
 lk_status lk__stamps_end(lk_device *device, const lk_call *call, int64_t started);
 
 /* Waits until the device has done everything, and records the calls that were noted. */
-lk_status lk__stamps_show(lk_device *device);
+lk_status lk__stamps_trace(lk_device *device);

@@ -319,7 +319,7 @@ lk_trace_noted lk__trace_note_call(const lk_call *call)
 }
 
 /* Drops the call if its recording has ended: the track to which its problem belongs is gone then. */
-void lk__trace_show_call(const lk_trace_noted *noted, int64_t began, int64_t ended)
+void lk__trace_add_call(const lk_trace_noted *noted, int64_t began, int64_t ended)
 {
     lk_trace_event event = {
         .begin = began, .end = ended, .problem = noted->problem, .number = noted->number, .kind = LK_TRACE_CALL};

@@ -114,7 +114,7 @@ typedef struct lk_trace_noted {
 lk_trace_noted lk__trace_note_call(const lk_call *call);
 
 /* Records the noted call. On the thread that noted it. */
-void lk__trace_show_call(const lk_trace_noted *noted, int64_t began, int64_t ended);
+void lk__trace_add_call(const lk_trace_noted *noted, int64_t began, int64_t ended);
 
 /* Records the interval from `began` until `ended`, cut at the beginning of the recording. */
 void lk__trace_interval(lk_trace_kind kind, int64_t began, int64_t ended, int64_t number);

@@ -178,9 +178,9 @@ static lk_cuda *exchanging_device(void *user)
     return cuda->device ? cuda->device : cuda;
 }
 
-static void cuda_device_begin_pause(void *user, bool is_idle)
+static void cuda_device_begin_pause(void *user, bool until_idle)
 {
-    lk__cuda_pause_exchanges(exchanging_device(user), is_idle);
+    lk__cuda_pause_exchanges(exchanging_device(user), until_idle);
 }
 
 static void cuda_device_end_pause(void *user)

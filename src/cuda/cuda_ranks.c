@@ -298,13 +298,13 @@ static void cuda_ranks_leave_devices(lk_cuda_ranks *r)
 }
 
 /* The waits cannot hang: an exchange in flight ends, or the watching thread aborts it. */
-void lk__cuda_pause_exchanges(lk_cuda *cuda, bool is_idle)
+void lk__cuda_pause_exchanges(lk_cuda *cuda, bool until_idle)
 {
     pthread_mutex_lock(&cuda->linking);
     for (const membership *m = cuda->memberships; m; m = m->next) {
         const lk_cuda_ranks *r = m->ranks;
         pthread_mutex_lock(&m->ranks->launching);
-        for (int i = 0; is_idle && i < r->n; i++)
+        for (int i = 0; until_idle && i < r->n; i++)
             r->driver->stream_wait(r->streams[i]->trunk);
     }
 }

@@ -22,6 +22,6 @@ lk_status lk__cuda_ranks_begin(lk_cuda_ranks *ranks);
 lk_status lk__cuda_ranks_end(lk_cuda_ranks *ranks);
 
 /* The callbacks of a device's lk_gpu_pauses. Between them no links of the device start an exchange: if only some GPUs
- * got their part of it, CUDA's wait would never end. is_idle: also waits until no exchange is in flight. */
-void lk__cuda_pause_exchanges(lk_cuda *cuda, bool is_idle);
+ * got their part of it, CUDA's wait would never end. until_idle: also waits until no exchange is in flight. */
+void lk__cuda_pause_exchanges(lk_cuda *cuda, bool until_idle);
 void lk__cuda_resume_exchanges(lk_cuda *cuda);

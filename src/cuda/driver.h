@@ -37,10 +37,10 @@ typedef struct lk_gpu_graph lk_gpu_graph;
 
 /* Callbacks around each call of CUDA that may wait for all work on a GPU, such as allocating or freeing memory, the
  * first use of a library, or making a graph. Between `begin` and `end` no NCCL exchange may be started on the GPU, and
- * with is_idle none may be in flight. NCCL's kernels wait for other ranks, and the call might keep these from coming,
- * by holding a lock or because this thread would have to start them. Pauses do not nest. */
+ * with until_idle none may be in flight. NCCL's kernels wait for other ranks, and the call might keep these from
+ * coming, by holding a lock or because this thread would have to start them. Pauses do not nest. */
 typedef struct lk_gpu_pauses {
-    void (*begin)(void *user, bool is_idle);
+    void (*begin)(void *user, bool until_idle);
     void (*end)(void *user);
     void *user;
 } lk_gpu_pauses;

@@ -331,6 +331,6 @@ lk_status lk__pass_run(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool trai
 lk_status lk__check_no_pass(const lk_trainer *trainer, const char *what)
 {
     if (trainer->progress.in_pass)
-        LK_FAIL(LK_ERR_STATE, "%s: steps of fit are under way; from epoch_end on it can be asked for", what);
+        LK_FAIL(LK_ERR_STATE, "%s: steps of fit are in flight; from epoch_end on it can be asked for", what);
     return LK_OK;
 }

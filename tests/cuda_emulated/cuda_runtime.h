@@ -166,10 +166,10 @@ int emulated_gpu(int device);
 
 /* exchanges.cpp counts the streams of a device on which NCCL is starting an exchange, and those with an exchange in
  * flight. emulated_require_no_exchange, which each call that may wait for all of a device's streams makes first, aborts
- * if another thread is starting an exchange or, with is_idle, if one is in flight. */
+ * if another thread is starting an exchange or, with until_idle, if one is in flight. */
 void emulated_exchange_starts(int device, int change);
 void emulated_exchange_in_flight(int device, int change);
-void emulated_require_no_exchange(int device, bool is_idle, const char *what);
+void emulated_require_no_exchange(int device, bool until_idle, const char *what);
 int emulated_device_of(cudaStream_t stream);
 
 /* contexts.cpp. Each call that needs the device's context calls emulated_need_context, which makes it if there is none.

@@ -24,12 +24,12 @@ void emulated_exchange_in_flight(int device, int change)
     in_flight[device] += change;
 }
 
-void emulated_require_no_exchange(int device, bool is_idle, const char *what)
+void emulated_require_no_exchange(int device, bool until_idle, const char *what)
 {
-    bool is_starting = starting[device] > started_here[device], is_there = is_idle && in_flight[device] > 0;
+    bool is_starting = starting[device] > started_here[device], is_there = until_idle && in_flight[device] > 0;
     if (!is_starting && !is_there)
         return;
     fprintf(stderr, "emulated CUDA: GPU %d: %s while an exchange between GPUs is %s\n", device, what,
-            is_starting ? "being started" : "under way");
+            is_starting ? "being started" : "in flight");
     abort();
 }

@@ -103,11 +103,11 @@ struct recorded_pauses {
     int gpu;
 };
 
-static void begin_pause(void *user, bool is_idle)
+static void begin_pause(void *user, bool until_idle)
 {
     const recorded_pauses *p = (const recorded_pauses *)user;
-    p->inner.begin(p->inner.user, is_idle);
-    if (is_idle)
+    p->inner.begin(p->inner.user, until_idle);
+    if (until_idle)
         recorded.paused(p->gpu);
 }
 

@@ -260,7 +260,7 @@ static lk_status train_in_an_evaluation(void *self, lk_trainer *trainer, const l
     int *calls = self;
     lk_train_result result;
     expect_error(lk_trainer_fit(trainer, &result), LK_ERR_STATE,
-                 "training: steps of fit are under way; from epoch_end on it can be asked for");
+                 "training: steps of fit are in flight; from epoch_end on it can be asked for");
     ++*calls;
     return LK_OK;
 }
@@ -284,10 +284,10 @@ static lk_status evaluate_in_a_step(void *self, lk_trainer *trainer, const lk_st
     (void)self, (void)report, (void)stop;
     lk_metrics metrics;
     expect_error(lk_trainer_evaluate(trainer, &metrics), LK_ERR_STATE,
-                 "evaluation: steps of fit are under way; from epoch_end on it can be asked for");
+                 "evaluation: steps of fit are in flight; from epoch_end on it can be asked for");
     lk_error_clear();
     expect_error(lk_trainer_run(trainer, 1), LK_ERR_STATE,
-                 "training steps: steps of fit are under way; from epoch_end on it can be asked for");
+                 "training steps: steps of fit are in flight; from epoch_end on it can be asked for");
     lk_error_clear();
     return LK_OK;
 }

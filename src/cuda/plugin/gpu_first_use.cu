@@ -2,10 +2,10 @@
  */
 #include "cuda/plugin/gpu_pause.cuh"
 
-void lk__gpu_pause(const lk_gpu_stream *stream, bool is_idle)
+void lk__gpu_pause(const lk_gpu_stream *stream, bool until_idle)
 {
     if (stream->pauses.begin)
-        stream->pauses.begin(stream->pauses.user, is_idle);
+        stream->pauses.begin(stream->pauses.user, until_idle);
 }
 
 void lk__gpu_resume(const lk_gpu_stream *stream)

@@ -6,9 +6,9 @@
 struct gpu_pause {
     const lk_gpu_stream *stream;
 
-    gpu_pause(const lk_gpu_stream *stream_, bool is_idle) : stream(stream_)
+    gpu_pause(const lk_gpu_stream *stream_, bool until_idle) : stream(stream_)
     {
-        lk__gpu_pause(stream, is_idle);
+        lk__gpu_pause(stream, until_idle);
     }
     ~gpu_pause()
     {

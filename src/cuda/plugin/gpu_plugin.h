@@ -43,7 +43,7 @@ lk_gpu_status lk__gpu_launched(const char *kernel);
 lk_gpu_status lk__gpu_use(int gpu);
 
 /* gpu_first_use.cu: call the stream's lk_gpu_pauses, if it has any. */
-void lk__gpu_pause(const lk_gpu_stream *stream, bool is_idle);
+void lk__gpu_pause(const lk_gpu_stream *stream, bool until_idle);
 void lk__gpu_resume(const lk_gpu_stream *stream);
 
 /* Open the stream's libraries and workspace if they are not open yet; free those that belong to the stream. */

@@ -110,7 +110,7 @@ lk_status lk_trainer_save(lk_trainer *trainer, const char *folder)
 {
     lk_checkpoint_contents contents = {0};
     if (trainer->progress.in_pass && !trainer->progress.at_rest)
-        LK_FAIL(LK_ERR_STATE, "checkpoint: steps are under way; in `rest`, or from epoch_end on, it can be asked for");
+        LK_FAIL(LK_ERR_STATE, "checkpoint: steps are in flight; in `rest`, or from epoch_end on, it can be asked for");
     if (trainer->server.chief && !lk__ps_has_all(trainer))
         LK_FAIL(LK_ERR_STATE, "checkpoint: what was handed out to workers was not brought to its end");
     lk_status status = lk__checkpoint_contents_init(&contents, trainer->replicas);
