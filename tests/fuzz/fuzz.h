@@ -15,6 +15,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* A target whose format has checksums or lengths may have its own mutations, which keep these right. Changes data[0 …
+ * size) in its room of `most` bytes, and returns the new size. LLVMFuzzerMutate: the same, blindly, for its use. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+
 #define FUZZ_CHECK(condition)                                                       \
     do {                                                                            \
         if (!(condition)) {                                                         \
@@ -28,10 +33,9 @@ static inline const char *fuzz_file(const uint8_t *data, size_t size)
 {
     static char path[64];
     static int file = -1;
-    if (file >= 0)
-        close(file);
-    file = memfd_create("fuzz", MFD_CLOEXEC);
-    FUZZ_CHECK(file >= 0 && write(file, data, size) == (ssize_t)size);
+    if (file < 0)
+        file = memfd_create("fuzz", MFD_CLOEXEC);
+    FUZZ_CHECK(file >= 0 && ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     return path;
 }

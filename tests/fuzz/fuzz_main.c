@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#pragma weak LLVMFuzzerCustomMutator
+
 enum { MOST_SEEDS = 256, MOST_BYTES = 1 << 16, MOST_RSS_KB = 1 << 20 };
 
 typedef struct seed {
@@ -158,6 +160,29 @@ static void change(void)
     }
 }
 
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most)
+{
+    static uint8_t kept[MOST_BYTES];
+    size_t kept_size = input_size;
+    memcpy(kept, input, input_size);
+    memmove(input, data, size);
+    input_size = size;
+    change();
+    size_t changed = input_size < most ? input_size : most;
+    memmove(data, input, changed);
+    memcpy(input, kept, kept_size);
+    input_size = kept_size;
+    return changed;
+}
+
+static void change_in_its_format(void)
+{
+    static uint8_t room[MOST_BYTES];
+    memcpy(room, input, input_size);
+    input_size = LLVMFuzzerCustomMutator(room, input_size, sizeof room, (unsigned)draw(UINT32_MAX));
+    memcpy(input, room, input_size);
+}
+
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
 static void keep_input(int number)
@@ -177,8 +202,12 @@ static void run_on(const seed *s, int changes)
 {
     memcpy(input, s->bytes, s->size);
     input_size = s->size;
-    while (changes-- > 0)
-        change();
+    while (changes-- > 0) {
+        if (LLVMFuzzerCustomMutator && draw(4))
+            change_in_its_format();
+        else
+            change();
+    }
     /* The memory has exactly the input's size, so that a sanitizer sees reads past its end. */
     uint8_t *copy = malloc(input_size ? input_size : 1);
     FUZZ_CHECK(copy);
