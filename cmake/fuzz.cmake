@@ -27,14 +27,15 @@ if(NOT ONEDNN_FOUND)
   list(FILTER LK_FUZZ_LIBRARIES EXCLUDE REGEX "NOTFOUND")
 endif()
 
-# lk_fuzz(NAME SOURCES SOURCE… [SEEDS FOLDER…]): clang compiles SOURCES again; the folders hold more seeds.
+# lk_fuzz(NAME SOURCES SOURCE… [SEEDS FOLDER…] [WITH SOURCE…]): clang compiles SOURCES again; the folders hold more seeds;
+# WITH: more sources of the target.
 function(lk_fuzz name)
-  cmake_parse_arguments(PARSE_ARGV 1 of "" "" "SOURCES;SEEDS")
+  cmake_parse_arguments(PARSE_ARGV 1 of "" "" "SOURCES;SEEDS;WITH")
   set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
   list(TRANSFORM of_SEEDS PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE more)
   list(APPEND seeds ${more})
   set(target ${PROJECT_SOURCE_DIR}/tests/fuzz/${name}_fuzz.c)
-  add_executable(fuzz_${name} ${target} tests/fuzz/fuzz_main.c)
+  add_executable(fuzz_${name} ${target} ${of_WITH} tests/fuzz/fuzz_main.c)
   target_include_directories(fuzz_${name} PRIVATE src)
   target_link_libraries(fuzz_${name} PRIVATE lockstep_static)
   set_target_properties(fuzz_${name} PROPERTIES OUTPUT_NAME ${name}_changes
@@ -45,7 +46,7 @@ function(lk_fuzz name)
   endif()
 
   set(objects "")
-  foreach(source ${target} ${of_SOURCES})
+  foreach(source ${target} ${of_WITH} ${of_SOURCES})
     get_filename_component(file ${source} NAME_WE)
     get_filename_component(source ${source} ABSOLUTE)
     get_property(defined SOURCE ${source} PROPERTY COMPILE_DEFINITIONS)
@@ -87,3 +88,10 @@ lk_fuzz(cifar SOURCES src/data/formats/cifar.c src/data/samples.c src/data/forma
 lk_fuzz(tuning SOURCES src/io/tuning_file.c)
 lk_fuzz(scaling SOURCES src/report/scaling_file.c src/report/scaling_model.c)
 lk_fuzz(packed SOURCES src/data/formats/packed_file.c src/data/samples.c src/data/formats/byte_source.c)
+set(PS src/train/parameter_server)
+lk_fuzz(server WITH tests/fuzz/fuzz_post.c
+        SOURCES ${PS}/ps_server.c ${PS}/ps_store.c ${PS}/ps_apply.c ${PS}/ps_pulse.c ${PS}/ps_chief_call.c src/dist/service/wire.c)
+lk_fuzz(chief WITH tests/fuzz/fuzz_post.c
+        SOURCES ${PS}/ps_coordinator.c ${PS}/ps_members.c ${PS}/ps_registry.c ${PS}/ps_work.c ${PS}/ps_seats.c ${PS}/handouts.c
+                ${PS}/ps_worker_records.c ${PS}/ps_report.c src/dist/service/wire.c)
+lk_fuzz(snapshot SOURCES ${PS}/ps_snapshot.c ${PS}/ps_store.c ${PS}/ps_apply.c)
