@@ -133,9 +133,9 @@ static lk_status ps_server_set_up(lk_parameter_server *server, const lk_mail *ma
     LK_TRY(lk__ps_setup_check(setup, NULL, NULL));
     lk__ps_store_release(server->store);
     server->store = NULL;
-    LK_TRY(ps_server_make_store(server, mail, setup));
     LK_TRY(lk__wire_frame(mail, 2, "setup", (size_t)setup->elements * sizeof(float), &flat));
     LK_TRY(lk__wire_frame(mail, 3, "setup", (size_t)setup->statistics * sizeof(float), &running));
+    LK_TRY(ps_server_make_store(server, mail, setup));
     LK_TRY(lk__ps_store_write(server->store, flat, running));
     if (setup->updates == 0)
         return LK_OK;

@@ -12,6 +12,9 @@
 /* Limit on any count in a setup, so that products stay far from overflow. */
 static const int64_t most = INT64_C(1) << 40;
 
+/* Limit on batches: a server has a bit for each. */
+static const int64_t most_batches = INT64_C(1) << 32;
+
 /* --- setup -------------------------------------------------------------------------------------------------------- */
 
 bool lk__ps_is_count(int64_t value, int64_t least)
@@ -45,8 +48,9 @@ lk_status lk__ps_setup_check(const lk_ps_setup *setup, const lk_ps_part *parts, 
 {
     enum { MOST_PARTS = 1 << 20 };
     if (setup->parts < 1 || setup->parts > MOST_PARTS || setup->layers < 0 || setup->layers > MOST_PARTS ||
-        !lk__ps_is_count(setup->batches, 1) || !lk__ps_is_count(setup->shards, 1) || setup->max_staleness < -1 ||
-        !lk__ps_is_count(setup->updates, 0) || setup->optimizer < 0 || setup->optimizer >= LK_OPTIMIZER_COUNT)
+        setup->batches < 1 || setup->batches > most_batches || !lk__ps_is_count(setup->shards, 1) ||
+        setup->max_staleness < -1 || !lk__ps_is_count(setup->updates, 0) || setup->optimizer < 0 ||
+        setup->optimizer >= LK_OPTIMIZER_COUNT)
         LK_FAIL(LK_ERR_FORMAT,
                 "setup: %d parts, %d batch-norm layers, %lld batches of %lld shards, %lld updates, optimizer %d",
                 setup->parts, setup->layers, (long long)setup->batches, (long long)setup->shards,
