@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "train/parameter_server/ps_store.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,9 +113,10 @@ lk_status lk__ps_times_check(const lk_ps_times *t)
 {
     const double numbers[] = {t->seconds, t->compute, t->computing, t->busiest, t->exchange,
                               t->stale,   t->input,   t->small,     t->large};
-    bool is_good = t->steps >= 0 && t->samples >= 0;
+    const double most = 1e12; /* seconds; sums of many stay finite */
+    bool is_good = lk__ps_is_count(t->steps, 0) && lk__ps_is_count(t->samples, 0);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        is_good = is_good && isfinite(numbers[i]) && numbers[i] >= 0;
+        is_good = is_good && numbers[i] >= 0 && numbers[i] <= most;
     if (!is_good)
         LK_FAIL(LK_ERR_FORMAT, "work: times of %lld steps that no worker can have", (long long)t->steps);
     return LK_OK;

@@ -87,6 +87,20 @@ static lk_status ps_work_take_done(lk_ps_coordinator *c, const lk_ps_work *work)
     return finish == LK_FINISHED_BATCH ? ps_work_finish_batch(c, work->batch) : LK_OK;
 }
 
+/* Checks the numbers of a report from outside: they are added up, and compared with the hand-outs. */
+static lk_status ps_work_check_report(const lk_ps_coordinator *c, const lk_ps_work *work)
+{
+    const lk_ps_setup *setup = &c->training.setup;
+    bool is_good = work->batch >= 0 && work->batch < setup->batches && work->first_shard >= 0 &&
+                   work->end_shard <= setup->shards && work->staleness >= 0 && work->staleness <= setup->batches &&
+                   work->repeated >= 0 && work->repeated <= c->identity->servers;
+    if (!is_good)
+        LK_FAIL(LK_ERR_FORMAT, "work: batch %lld, shards %lld to %lld, staleness %lld, %lld servers had it",
+                (long long)work->batch, (long long)work->first_shard, (long long)work->end_shard,
+                (long long)work->staleness, (long long)work->repeated);
+    return lk__ps_times_check(&work->times);
+}
+
 static lk_status ps_work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, const lk_ps_work *work)
 {
     seat->times = work->times;
@@ -102,9 +116,6 @@ static lk_status ps_work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, con
             "--clip-norm may help, --nan-guard skip leaves such updates out",
             (long long)c->epoch.epoch + 1, (long long)(work->batch - c->epoch.first) + 1, (long long)work->worker);
     bool is_done = work->outcome == LK_PS_DONE || work->outcome == LK_PS_SKIPPED;
-    if (is_done && (work->staleness < 0 || work->first_shard < 0 || work->end_shard > c->training.setup.shards))
-        LK_FAIL(LK_ERR_FORMAT, "work: shards %lld to %lld, staleness %lld", (long long)work->first_shard,
-                (long long)work->end_shard, (long long)work->staleness);
     return is_done && is_of_epoch ? ps_work_take_done(c, work) : LK_OK;
 }
 
@@ -245,7 +256,8 @@ lk_status lk__ps_work_answer(lk_ps_coordinator *c, lk_mail *mail, const lk_wire_
     LK_TRY(lk__ps_find_seat(c, asks ? ask.worker : work.worker, asks ? ask.run : work.run, &seat));
     if (!seat)
         return lk__ps_forget(c, mail, header->number, asks);
-    LK_TRY(lk__ps_times_check(&work.times));
+    if (!asks)
+        LK_TRY(ps_work_check_report(c, &work));
     LK_TRY(ps_work_take_request(c, seat, mail, header->number, &is_new));
     *keep = true;
     seat->asks_push = asks;
