@@ -145,9 +145,12 @@ static lk_status ps_apply_check_push(const lk_ps_store *s, const lk_ps_push *pus
         lk__tree_cover(s->setup.shards, node, nodes) != 1)
         LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: shards %lld to %lld are no node of the tree over %lld",
                 (long long)push->batch, (long long)node.begin, (long long)node.end, (long long)s->setup.shards);
-    if (!isfinite(push->rate) || !lk__ps_is_count(push->samples, 1))
-        LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: rate %g, %lld samples", (long long)push->batch, push->rate,
-                (long long)push->samples);
+    bool is_good = isfinite(push->rate) && lk__ps_is_count(push->samples, 1) && lk__ps_is_count(push->version, 0);
+    for (int i = 0; i < s->setup.layers && is_good; i++)
+        is_good = push->samples <= INT64_MAX / s->layers[i].positions; /* a channel's elements are counted */
+    if (!is_good)
+        LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: rate %g, %lld samples, version %lld", (long long)push->batch,
+                push->rate, (long long)push->samples, (long long)push->version);
     return LK_OK;
 }
 

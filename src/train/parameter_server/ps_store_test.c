@@ -224,7 +224,7 @@ static void pushes_that_make_no_sense(void **state)
     refuses(store, push_of(store, 0, 0, 5), "push of batch 0: shards 0 to 5 are no node of the tree over 4");
     lk_ps_push p = push_of(store, 0, 0, 4);
     p.samples = 0;
-    refuses(store, p, "push of batch 0: rate 0.1, 0 samples");
+    refuses(store, p, "push of batch 0: rate 0.1, 0 samples, version 0");
     lk__ps_store_release(store);
 }
 
