@@ -139,6 +139,9 @@ static lk_status ps_snapshot_check_preamble(const char *path, const preamble *p,
     if (p->own_hash != XXH3_64bits(p, offsetof(preamble, own_hash)))
         LK_FAIL(LK_ERR_FORMAT, "snapshot %s: its beginning is damaged", path);
     LK_TRY(lk__ps_setup_check(&p->setup, NULL, NULL));
+    if (p->version < 0 || p->version > p->setup.batches || !lk__ps_is_count(p->steps, 0))
+        LK_FAIL(LK_ERR_FORMAT, "snapshot %s: %lld of %lld batches are applied, in %lld steps", path,
+                (long long)p->version, (long long)p->setup.batches, (long long)p->steps);
     if (p->bytes != bytes - sizeof *p || p->bytes != ps_snapshot_lay_out(&p->setup, NULL).bytes)
         LK_FAIL(LK_ERR_FORMAT, "snapshot %s: has %zu bytes, where %zu belong behind its beginning", path,
                 bytes - sizeof *p, (size_t)p->bytes);
