@@ -1,7 +1,7 @@
 # Fuzz targets: tests/fuzz/NAME_fuzz.c with seeds in tests/fuzz/corpus/NAME. Each gives two programs. fuzz/NAME_changes needs no
 # special compiler and runs the seeds and fixed mutations of them. fuzz/NAME needs clang with libFuzzer; for it the parsers are
 # compiled again with coverage and sanitizers, and linked in front of the library. As tests both run for seconds; `./dev fuzz`
-# runs the second one for longer.
+# runs the second one for longer. For `./dev fuzz --coverage` there is fuzz/NAME_coverage, which reads the seeds and counts lines.
 
 find_program(LK_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
 set(LK_FUZZ_FLAGS -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
@@ -27,49 +27,62 @@ if(NOT ONEDNN_FOUND)
   list(FILTER LK_FUZZ_LIBRARIES EXCLUDE REGEX "NOTFOUND")
 endif()
 
-# lk_fuzz(NAME SOURCES SOURCE… [SEEDS FOLDER…] [WITH SOURCE…]): clang compiles SOURCES again; the folders hold more seeds;
-# WITH: more sources of the target.
+# lk_fuzz_program(PROGRAM FLAGS SOURCE…): clang compiles the sources with FLAGS, a list, and links them in front of the library.
+function(lk_fuzz_program program flags)
+  set(objects "")
+  foreach(source ${ARGN})
+    get_filename_component(file ${source} NAME_WE)
+    get_filename_component(source ${source} ABSOLUTE)
+    get_property(defined SOURCE ${source} PROPERTY COMPILE_DEFINITIONS)
+    list(TRANSFORM defined PREPEND -D)
+    set(object ${program}.${file}.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${LK_CLANG} -std=c11 -O1 -g -D_GNU_SOURCE ${defined} -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
+              -I${PROJECT_SOURCE_DIR} ${flags} -MD -MF ${object}.d -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${object}" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  list(TRANSFORM flags REPLACE "fuzzer-no-link" "fuzzer")
+  add_custom_command(OUTPUT ${program}
+    COMMAND ${LK_CLANG} ${flags} ${objects} $<TARGET_FILE:lockstep_static> ${LK_FUZZ_LIBRARIES} -lpthread -ldl -lm -o ${program}
+    DEPENDS ${objects} lockstep_static COMMENT "Linking ${program}" VERBATIM)
+endfunction()
+
+# lk_fuzz(NAME SOURCES SOURCE… [WITH SOURCE…] [SEEDS FOLDER…]): SOURCES are what the target tests, WITH more sources of the
+# target itself; the folders hold more seeds.
 function(lk_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 of "" "" "SOURCES;SEEDS;WITH")
+  set(folder ${PROJECT_BINARY_DIR}/fuzz)
   set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
   list(TRANSFORM of_SEEDS PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE more)
   list(APPEND seeds ${more})
-  set(target ${PROJECT_SOURCE_DIR}/tests/fuzz/${name}_fuzz.c)
-  add_executable(fuzz_${name} ${target} ${of_WITH} tests/fuzz/fuzz_main.c)
+  list(JOIN seeds "\n" lines)
+  file(WRITE ${folder}/${name}.seeds "${lines}\n") # for ./dev fuzz
+  set(target ${PROJECT_SOURCE_DIR}/tests/fuzz/${name}_fuzz.c ${of_WITH})
+  add_executable(fuzz_${name} ${target} tests/fuzz/fuzz_main.c)
   target_include_directories(fuzz_${name} PRIVATE src)
   target_link_libraries(fuzz_${name} PRIVATE lockstep_static)
-  set_target_properties(fuzz_${name} PROPERTIES OUTPUT_NAME ${name}_changes
-                        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  set_target_properties(fuzz_${name} PROPERTIES OUTPUT_NAME ${name}_changes RUNTIME_OUTPUT_DIRECTORY ${folder})
   lk_test(fuzz_${name} fuzz fuzz_${name} ${seeds})
   if(NOT LK_HAVE_LIBFUZZER)
     return()
   endif()
 
-  set(objects "")
-  foreach(source ${target} ${of_WITH} ${of_SOURCES})
-    get_filename_component(file ${source} NAME_WE)
-    get_filename_component(source ${source} ABSOLUTE)
-    get_property(defined SOURCE ${source} PROPERTY COMPILE_DEFINITIONS)
-    list(TRANSFORM defined PREPEND -D)
-    set(object ${PROJECT_BINARY_DIR}/fuzz/${name}.${file}.o)
-    add_custom_command(OUTPUT ${object}
-      COMMAND ${LK_CLANG} -std=c11 -O1 -g -D_GNU_SOURCE ${defined} -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
-              -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-              -MD -MF ${object}.d -c ${source} -o ${object}
-      DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling fuzz/${name}: ${file}.c" VERBATIM)
-    list(APPEND objects ${object})
-  endforeach()
-  set(program ${PROJECT_BINARY_DIR}/fuzz/${name})
-  add_custom_command(OUTPUT ${program}
-    COMMAND ${LK_CLANG} ${LK_FUZZ_FLAGS} ${objects} $<TARGET_FILE:lockstep_static> ${LK_FUZZ_LIBRARIES} -lpthread -ldl -lm
-            -o ${program}
-    DEPENDS ${objects} lockstep_static COMMENT "Linking fuzz/${name}" VERBATIM)
-  add_custom_target(libfuzzer_${name} ALL DEPENDS ${program})
-  set(found ${PROJECT_BINARY_DIR}/fuzz/found/${name})
+  lk_fuzz_program(${folder}/${name} "-fsanitize=fuzzer-no-link,address,undefined;-fno-sanitize-recover=all" ${target}
+                  ${of_SOURCES})
+  add_custom_target(libfuzzer_${name} ALL DEPENDS ${folder}/${name})
+  set(found ${folder}/found/${name})
   file(MAKE_DIRECTORY ${found})
-  lk_test(libfuzzer_${name} fuzz ${program} -max_total_time=2 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1
-          -artifact_prefix=${PROJECT_BINARY_DIR}/fuzz/${name}- ${found} ${seeds})
+  lk_test(libfuzzer_${name} fuzz ${folder}/${name} -max_total_time=2 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1
+          -artifact_prefix=${folder}/${name}- ${found} ${seeds})
+
+  lk_fuzz_program(${folder}/${name}_coverage "-fprofile-instr-generate;-fcoverage-mapping" ${target} ${of_SOURCES}
+                  tests/fuzz/fuzz_main.c)
+  add_custom_target(fuzz_${name}_coverage DEPENDS ${folder}/${name}_coverage)
+  add_dependencies(fuzz_coverage fuzz_${name}_coverage)
 endfunction()
+
+add_custom_target(fuzz_coverage) # all programs that count coverage
 
 lk_fuzz(idx SOURCES src/data/formats/idx.c src/data/formats/byte_source.c)
 lk_fuzz(gzip SOURCES src/data/formats/idx.c src/data/formats/byte_source.c)
@@ -95,3 +108,6 @@ lk_fuzz(chief WITH tests/fuzz/fuzz_post.c
         SOURCES ${PS}/ps_coordinator.c ${PS}/ps_members.c ${PS}/ps_registry.c ${PS}/ps_work.c ${PS}/ps_seats.c ${PS}/handouts.c
                 ${PS}/ps_worker_records.c ${PS}/ps_report.c src/dist/service/wire.c)
 lk_fuzz(snapshot SOURCES ${PS}/ps_snapshot.c ${PS}/ps_store.c ${PS}/ps_apply.c)
+lk_fuzz(worker WITH tests/fuzz/fuzz_post.c
+        SOURCES ${PS}/ps_worker.c ${PS}/ps_membership.c ${PS}/ps_client.c ${PS}/ps_chief_call.c ${PS}/ps_pulse.c
+                ${PS}/ps_layout.c ${PS}/placement.c src/dist/service/wire.c)
