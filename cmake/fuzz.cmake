@@ -60,7 +60,7 @@ function(lk_fuzz name)
   file(WRITE ${folder}/${name}.seeds "${lines}\n") # for ./dev fuzz
   set(target ${PROJECT_SOURCE_DIR}/tests/fuzz/${name}_fuzz.c ${of_WITH})
   add_executable(fuzz_${name} ${target} tests/fuzz/fuzz_main.c)
-  target_include_directories(fuzz_${name} PRIVATE src)
+  target_include_directories(fuzz_${name} PRIVATE src ${PROJECT_SOURCE_DIR})
   target_link_libraries(fuzz_${name} PRIVATE lockstep_static)
   set_target_properties(fuzz_${name} PROPERTIES OUTPUT_NAME ${name}_changes RUNTIME_OUTPUT_DIRECTORY ${folder})
   lk_test(fuzz_${name} fuzz fuzz_${name} ${seeds})
@@ -111,3 +111,8 @@ lk_fuzz(snapshot SOURCES ${PS}/ps_snapshot.c ${PS}/ps_store.c ${PS}/ps_apply.c)
 lk_fuzz(worker WITH tests/fuzz/fuzz_post.c
         SOURCES ${PS}/ps_worker.c ${PS}/ps_membership.c ${PS}/ps_client.c ${PS}/ps_chief_call.c ${PS}/ps_pulse.c
                 ${PS}/ps_layout.c ${PS}/placement.c src/dist/service/wire.c)
+if(ZMQ_FOUND)
+  lk_fuzz(requests SOURCES src/dist/transports/zmq.c src/dist/service/wire.c)
+endif()
+lk_fuzz(ranks WITH cli/launch/rank_record.c cli/launch/launch_ranks.c cli/launch/rank_output.c cli/launch/launch_mpirun.c
+                   cli/launch/descendants.c)
