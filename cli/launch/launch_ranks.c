@@ -59,8 +59,37 @@ static void ranks_take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
         ranks->first_failed = (int)(r - ranks->ranks);
 }
 
+static bool record_has_flag(const cli_record *record, size_t offset)
+{
+    return record->data[offset] == 0 || record->data[offset] == 1;
+}
+
+/* Reads a report, which has come through pipes and other programs. Returns false if it is damaged. */
+static bool record_read_heart(const cli_record *record, size_t bytes, lk_heart_report *heart)
+{
+    if ((size_t)record->bytes != bytes || !record_has_flag(record, offsetof(lk_heart_report, follows)))
+        return false;
+    memcpy(heart, record->data, sizeof *heart);
+    heart->operation[sizeof heart->operation - 1] = '\0';
+    return (unsigned)heart->state <= LK_HEART_GONE && heart->silent >= 0;
+}
+
+/* The same for the end of a rank, which begins with a report. */
+static bool record_read_end(const cli_record *record, cli_rank_end *end)
+{
+    lk_heart_report heart;
+    if (!record_read_heart(record, sizeof *end, &heart) ||
+        !record_has_flag(record, offsetof(cli_rank_end, of_supervisor)) ||
+        !record_has_flag(record, offsetof(cli_rank_end, by_signal)))
+        return false;
+    memcpy(end, record->data, sizeof *end);
+    end->heart = heart;
+    return true;
+}
+
 void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
 {
+    lk_heart_report heart;
     cli_rank_end end;
     if (record->rank >= ranks->n)
         return;
@@ -81,11 +110,12 @@ void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
         fflush(stdout);
         break;
     case CLI_RECORD_HEART:
-        memcpy(&r->heart, record->data, sizeof r->heart);
+        if (record_read_heart(record, sizeof heart, &heart))
+            r->heart = heart;
         break;
     case CLI_RECORD_END:
-        memcpy(&end, record->data, sizeof end);
-        ranks_take_end(ranks, r, &end);
+        if (record_read_end(record, &end))
+            ranks_take_end(ranks, r, &end);
         break;
     default:
         break;

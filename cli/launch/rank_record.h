@@ -23,8 +23,8 @@ typedef enum cli_record_kind {
 } cli_record_kind;
 
 typedef struct cli_rank_end {
-    lk_heart_report heart;
-    bool of_supervisor; /* the supervisor ended this way, and the rank with it */
+    lk_heart_report heart; /* first */
+    bool of_supervisor;    /* the supervisor ended this way, and the rank with it */
     bool by_signal;
     int number; /* signal number or exit status */
 } cli_rank_end;
