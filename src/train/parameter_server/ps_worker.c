@@ -47,11 +47,12 @@ static lk_status ps_worker_check_task(const worker *w, const lk_ps_task *task)
 {
     const lk_plan *plan = &w->trainer->plan;
     bool is_good = task->first_shard >= 0 && task->first_shard < task->end_shard && task->end_shard <= plan->shards &&
-                   task->index >= 0 && task->index < plan->steps_per_epoch && task->samples >= 1 && task->batch >= 0;
+                   task->index >= 0 && task->index < plan->steps_per_epoch && task->samples >= 1 &&
+                   task->samples <= plan->batch_size && task->batch >= 0 && task->epoch >= 0;
     if (!is_good)
-        LK_FAIL(LK_ERR_FORMAT, "task: batch %lld of %lld, shards %lld to %lld of %lld", (long long)task->index,
-                (long long)plan->steps_per_epoch, (long long)task->first_shard, (long long)task->end_shard,
-                (long long)plan->shards);
+        LK_FAIL(LK_ERR_FORMAT, "task: batch %lld of %lld with %lld samples, shards %lld to %lld of %lld",
+                (long long)task->index, (long long)plan->steps_per_epoch, (long long)task->samples,
+                (long long)task->first_shard, (long long)task->end_shard, (long long)plan->shards);
     return LK_OK;
 }
 
