@@ -320,6 +320,13 @@ static int shared_messages_env_number(const char *variable)
     return text && end != text && !*end && number >= 0 && number <= INT32_MAX ? (int)number : -1;
 }
 
+/* A ring's size must be a power of two. */
+static bool shared_messages_is_header(const shared_header *h)
+{
+    return h->magic == SHARED_MAGIC && h->ranks >= 1 && h->ranks <= MAX_RANKS && h->large_ring >= LEAST_LARGE_RING &&
+           h->large_ring <= LARGE_RING && (h->large_ring & (h->large_ring - 1)) == 0;
+}
+
 /* The descriptor is closed, so that no other program inherits it. */
 static lk_messages_status shared_messages_join(int *rank, int *ranks, char error[LK_MESSAGES_ERROR])
 {
@@ -329,7 +336,7 @@ static lk_messages_status shared_messages_join(int *rank, int *ranks, char error
     ssize_t got = pread(file, &h, sizeof h, 0);
     if (got < 0 && errno != EBADF)
         return shared_messages_fail(error, strerror(errno));
-    if (got != (ssize_t)sizeof h || h.magic != SHARED_MAGIC || fstat(file, &found) != 0 ||
+    if (got != (ssize_t)sizeof h || !shared_messages_is_header(&h) || fstat(file, &found) != 0 ||
         (uint64_t)found.st_size != shared_messages_channel_offset(&h, LK_CHANNELS))
         return shared_messages_fail(error, "no memory for messages; lockstep launch makes it");
     shared.rank = shared_messages_env_number(LK_RANK_VARIABLE);
