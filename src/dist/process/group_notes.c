@@ -90,6 +90,8 @@ static void group_notes_receive(lk_notes *n)
     } else if (!lk__notes_are_bad(n)) {
         n->first = n->coming;
         n->first.text[LK_NOTE_TEXT - 1] = '\0';
+        if (n->first.status <= LK_OK || n->first.status >= LK_STATUS_COUNT)
+            n->first.status = LK_ERR_BACKEND;
         lk__heartbeat_follow();
         group_notes_tell_all(n);
     }
