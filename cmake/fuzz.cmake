@@ -119,3 +119,6 @@ lk_fuzz(ranks WITH cli/launch/rank_record.c cli/launch/launch_ranks.c cli/launch
 lk_fuzz(heartbeat SOURCES src/base/heartbeat_watch.c)
 lk_fuzz(messages SOURCES src/dist/process/shared_messages.c)
 lk_fuzz(notes SOURCES src/dist/process/group_notes.c)
+lk_fuzz(keys SOURCES src/dist/service/keys.c)
+lk_fuzz(options SOURCES src/base/options.c src/base/number.c src/base/nearest.c src/base/quote.c src/core/device_spec.c src/optim/schedule.c
+                        src/data/convert.c src/data/loading/augment_parse.c src/train/plan/plan.c src/train/plan/strategy_options.c)
