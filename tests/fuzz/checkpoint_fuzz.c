@@ -1,6 +1,6 @@
-/* Reads checkpoints. The first byte of the input says which file the rest is: 'm' manifest.json, 's' state.json with a
- * matching manifest, 'b' best.json. The other files are valid. */
-#include "fuzz.h"
+/* Reads checkpoints. The first byte of the input says which file the rest is: 'm' manifest.json; 's' state.json and 'w'
+ * model.safetensors, with a matching manifest; 'b' best.json. The other files are valid. */
+#include "fuzz_safetensors.h"
 
 #include "io/safetensors.h"
 #include "lockstep/checkpoint.h"
@@ -12,8 +12,8 @@
 #include <xxhash.h>
 
 static char folder[64], one[96];
-static int64_t model_bytes;
-static uint64_t model_hash;
+static unsigned char whole_model[1024];
+static size_t whole_model_bytes;
 
 static const char whole_state[] =
     "{\"format\":\"lockstep checkpoint\",\"version\":2,\"model\":{\"kind\":\"built\",\"name\":\"n\",\"channels\":1,"
@@ -28,14 +28,14 @@ static void put(const char *in, const char *name, const void *data, size_t size)
     FUZZ_CHECK(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
 }
 
-static void put_manifest(const void *state, size_t bytes)
+static void put_manifest(size_t model_bytes, uint64_t model_hash, const void *state, size_t bytes)
 {
     char text[512];
-    int length = snprintf(text, sizeof text,
-                          "{\"format\":\"lockstep manifest\",\"version\":2,\"files\":{\"model.safetensors\":{\"bytes\":"
-                          "%" PRId64 ",\"xxh3\":\"%016" PRIx64
-                          "\"},\"state.json\":{\"bytes\":%zu,\"xxh3\":\"%016" PRIx64 "\"}}}",
-                          model_bytes, model_hash, bytes, (uint64_t)XXH3_64bits(state, bytes));
+    int length =
+        snprintf(text, sizeof text,
+                 "{\"format\":\"lockstep manifest\",\"version\":2,\"files\":{\"model.safetensors\":{\"bytes\":"
+                 "%zu,\"xxh3\":\"%016" PRIx64 "\"},\"state.json\":{\"bytes\":%zu,\"xxh3\":\"%016" PRIx64 "\"}}}",
+                 model_bytes, model_hash, bytes, (uint64_t)XXH3_64bits(state, bytes));
     put(one, "manifest.json", text, (size_t)length);
 }
 
@@ -51,25 +51,43 @@ static void remove_all(void)
     rmdir(folder);
 }
 
+static void put_both(const void *model, size_t model_bytes, const void *state, size_t bytes)
+{
+    put(one, "model.safetensors", model, model_bytes);
+    put(one, "state.json", state, bytes);
+    put_manifest(model_bytes, XXH3_64bits(model, model_bytes), state, bytes);
+}
+
 static void put_whole(void)
 {
-    put(one, "state.json", whole_state, sizeof whole_state - 1);
-    put_manifest(whole_state, sizeof whole_state - 1);
+    put_both(whole_model, whole_model_bytes, whole_state, sizeof whole_state - 1);
+}
+
+/* Writes the file once to learn its content. */
+static void make_model(void)
+{
+    static const float values[] = {1, 2, 3};
+    char path[160];
+    int64_t bytes;
+    uint64_t hash;
+    lk_safetensors_entry entry = {.name = "w", .shape = LK_SHAPE(3), .values = values};
+    snprintf(path, sizeof path, "%s/model.safetensors", one);
+    FUZZ_CHECK(lk__safetensors_write(path, &entry, 1, NULL, &bytes, &hash) == LK_OK);
+    FILE *file = fopen(path, "rb");
+    FUZZ_CHECK(file);
+    whole_model_bytes = fread(whole_model, 1, sizeof whole_model, file);
+    FUZZ_CHECK(fclose(file) == 0 && whole_model_bytes == (size_t)bytes);
 }
 
 static void make(void)
 {
-    static const float values[] = {1, 2, 3};
-    char path[160];
-    lk_safetensors_entry entry = {.name = "w", .shape = LK_SHAPE(3), .values = values};
     /* Every input writes a few files: keep them in memory if possible. */
     snprintf(folder, sizeof folder, "%s/lockstep-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     FUZZ_CHECK(mkdtemp(folder));
     snprintf(one, sizeof one, "%s/checkpoint-00000001", folder);
-    snprintf(path, sizeof path, "%s/model.safetensors", one);
     FUZZ_CHECK(mkdir(one, 0700) == 0);
     atexit(remove_all);
-    FUZZ_CHECK(lk__safetensors_write(path, &entry, 1, NULL, &model_bytes, &model_hash) == LK_OK);
+    make_model();
     put_whole();
     lk_checkpoint *checkpoint;
     FUZZ_CHECK(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint) == LK_OK);
@@ -99,18 +117,28 @@ static void look_at(const lk_checkpoint *checkpoint)
     lk_model_release(model);
 }
 
+/* Keeps the kind of most inputs. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+    if (size < 2 || seed % 64 == 0)
+        return LLVMFuzzerMutate(data, size, most);
+    return 1 + (data[0] == 'w' ? fuzz_safetensors_mutate(data + 1, size - 1, most - 1, seed / 64)
+                               : LLVMFuzzerMutate(data + 1, size - 1, most - 1));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lk_checkpoint *checkpoint = NULL;
     if (!*folder)
         make();
-    if (size < 1 || !strchr("msb", data[0]) || !data[0])
+    if (size < 1 || !strchr("mswb", data[0]) || !data[0])
         return 0;
     if (data[0] == 'm') {
         put(one, "manifest.json", data + 1, size - 1);
     } else if (data[0] == 's') {
-        put(one, "state.json", data + 1, size - 1);
-        put_manifest(data + 1, size - 1);
+        put_both(whole_model, whole_model_bytes, data + 1, size - 1);
+    } else if (data[0] == 'w') {
+        put_both(data + 1, size - 1, whole_state, sizeof whole_state - 1);
     } else {
         put(folder, "best.json", data + 1, size - 1);
     }

@@ -1,7 +1,12 @@
 /* Reads safetensors files and all tensors whose dtype can be read. */
-#include "fuzz.h"
+#include "fuzz_safetensors.h"
 
 #include "io/safetensors.h"
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+    return fuzz_safetensors_mutate(data, size, most, seed);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
