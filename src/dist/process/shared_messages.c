@@ -53,8 +53,8 @@ typedef _Atomic int32_t shared_process;
 typedef struct ring {
     _Alignas(128) _Atomic uint64_t written;
     _Alignas(128) _Atomic uint64_t read;
-    _Atomic uint64_t copied;  /* number of messages that the reader has copied out of the writer's memory */
-    _Atomic bool is_streamed; /* the reader may not read that memory: large messages go through the ring */
+    _Atomic uint64_t copied;      /* number of messages that the reader has copied out of the writer's memory */
+    _Atomic uint32_t is_streamed; /* not 0: the reader may not read that memory; large messages go through the ring */
     _Alignas(128) char bytes[];
 } ring;
 
@@ -214,7 +214,7 @@ static void shared_messages_copy_large(transfer *t)
         return;
     }
     t->moved = t->address = 0;
-    atomic_store(&t->ring->is_streamed, true);
+    atomic_store(&t->ring->is_streamed, 1);
 }
 
 /* The writer's side: learns what the reader has done. */
