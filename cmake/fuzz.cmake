@@ -71,10 +71,16 @@ function(lk_fuzz name)
   lk_fuzz_program(${folder}/${name} "-fsanitize=fuzzer-no-link,address,undefined;-fno-sanitize-recover=all" ${target}
                   ${of_SOURCES})
   add_custom_target(libfuzzer_${name} ALL DEPENDS ${folder}/${name})
+  set(dictionary ${PROJECT_SOURCE_DIR}/tests/fuzz/dictionaries/${name}.dict)
+  if(EXISTS ${dictionary})
+    set(dictionary -dict=${dictionary})
+  else()
+    set(dictionary "")
+  endif()
   set(found ${folder}/found/${name})
   file(MAKE_DIRECTORY ${found})
   lk_test(libfuzzer_${name} fuzz ${folder}/${name} -max_total_time=2 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1
-          -artifact_prefix=${folder}/${name}- ${found} ${seeds})
+          ${dictionary} -artifact_prefix=${folder}/${name}- ${found} ${seeds})
 
   lk_fuzz_program(${folder}/${name}_coverage "-fprofile-instr-generate;-fcoverage-mapping" ${target} ${of_SOURCES}
                   tests/fuzz/fuzz_main.c)
@@ -98,7 +104,7 @@ lk_fuzz(checkpoint SOURCES src/train/checkpoint/checkpoint_folder.c src/train/ch
                 src/io/safetensors.c)
 lk_fuzz(records SOURCES src/report/run_records.c src/io/json.c src/io/bytes.c)
 lk_fuzz(cifar SOURCES src/data/formats/cifar.c src/data/samples.c src/data/formats/byte_source.c)
-lk_fuzz(tuning SOURCES src/io/tuning_file.c)
+lk_fuzz(tuning SOURCES src/io/tuning_file.c src/core/tuning.c src/ops/conv_problem.c src/cpu/cpu_choice.c)
 lk_fuzz(scaling SOURCES src/report/scaling_file.c src/report/scaling_model.c)
 lk_fuzz(packed SOURCES src/data/formats/packed_file.c src/data/samples.c src/data/formats/byte_source.c)
 set(PS src/train/parameter_server)

@@ -16,6 +16,30 @@ static void put_sum(uint8_t *file, int place, const void *data, size_t size)
     memcpy(file + place, &sum, sizeof sum);
 }
 
+/* Most mutations keep the checksums right, and change bytes of the header where its numbers are, or the size of the
+ * content to the one that they give. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed)
+{
+    enum { NUMBERS = 32, FILES = 2 + NUMBERS, COUNT = FILES + 8, IMAGE = COUNT + 8 };
+    int64_t sizes[3], count;
+    if (size < 2 + HEADER || seed % 8 == 0)
+        return LLVMFuzzerMutate(data, size, most);
+    data[1] = seed % 16 > 1;
+    if (seed % 8 < 4) {
+        LLVMFuzzerMutate(data + FILES, BODY_SUM - NUMBERS, BODY_SUM - NUMBERS);
+        data[0] = seed % 8 == 1 ? data[0] : data[FILES];
+        return size;
+    }
+    memcpy(&count, data + COUNT, sizeof count);
+    memcpy(sizes, data + IMAGE, sizeof sizes);
+    size_t body = (size_t)data[0] + (size_t)count * (size_t)sizes[0] * (size_t)sizes[1] * (size_t)sizes[2];
+    if (seed % 8 == 4 || body > most - 2 - HEADER)
+        return 2 + HEADER + LLVMFuzzerMutate(data + 2 + HEADER, size - 2 - HEADER, most - 2 - HEADER);
+    if (2 + HEADER + body > size)
+        memset(data + size, 0, 2 + HEADER + body - size);
+    return 2 + HEADER + body;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static uint8_t file[PAGE + MOST_BODY];
