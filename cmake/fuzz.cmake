@@ -128,3 +128,8 @@ lk_fuzz(notes SOURCES src/dist/process/group_notes.c)
 lk_fuzz(keys SOURCES src/dist/service/keys.c)
 lk_fuzz(options SOURCES src/base/options.c src/base/number.c src/base/nearest.c src/base/quote.c src/core/device_spec.c src/optim/schedule.c
                         src/data/convert.c src/data/loading/augment_parse.c src/train/plan/plan.c src/train/plan/strategy_options.c)
+lk_fuzz(resume SOURCES src/train/resume.c src/train/fit.c src/train/fit_state.c src/train/checkpoint/callback_state.c
+                       src/train/checkpoint/checkpoint_callback.c src/train/checkpoint/checkpoint_state.c
+                       src/train/checkpoint/checkpoint_read.c src/train/checkpoint/replicas_state.c
+                       src/train/callbacks/stop_on_plateau.c src/train/callbacks/stop_at_accuracy.c
+                       src/train/callbacks/epoch_csv.c src/io/append_file.c)
