@@ -22,7 +22,8 @@ static bool fit_state_get_metrics(const lk_state *state, const char *name, lk_me
     double v[METRICS];
     if (lk_state_get(state, name, v, METRICS) != METRICS)
         return false;
-    *m = (lk_metrics){{v[0], (int64_t)v[1]}, {v[2], (int64_t)v[3]}, {v[4], (int64_t)v[5]}};
+    *m =
+        (lk_metrics){{v[0], lk__state_integer(v[1])}, {v[2], lk__state_integer(v[3])}, {v[4], lk__state_integer(v[5])}};
     return true;
 }
 
@@ -64,16 +65,16 @@ lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
     if (lk_state_get(state, "whole", whole, TOTALS) != TOTALS || lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH ||
         !fit_state_get_metrics(state, "so_far", &at->so_far) || !fit_state_get_metrics(state, "val", &result->val))
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
-    result->epochs = (int64_t)whole[0];
-    result->steps = (int64_t)whole[1];
-    result->samples_seen = (int64_t)whole[2];
+    result->epochs = lk__state_integer(whole[0]);
+    result->steps = lk__state_integer(whole[1]);
+    result->samples_seen = lk__state_integer(whole[2]);
     result->seconds = whole[3];
     fit->began -= whole[4];
     result->images_per_second = whole[5];
     if (!fit->trainer->stops_otherwise)
         result->stopped_by = lk_state_get_text(state, "stopped_by");
-    at->samples = fit->first_samples = (int64_t)epoch[0];
-    at->skipped = (int64_t)epoch[1];
+    at->samples = fit->first_samples = lk__state_integer(epoch[0]);
+    at->skipped = lk__state_integer(epoch[1]);
     at->rate = epoch[2];
     at->seconds = epoch[3];
     fit->epoch_began = lk__seconds() - epoch[4];

@@ -183,7 +183,7 @@ static lk_status log_dir_resume(void *self, lk_trainer *trainer, const lk_state 
     double run;
     bool same = true;
     lk_state records = {.in = json_object_get(state->in, "records")};
-    if (lk_state_get(state, "run", &run, 1) != 1 || log->records.n > 0)
+    if (lk_state_get(state, "run", &run, 1) != 1 || !(run >= 0 && run < INT_MAX) || log->records.n > 0)
         return LK_OK;
     log->run = (int)run;
     LK_TRY(log_dir_check_same_file(log, &records, "CSV", ".csv", &same));

@@ -1,6 +1,7 @@
 /* Ends training when the validation accuracy has been above a target for some epochs in a row. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "train/checkpoint/callback_state.h"
 #include "lockstep/callbacks.h"
 
 typedef struct stopper {
@@ -68,8 +69,8 @@ static lk_status stop_at_accuracy_resume(void *self, lk_trainer *trainer, const 
     double epochs[2];
     if (lk_state_get(state, "epochs", epochs, 2) != 2)
         LK_FAIL(LK_ERR_FORMAT, "stop at accuracy: the checkpoint does not say how many epochs were above the target");
-    s->met = (int64_t)epochs[0];
-    s->stopped_epoch = (int64_t)epochs[1];
+    s->met = lk__state_integer(epochs[0]);
+    s->stopped_epoch = lk__state_integer(epochs[1]);
     s->resumed = true;
     return LK_OK;
 }

@@ -1,6 +1,7 @@
 /* Ends training when the validation loss has not improved for some epochs. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "train/checkpoint/callback_state.h"
 #include "lockstep/callbacks.h"
 
 #include <math.h>
@@ -76,9 +77,9 @@ static lk_status plateau_resume(void *self, lk_trainer *trainer, const lk_state 
     if (lk_state_get(state, "best", values, 4) != 4)
         LK_FAIL(LK_ERR_FORMAT, "stop on plateau: the checkpoint does not say which validation loss was the best");
     p->best = values[0];
-    p->best_epoch = (int64_t)values[1];
-    p->waited = (int64_t)values[2];
-    p->stopped_epoch = (int64_t)values[3];
+    p->best_epoch = lk__state_integer(values[1]);
+    p->waited = lk__state_integer(values[2]);
+    p->stopped_epoch = lk__state_integer(values[3]);
     p->resumed = true;
     return LK_OK;
 }

@@ -29,6 +29,12 @@ double lk__state_number(const json_t *value)
     return strcmp(text, "Infinity") == 0 ? INFINITY : strcmp(text, "-Infinity") == 0 ? -INFINITY : NAN;
 }
 
+int64_t lk__state_integer(double number)
+{
+    const double most = 0x1p53;
+    return isnan(number) ? 0 : (int64_t)fmax(fmin(number, most), -most);
+}
+
 int64_t lk_state_get(const lk_state *state, const char *name, double *values, int64_t n)
 {
     const json_t *list = json_object_get(state->in, name);
@@ -59,7 +65,7 @@ bool lk__state_has_mark(const lk_state *state, const char *path, int64_t *bytes)
     const char *hash = lk_state_get_text(state, "xxh3");
     if (!hash || lk_state_get(state, "bytes", &size, 1) != 1)
         return false;
-    lk_file_mark mark = {.bytes = (int64_t)size, .hash = strtoull(hash, NULL, 16)};
+    lk_file_mark mark = {.bytes = lk__state_integer(size), .hash = strtoull(hash, NULL, 16)};
     *bytes = mark.bytes;
     bool has = lk__file_has_mark(path, mark);
     if (!has && access(path, F_OK) == 0)

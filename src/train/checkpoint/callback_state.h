@@ -15,6 +15,10 @@ struct lk_state {
 /* Reads a number as io/json.c writes it, infinities included. Returns NaN if the value is not a number. */
 double lk__state_number(const json_t *value);
 
+/* Converts a number of a saved state to an integer. A damaged checkpoint may hold anything: NaN gives 0, and a number
+ * beyond those that doubles count up to gives the last one of them. */
+int64_t lk__state_integer(double number);
+
 /* Saves the mark of a file of records. */
 void lk__state_set_mark(lk_state *state, lk_file_mark mark);
 

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
+#include "train/checkpoint/callback_state.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/checkpoint/checkpoint_thread.h"
@@ -230,7 +231,7 @@ static lk_status checkpoint_callback_resume(void *self, lk_trainer *trainer, con
     double best[3];
     if (lk_state_get(state, "best", best, 3) != 3 || !(best[0] > LK_BEST_AUTO && best[0] < LK_BEST_NONE))
         return LK_OK;
-    s->best = (lk_best){.value = best[1], .epoch = (int64_t)best[2]};
+    s->best = (lk_best){.value = best[1], .epoch = lk__state_integer(best[2])};
     checkpoint_callback_name_metric(&s->best, (lk_best_metric)best[0]);
     return LK_OK;
 }

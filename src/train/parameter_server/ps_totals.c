@@ -1,5 +1,9 @@
 #include "train/parameter_server/ps_totals.h"
 
+#include "train/checkpoint/callback_state.h"
+
+#include <limits.h>
+
 enum { COUNTS = 10, NUMBERS = COUNTS + LK_STALENESS_BINS };
 
 static const char name[] = "asynchronous";
@@ -38,16 +42,18 @@ void lk__ps_totals_resume(lk_async_report *r, const lk_state *state)
     *r = (lk_async_report){0};
     if (lk_state_get(state, name, n, NUMBERS) != NUMBERS)
         return;
+    for (int i = 0; i < 3; i++)
+        n[i] = n[i] >= 0 && n[i] < INT_MAX / 2 ? n[i] : 0; /* these are added up as ints */
     *r = (lk_async_report){.workers_joined = (int)n[0],
                            .workers_lost = (int)n[1],
                            .server_restarts = (int)n[2],
-                           .handed_out = (int64_t)n[3],
-                           .handed_again = (int64_t)n[4],
-                           .repeated_pushes = (int64_t)n[5],
-                           .refused_pushes = (int64_t)n[6],
-                           .updates = (int64_t)n[7],
-                           .lost_updates = (int64_t)n[8],
-                           .max_staleness = (int64_t)n[9]};
+                           .handed_out = lk__state_integer(n[3]),
+                           .handed_again = lk__state_integer(n[4]),
+                           .repeated_pushes = lk__state_integer(n[5]),
+                           .refused_pushes = lk__state_integer(n[6]),
+                           .updates = lk__state_integer(n[7]),
+                           .lost_updates = lk__state_integer(n[8]),
+                           .max_staleness = lk__state_integer(n[9])};
     for (int s = 0; s < LK_STALENESS_BINS; s++)
-        r->staleness[s] = (int64_t)n[COUNTS + s];
+        r->staleness[s] = lk__state_integer(n[COUNTS + s]);
 }
