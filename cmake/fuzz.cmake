@@ -132,4 +132,5 @@ lk_fuzz(resume SOURCES src/train/resume.c src/train/fit.c src/train/fit_state.c 
                        src/train/checkpoint/checkpoint_callback.c src/train/checkpoint/checkpoint_state.c
                        src/train/checkpoint/checkpoint_read.c src/train/checkpoint/replicas_state.c
                        src/train/callbacks/stop_on_plateau.c src/train/callbacks/stop_at_accuracy.c
-                       src/train/callbacks/epoch_csv.c src/io/append_file.c)
+                       src/train/callbacks/epoch_csv.c src/train/callbacks/json_lines.c src/train/callbacks/curves.c
+                       src/train/callbacks/history.c src/io/append_file.c src/io/charts/axis.c src/io/charts/line_chart.c)

@@ -22,7 +22,7 @@ typedef struct file {
     size_t size;
 } file;
 
-static char folder[64], run[80], one[160], data_path[96], model_path[96], csv_path[96];
+static char folder[64], run[80], one[160], data_path[96], model_path[96], csv_path[96], lines_path[96], svg_path[96];
 static file files[MOST_FILES]; /* of the checkpoint */
 static int n_files;
 static bool is_made;
@@ -78,6 +78,8 @@ static lk_status train(const lk_train_config *config, int64_t steps)
     FUZZ_CHECK(lk_trainer_add(trainer, lk_callback_stop_on_plateau(5, 0, NULL)) == LK_OK);
     FUZZ_CHECK(lk_trainer_add(trainer, lk_callback_stop_at_accuracy(1, 5, NULL)) == LK_OK);
     FUZZ_CHECK(lk_trainer_add(trainer, lk_callback_csv(csv_path)) == LK_OK);
+    FUZZ_CHECK(lk_trainer_add(trainer, lk_callback_json_lines(lines_path, NULL)) == LK_OK);
+    FUZZ_CHECK(lk_trainer_add(trainer, lk_callback_curves(svg_path, NULL)) == LK_OK);
     lk_status status = lk_trainer_fit(trainer, &result);
     lk_trainer_release(trainer);
     return status;
@@ -122,6 +124,8 @@ static void make(void)
     snprintf(data_path, sizeof data_path, "%s/data.csv", folder);
     snprintf(model_path, sizeof model_path, "%s/model.lk", folder);
     snprintf(csv_path, sizeof csv_path, "%s/epochs.csv", folder);
+    snprintf(lines_path, sizeof lines_path, "%s/lines.jsonl", folder);
+    snprintf(svg_path, sizeof svg_path, "%s/curves.svg", folder);
     for (int i = 0; i < IMAGES; i++)
         snprintf(rows + strlen(rows), sizeof rows - strlen(rows), "%d,%d,2,3,4\n", i % 2, 10 * i);
     put(folder, "data.csv", rows, strlen(rows));
