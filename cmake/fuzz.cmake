@@ -134,3 +134,4 @@ lk_fuzz(resume SOURCES src/train/resume.c src/train/fit.c src/train/fit_state.c 
                        src/train/callbacks/stop_on_plateau.c src/train/callbacks/stop_at_accuracy.c
                        src/train/callbacks/epoch_csv.c src/train/callbacks/json_lines.c src/train/callbacks/curves.c
                        src/train/callbacks/history.c src/io/append_file.c src/io/charts/axis.c src/io/charts/line_chart.c)
+lk_fuzz(weights SOURCES src/train/initial_weights.c src/nn/torch_names.c src/io/safetensors.c)
