@@ -1,11 +1,11 @@
 /* Loads initial weights from safetensors files into a small network. */
 #include "fuzz_safetensors.h"
 
+#include "lockstep/checkpoint.h"
 #include "lockstep/device.h"
 #include "lockstep/dist.h"
 #include "lockstep/nn.h"
 #include "lockstep/replicas.h"
-#include "lockstep/checkpoint.h"
 
 #include <string.h>
 
