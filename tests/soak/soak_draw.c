@@ -115,6 +115,8 @@ static void draw_placed(soak_random *random, const soak_case *drawn, soak_attemp
         char text[32];
         snprintf(text, sizeof text, "localhost:%d", attempt->processes);
         draw_add(attempt, "hosts", true, text);
+        if (soak_random_chance(random, 0.5))
+            draw_add(attempt, "interfaces", true, soak_random_chance(random, 0.5) ? "lo" : "127.0.0.0/8");
     } else if (attempt->shape == SOAK_SERVERS) {
         draw_add_number(attempt, "workers", true, attempt->processes);
         if (attempt->servers > 1)

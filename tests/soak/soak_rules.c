@@ -355,6 +355,7 @@ static const soak_rule rules[] = {
     {.name = "trace", .draw = rules_draw_trace, .chance = 0.1},
     {.name = "processes", .is_of_launch = true, .is_placed = true},
     {.name = "hosts", .is_of_launch = true, .is_placed = true},
+    {.name = "interfaces", .is_of_launch = true, .is_placed = true},
     {.name = "workers", .is_of_launch = true, .is_placed = true},
     {.name = "servers", .is_of_launch = true, .is_placed = true},
     {.name = "max-restarts", .is_of_launch = true, .is_placed = true},
