@@ -13,10 +13,10 @@ enum { MOST_BYTES = 1 << 16 };
 
 static cli_ranks *ranks;
 
-int cli_usage_error(const char *format, ...)
+int cli_error(const char *format, ...)
 {
     (void)format;
-    return 2;
+    return 1;
 }
 
 static void on_record(void *user, const cli_record *record)
