@@ -105,17 +105,19 @@ static void plan_note(const char *path, int fd)
     }
 }
 
-/* Pipes and sockets have no full disks; how often they are read depends on the moment. */
-static bool plan_is_pipe(fault_call call, int fd)
+/* Pipes, sockets and streams in memory have no full disks; how often pipes are read depends on the moment. */
+static bool plan_has_no_file(fault_call call, int fd)
 {
     struct stat about;
+    if (call == FAULT_fclose)
+        return fd < 0;
     return (call == FAULT_read || call == FAULT_write) && fstat(fd, &about) == 0 && !S_ISREG(about.st_mode);
 }
 
 int fault_of(fault_call call, const void *caller, const char *path, int fd)
 {
     pthread_once(&once, plan_open);
-    if (!shared || !plan_is_ours(caller) || plan_is_pipe(call, fd))
+    if (!shared || !plan_is_ours(caller) || plan_has_no_file(call, fd))
         return 0;
     uint32_t number = atomic_fetch_add(&shared->calls[call], 1) + 1;
     if (call != plan_call || number < plan_number || (number > plan_number && !plan_stays))
