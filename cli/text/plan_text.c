@@ -143,19 +143,14 @@ static void plan_warn_of_long_steps(const lk_plan *plan)
     bool is_chief = lk_strategy_kind_of(plan->strategy) == LK_STRATEGY_ASYNCHRONOUS;
     double rate = plan->assumed_rate * (is_chief ? 1 : plan->devices), minutes = plan->step_flops / rate / 60;
     bool in_days = minutes >= 48 * 60, in_hours = minutes >= 2 * 60;
+    const char *unit = in_days ? "days" : in_hours ? "hours" : "minutes";
+    double time = in_days ? minutes / (24 * 60) : in_hours ? minutes / 60 : minutes;
     if (minutes > 1)
-        fprintf(stderr,
-                "warning: a step is about %.2g flops, which take %.1f %s at %g GFLOP/s a device; an interrupt waits "
-                "for the "
-                "step's end, a second one does not\n",
-                plan->step_flops,
-                in_days    ? minutes / (24 * 60)
-                : in_hours ? minutes / 60
-                           : minutes,
-                in_days    ? "days"
-                : in_hours ? "hours"
-                           : "minutes",
-                plan->assumed_rate / 1e9);
+        fprintf(
+            stderr,
+            "warning: a step is about %.2g flops, which take %.1f %s at %g GFLOP/s a device; an interrupt waits for "
+            "the step's end, a second one does not\n",
+            plan->step_flops, time, unit, plan->assumed_rate / 1e9);
 }
 
 void cli_print_plan(const lk_plan *plan, const lk_train_config *config)
