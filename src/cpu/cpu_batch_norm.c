@@ -239,7 +239,7 @@ static void cpu_norm_own_moments(frame *f, lk_call *call, const lk_converted *in
     cpu_norm_set_moments_of_sums(f, call, call->out[1]);
 }
 
-static void compute_batch_norm(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     cpu_norm_own_moments(&f, call, in, scratch);
@@ -248,10 +248,10 @@ static void compute_batch_norm(lk_call *call, const lk_converted *in, float *scr
 
 lk_status lk__cpu_batch_norm(lk_call *call)
 {
-    return norm_run(call, norm_prepare_forward, compute_batch_norm);
+    return norm_run(call, norm_prepare_forward, norm_compute_forward);
 }
 
-static void compute_batch_norm_with(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_with(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
@@ -261,10 +261,10 @@ static void compute_batch_norm_with(lk_call *call, const lk_converted *in, float
 
 lk_status lk__cpu_batch_norm_with(lk_call *call)
 {
-    return norm_run(call, norm_prepare_forward, compute_batch_norm_with);
+    return norm_run(call, norm_prepare_forward, norm_compute_with);
 }
 
-static void compute_batch_norm_inference(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_inference(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
@@ -274,10 +274,10 @@ static void compute_batch_norm_inference(lk_call *call, const lk_converted *in, 
 
 lk_status lk__cpu_batch_norm_inference(lk_call *call)
 {
-    return norm_run(call, norm_prepare_forward, compute_batch_norm_inference);
+    return norm_run(call, norm_prepare_forward, norm_compute_inference);
 }
 
-static void compute_batch_norm_act(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_act(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     cpu_norm_own_moments(&f, call, in, scratch);
@@ -286,10 +286,10 @@ static void compute_batch_norm_act(lk_call *call, const lk_converted *in, float 
 
 lk_status lk__cpu_batch_norm_act(lk_call *call)
 {
-    return norm_run(call, norm_prepare_act, compute_batch_norm_act);
+    return norm_run(call, norm_prepare_act, norm_compute_act);
 }
 
-static void compute_batch_norm_inference_act(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_inference_act(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
@@ -299,7 +299,7 @@ static void compute_batch_norm_inference_act(lk_call *call, const lk_converted *
 
 lk_status lk__cpu_batch_norm_inference_act(lk_call *call)
 {
-    return norm_run(call, norm_prepare_act, compute_batch_norm_inference_act);
+    return norm_run(call, norm_prepare_act, norm_compute_inference_act);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -334,7 +334,7 @@ static void cpu_norm_set_input_gradient(frame *f, const lk_call *call, const flo
     cpu_norm_spread_three(f);
 }
 
-static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     const float *dy = in[0].data, *x = in[1].data;
@@ -347,12 +347,12 @@ static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float
 
 lk_status lk__cpu_batch_norm_grad(lk_call *call)
 {
-    return norm_run(call, norm_prepare_backward, compute_batch_norm_grad);
+    return norm_run(call, norm_prepare_backward, norm_compute_grad);
 }
 
 /* dy is taken as 0 unless y is above 0. That masked dy is the gradient of the residual: if there is one, it is written
  * along with the sums, and then read instead of dy and y. */
-static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_act_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     const float *dy = in[0].data, *y = in[1].data, *x = in[2].data;
@@ -372,7 +372,7 @@ static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, f
 
 lk_status lk__cpu_batch_norm_act_grad(lk_call *call)
 {
-    return norm_run(call, norm_prepare_act_backward, compute_batch_norm_act_grad);
+    return norm_run(call, norm_prepare_act_backward, norm_compute_act_grad);
 }
 
 /* Computes dx = gamma inverse dy, for statistics that do not depend on x. */
@@ -389,7 +389,7 @@ static void cpu_norm_scale_by_gamma(frame *f, const lk_call *call, const lk_conv
 /* With n = count, mean = s1 / n and variance = s2 / n - mean^2:
  *   dmean = -gamma inverse dbeta,  dvariance = -gamma inverse^2 dgamma / 2,
  *   ds1 = (dmean - 2 mean dvariance) / n,  ds2 = dvariance / n. */
-static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_with_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count, *dsums = call->out[3]->storage->data;
@@ -406,10 +406,10 @@ static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, 
 
 lk_status lk__cpu_batch_norm_with_grad(lk_call *call)
 {
-    return norm_run(call, norm_prepare_backward, compute_batch_norm_with_grad);
+    return norm_run(call, norm_prepare_backward, norm_compute_with_grad);
 }
 
-static void compute_batch_norm_inference_grad(lk_call *call, const lk_converted *in, float *scratch)
+static void norm_compute_inference_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
@@ -420,5 +420,5 @@ static void compute_batch_norm_inference_grad(lk_call *call, const lk_converted 
 
 lk_status lk__cpu_batch_norm_inference_grad(lk_call *call)
 {
-    return norm_run(call, norm_prepare_backward, compute_batch_norm_inference_grad);
+    return norm_run(call, norm_prepare_backward, norm_compute_inference_grad);
 }

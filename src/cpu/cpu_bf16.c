@@ -122,7 +122,7 @@ static lk_status stand_in_round(const stand_in *s, lk_tensor *out)
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-static bool is_bf16(const lk_tensor *x)
+static bool cpu_bf16_is_bf16(const lk_tensor *x)
 {
     return x && x->dtype == LK_BF16;
 }
@@ -131,7 +131,7 @@ static size_t cpu_bf16_all_stand_in_bytes(lk_tensor *const *tensors, int n)
 {
     size_t bytes = 0;
     for (int i = 0; i < n; i++)
-        if (is_bf16(tensors[i]))
+        if (cpu_bf16_is_bf16(tensors[i]))
             bytes += cpu_bf16_stand_in_bytes(tensors[i]);
     return bytes;
 }
@@ -145,13 +145,13 @@ static lk_status cpu_bf16_run_on_stand_ins(lk_call *call, lk_call *wide, stand_i
     wide->dtype = LK_F32;
     wide->kernel = &lk__cpu_table.rows[call->op->id];
     for (int i = 0; i < call->n_in; i++) {
-        if (!is_bf16(call->in[i]))
+        if (!cpu_bf16_is_bf16(call->in[i]))
             continue;
         cpu_bf16_stand_in_widen(call->device, call->in[i], &in[i], &memory);
         wide->in[i] = &in[i].tensor;
     }
     for (int i = 0; i < call->n_out; i++) {
-        if (!is_bf16(call->out[i]))
+        if (!cpu_bf16_is_bf16(call->out[i]))
             continue;
         cpu_bf16_stand_in_start(call->device, call->out[i], &out[i]);
         cpu_bf16_stand_in_take_slot(call->out[i], &out[i], &memory);
@@ -159,7 +159,7 @@ static lk_status cpu_bf16_run_on_stand_ins(lk_call *call, lk_call *wide, stand_i
     }
     LK_TRY(wide->kernel->run(wide));
     for (int i = 0; i < call->n_out; i++)
-        if (is_bf16(call->out[i]))
+        if (cpu_bf16_is_bf16(call->out[i]))
             LK_TRY(stand_in_round(&out[i], call->out[i]));
     return LK_OK;
 }

@@ -164,7 +164,7 @@ lk_status lk__pass_push(lk_trainer *trainer, lk_pass *p)
         return pass_start_ahead(trainer, p);
     p->pushed = batch->index + 1;
     int64_t began = lk__trace_begin();
-    lk_range own = lk__own_samples(trainer, batch->count);
+    lk_range own = lk__trainer_own_samples(trainer, batch->count);
     lk_tensor *votes = NULL;
     lk_status status = lk_ledger_add(p->ledger, batch->indices + own.begin, own.end - own.begin);
     if (status == LK_OK)
@@ -188,7 +188,7 @@ static lk_status pass_note_earlier_samples(const lk_trainer *trainer, const lk_p
     lk_status status = order ? lk_sample_order(plan->train_samples, plan->seed, epoch, true, order) : LK_ERR_MEMORY;
     for (int64_t i = 0; i < p->first && status == LK_OK; i++) {
         int64_t begin = i * plan->batch_size, left = plan->train_samples - begin;
-        lk_range own = lk__own_samples(trainer, lk__min(left, plan->batch_size));
+        lk_range own = lk__trainer_own_samples(trainer, lk__min(left, plan->batch_size));
         status = lk_ledger_add(p->ledger, order + begin + own.begin, own.end - own.begin);
     }
     lk__free(order);

@@ -136,7 +136,7 @@ lk_range lk__own_shards(const lk_trainer *trainer)
     return (lk_range){lk__replica_shards(trainer, 0).begin, lk__replica_shards(trainer, trainer->n_devices - 1).end};
 }
 
-lk_range lk__own_samples(const lk_trainer *trainer, int64_t count)
+lk_range lk__trainer_own_samples(const lk_trainer *trainer, int64_t count)
 {
     return lk__samples_of_shards(count, trainer->plan.shards, lk__own_shards(trainer));
 }

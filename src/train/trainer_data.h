@@ -36,7 +36,7 @@ lk_range lk__replica_shards(const lk_trainer *trainer, int replica);
 lk_range lk__own_shards(const lk_trainer *trainer);
 
 /* This process's samples in a batch of `count` samples. */
-lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
+lk_range lk__trainer_own_samples(const lk_trainer *trainer, int64_t count);
 
 typedef struct lk_loader_plan {
     lk_dataset *dataset;
