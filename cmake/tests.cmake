@@ -69,6 +69,11 @@ if(CMOCKA_FOUND)
     lk_test(${name} ${label} ${name})
   endforeach()
 
+  if(LK_SANITIZE MATCHES address)
+    foreach(name alloc_failure_test audit_test) # scripts start these with mpirun
+      target_sources(${name} PRIVATE tests/support/keep_libraries.c)
+    endforeach()
+  endif()
   if(TARGET soak_objects)
     target_link_libraries(soak_options_test PRIVATE soak_objects)
   endif()
