@@ -27,7 +27,7 @@ static int split(char *text, char *lines[MOST_LINES])
     return n;
 }
 
-/* What is written is read back as the same value. */
+/* A value reads back as it was written. */
 static void check_texts(const lk_train_config *config)
 {
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {

@@ -87,7 +87,7 @@ void soak_settings_add(soak_settings *settings, const lk_option *row, bool is_la
 
 void soak_settings_remove(soak_settings *settings, int index);
 
-/* Whether the attempt runs processes of --strategy parameter-server. */
+/* Returns whether the attempt runs processes of --strategy parameter-server. */
 bool soak_attempt_has_servers(const soak_attempt *attempt);
 
 bool soak_attempt_has(const soak_attempt *attempt, soak_disturbance_kind kind);

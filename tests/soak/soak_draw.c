@@ -21,7 +21,7 @@ static bool draw_is(const soak_case *drawn, const char *name, const char *value)
 /* --- an attempt ----------------------------------------------------------------------------------------------------
  */
 
-/* Whether parameter-server takes the case's settings; docs/strategies.md lists what it refuses. */
+/* Returns whether parameter-server takes the case's settings; docs/strategies.md lists what it refuses. */
 static bool draw_allows_servers(const soak_case *drawn)
 {
     return drawn->fixed_devices == 0 && !draw_is(drawn, "bn", "sync") && draw_number(drawn, "accumulate", 1) == 1 &&

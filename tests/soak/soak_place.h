@@ -20,7 +20,7 @@ typedef struct soak_place {
 /* Called once, before anything else. */
 void soak_place_isolate(void);
 
-/* Whether a disk can be made full. */
+/* Returns whether a disk can be made full. */
 bool soak_place_has_disks(void);
 
 bool soak_place_make(soak_place *place);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What fails may depend on a moment, so a smaller case is tried more than once. */
+/* A failure may depend on the moment, so a smaller case is tried more than once. */
 enum { TRIES = 3 };
 
 typedef struct reduction {

@@ -28,7 +28,7 @@ const soak_row *soak_row_of(const char *name, bool is_launch);
  * chance. */
 bool soak_row_draw(const soak_row *row, soak_context *context, bool forced, char text[SOAK_VALUE_BYTES]);
 
-/* Whether a case without the option would be another case, or take minutes. */
+/* Returns whether a case without the option would be another case, or take minutes. */
 bool soak_row_is_needed(const soak_row *row);
 
 /* The first row that cannot be drawn, or the first rule without a row; NULL: there is none. */

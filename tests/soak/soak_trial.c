@@ -64,7 +64,7 @@ static bool trial_check_digest(trial *t, const soak_outcome *outcome, const char
                       outcome->state, t->reference.digest, t->reference.state);
 }
 
-/* Whether the disturbances may end the attempt by an error. */
+/* Returns whether the disturbances may end the attempt by an error. */
 static bool trial_may_fail(const soak_attempt *attempt)
 {
     return soak_attempt_has(attempt, SOAK_KILL) || soak_attempt_has(attempt, SOAK_INTERRUPT) ||
