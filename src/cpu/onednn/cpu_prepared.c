@@ -145,11 +145,12 @@ static void cpu_prepared_warn_if_slow(const lk_prepared *prepared)
                 prepared->op, prepared->problem, prepared->implementation);
 }
 
-/* oneDNN crashes if it is refused memory for generated code, or for anything that C++ allocates. So memory for a
- * primitive must be there before one is made; 8 MiB is more than one takes. */
+/* oneDNN crashes if it is refused memory for generated code, or for anything that C++ allocates. It generates code when
+ * a primitive is made, and more when the first product runs. So memory must be there before both; 32 MiB is more than
+ * either takes. */
 static lk_status cpu_prepared_check_memory(void)
 {
-    const size_t bytes = 8 << 20;
+    const size_t bytes = 32 << 20;
     void *there = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (there == MAP_FAILED)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: %zu bytes for oneDNN's code were refused", bytes);
@@ -304,6 +305,9 @@ static lk_status run_prepared(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *con
         LK_TRY(set_memory(prepared->scratchpad, (char *)cpu->scratch + prepared->scratchpad_offset));
         arguments[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, prepared->scratchpad};
     }
+    if (!prepared->has_run)
+        LK_TRY(cpu_prepared_check_memory());
+    prepared->has_run = true;
     LK_TRY(lk__dnnl_execute(cpu, prepared->primitive, n, arguments, prepared->op));
     for (int i = 0; i < prepared->n_operands; i++)
         if (prepared->operands[i].direction == LK_OUT && prepared->operands[i].reorder)
