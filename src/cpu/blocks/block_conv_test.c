@@ -293,8 +293,8 @@ static void results_are_the_sums(void **state)
     for (int i = 0; i < ISAS; i++)
         if (runs(isas[i])) {
             bool wide = isas[i]->width == 16;
-            assert_int_equal(check_algorithm(isas[i]->direct), wide ? 7 : CASES); /* channels fill blocks */
-            assert_int_equal(check_algorithm(isas[i]->winograd),
+            assert_int_equal(check_algorithm(isas[i]->f32->direct), wide ? 7 : CASES); /* channels fill blocks */
+            assert_int_equal(check_algorithm(isas[i]->f32->winograd),
                              wide ? 5 : 10); /* the same, and 3x3, stride 1, dilation 1 */
         }
 }
@@ -323,10 +323,10 @@ static void bits_do_not_depend_on_the_width(void **state)
     (void)state;
     for (int i = 0; i < ISAS; i++)
         for (int c = 0; c < CASES && runs(isas[i]); c++) {
-            if (takes(isas[i]->direct, &cases[c]))
-                expect_same(&cases[c], isas[0]->direct, isas[i]->direct);
-            if (takes(isas[i]->winograd, &cases[c]))
-                expect_same(&cases[c], isas[0]->winograd, isas[i]->winograd);
+            if (takes(isas[i]->f32->direct, &cases[c]))
+                expect_same(&cases[c], isas[0]->f32->direct, isas[i]->f32->direct);
+            if (takes(isas[i]->f32->winograd, &cases[c]))
+                expect_same(&cases[c], isas[0]->f32->winograd, isas[i]->f32->winograd);
         }
 }
 
@@ -357,7 +357,7 @@ static void an_image_does_not_depend_on_its_position(void **state)
     (void)state;
     for (int i = 0; i < ISAS; i++)
         if (runs(isas[i])) {
-            const lk_block_algorithm *both[] = {isas[i]->direct, isas[i]->winograd};
+            const lk_block_algorithm *both[] = {isas[i]->f32->direct, isas[i]->f32->winograd};
             for (int a = 0; a < 2; a++) {
                 check_positions(both[a], &cases[4]);
                 check_positions(both[a], &cases[15]);
