@@ -3,23 +3,10 @@
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/vector.h"
 
-#if defined(LK_VECTOR_BF16)
-
-const lk_isa_kernels LK_ISA(lk__isa_kernels) = {0};
-
-const lk_isa LK_ISA(lk__isa) = {
-    .name = LK_ISA_NAME,
-    .width = LK_WIDTH,
-    .f32 = &LK_ISA_F32(lk__isa_kernels),
-    .bf16 = &LK_ISA(lk__isa_kernels),
-};
-
-#else
-
 const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .name = "lanes:" LK_ISA_NAME,
     .lanes = LK_WIDTH,
-    .packed_count = lk__lanes_packed_count,
+    .packed_bytes = lk__lanes_packed_bytes,
     .pack = lk__lanes_pack,
     .conv2d = lk__lanes_conv2d,
     .avg_pool = lk__lanes_avg_pool,
@@ -29,6 +16,19 @@ const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .grad_bytes = lk__lanes_grad_bytes,
     .grad = lk__lanes_block_grad,
 };
+
+#if defined(LK_VECTOR_BF16)
+
+const lk_isa_kernels LK_ISA(lk__isa_kernels) = {.lanes = &LK_ISA(lk__lanes)};
+
+const lk_isa LK_ISA(lk__isa) = {
+    .name = LK_ISA_NAME,
+    .width = LK_WIDTH,
+    .f32 = &LK_ISA_F32(lk__isa_kernels),
+    .bf16 = &LK_ISA(lk__isa_kernels),
+};
+
+#else
 
 const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
     .direct = &LK_ISA(lk__block_direct),

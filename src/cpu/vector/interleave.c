@@ -209,38 +209,40 @@ LK_BODY LK_AVX2 void deinterleave_pair_tile(const tile *t, const uint32_t *words
         interleave_split(rows[l], t->pixels, low + l * t->a_lane, high ? high + l * t->a_lane : NULL);
 }
 
-LK_AVX2 void lk__interleave_pairs(const lk_interleaving *s, const uint16_t *plain, uint32_t *words)
+LK_AVX2 void lk__interleave_pairs(const lk_interleaving *s, const uint16_t *plain, void *words)
 {
     for (int64_t lane = 0; lane < interleave_padded_lanes(s); lane += EIGHT)
         for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
             tile t = interleave_pair_tile_of(s, lane, pixel);
             for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width) {
                 const uint16_t *low = plain + t.row;
-                interleave_pair_tile(&t, low, i + 1 < s->inners ? low + s->pixels : NULL, words + t.vector);
+                interleave_pair_tile(&t, low, i + 1 < s->inners ? low + s->pixels : NULL, (uint32_t *)words + t.vector);
             }
         }
 }
 
-LK_AVX2 void lk__deinterleave_pairs(const lk_interleaving *s, const uint32_t *words, uint16_t *plain)
+LK_AVX2 void lk__deinterleave_pairs(const lk_interleaving *s, const void *words, uint16_t *plain)
 {
     for (int64_t lane = 0; lane < s->lanes; lane += EIGHT)
         for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
             tile t = interleave_pair_tile_of(s, lane, pixel);
             for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width) {
                 uint16_t *low = plain + t.row;
-                deinterleave_pair_tile(&t, words + t.vector, low, i + 1 < s->inners ? low + s->pixels : NULL);
+                deinterleave_pair_tile(&t, (const uint32_t *)words + t.vector, low,
+                                       i + 1 < s->inners ? low + s->pixels : NULL);
             }
         }
 }
 
-LK_AVX2 void lk__widen_pairs(const lk_interleaving *s, const uint32_t *words, float *vectors)
+LK_AVX2 void lk__widen_pairs(const lk_interleaving *s, const void *words, float *vectors)
 {
+    const uint32_t *from = words;
     uint32_t low[WIDEST], high[WIDEST];
     for (int64_t p = 0; p < interleave_padded_lanes(s) / s->width * s->pixels; p++)
-        for (int64_t i = 0; i < s->inners; i += 2, words += s->width) {
+        for (int64_t i = 0; i < s->inners; i += 2, from += s->width) {
             for (int64_t l = 0; l < s->width; l++) {
-                low[l] = words[l] << 16;
-                high[l] = words[l] & 0xFFFF0000u;
+                low[l] = from[l] << 16;
+                high[l] = from[l] & 0xFFFF0000u;
             }
             memcpy(vectors, low, (size_t)s->width * sizeof *low);
             vectors += s->width;
@@ -251,15 +253,16 @@ LK_AVX2 void lk__widen_pairs(const lk_interleaving *s, const uint32_t *words, fl
         }
 }
 
-LK_AVX2 void lk__round_pairs(const lk_interleaving *s, const float *vectors, uint32_t *words)
+LK_AVX2 void lk__round_pairs(const lk_interleaving *s, const float *vectors, void *words)
 {
+    uint32_t *to = words;
     uint16_t halves[2][WIDEST];
     for (int64_t p = 0; p < interleave_padded_lanes(s) / s->width * s->pixels; p++)
-        for (int64_t i = 0; i < s->inners; i += 2, words += s->width) {
+        for (int64_t i = 0; i < s->inners; i += 2, to += s->width) {
             bool both = i + 1 < s->inners;
             lk__bf16_round(vectors, halves[0], s->width);
             lk__bf16_round(vectors + s->width, halves[1], both ? s->width : 0);
-            interleave_join(halves[0], both ? halves[1] : NULL, s->width, words);
+            interleave_join(halves[0], both ? halves[1] : NULL, s->width, to);
             vectors += both ? 2 * s->width : s->width;
         }
 }

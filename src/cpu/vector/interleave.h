@@ -26,10 +26,10 @@ void lk__interleave(const lk_interleaving *shape, const float *plain, float *vec
 void lk__deinterleave(const lk_interleaving *shape, const float *vectors, float *plain);
 
 /* The same for bf16 elements, two of which share a word of a lane: an even inner is the low half, and the next inner
- * the high half, or 0 after the last. A pixel has (inners + 1) / 2 vectors of words. */
-void lk__interleave_pairs(const lk_interleaving *shape, const uint16_t *plain, uint32_t *words);
-void lk__deinterleave_pairs(const lk_interleaving *shape, const uint32_t *words, uint16_t *plain);
+ * the high half, or 0 after the last. A pixel has (inners + 1) / 2 vectors of words, which have 32 bits. */
+void lk__interleave_pairs(const lk_interleaving *shape, const uint16_t *plain, void *words);
+void lk__deinterleave_pairs(const lk_interleaving *shape, const void *words, uint16_t *plain);
 
 /* Convert between bf16 in pairs and f32 vectors of the same shape. Rounding is lk__bf16_round's. */
-void lk__widen_pairs(const lk_interleaving *shape, const uint32_t *words, float *vectors);
-void lk__round_pairs(const lk_interleaving *shape, const float *vectors, uint32_t *words);
+void lk__widen_pairs(const lk_interleaving *shape, const void *words, float *vectors);
+void lk__round_pairs(const lk_interleaving *shape, const float *vectors, void *words);

@@ -16,7 +16,7 @@
  *   vec_int    32-bit integers                          vec_bits   an unsigned integer with a bit for each lane
  *
  *   vec_zero, vec_set(float), vec_broadcast(address)    vec_load, vec_store: aligned as a vector; vec_loadu, vec_storeu
- *   vec_add, vec_sub, vec_mul                           vec_fmadd: a b + c; vec_fmsub: a b - c; vec_fnmadd: c - a b
+ *   vec_add, vec_sub, vec_mul, vec_div                  vec_fmadd: a b + c; vec_fmsub: a b - c; vec_fnmadd: c - a b
  *   vec_pinned(a): a, held in a register                vec_join(halves), vec_part(a, i): to and from eights of lanes
  *
  *   mask_greater(a, b): a > b                           mask_unless_not_greater(a, b): the same, or either is NaN
@@ -31,6 +31,9 @@
  *   vec_widen(address): LK_WIDTH elements               vec_round(address, a): to LK_WIDTH elements
  *   word_load, word_store: aligned; word_loadu          word_broadcast(address): the word that begins there
  *   word_fmadd(a, b, c): c + the products of a and b    word_join(addresses), word_round(vecs): see below
+ *   word_zero, word_pinned(a)                           word_part(a, i): element i of each word, widened
+ *   word_where(masks, a): element i of a where masks[i] is true, or 0
+ *   word_firsts(a, b), word_seconds(a, b), for pairs: words of the first, or second, elements of a and of b
  *
  * word_join and word_round make words of LK_PER_WORD rows of LK_WIDTH elements, one element from each row: the rows lie
  * at these addresses, or are these vectors, which are rounded.

@@ -78,6 +78,11 @@ LK_BODY vec vec_mul(vec a, vec b)
     return (vec){{_mm256_mul_ps(a.half[0], b.half[0]), _mm256_mul_ps(a.half[1], b.half[1])}};
 }
 
+LK_BODY vec vec_div(vec a, vec b)
+{
+    return (vec){{_mm256_div_ps(a.half[0], b.half[0]), _mm256_div_ps(a.half[1], b.half[1])}};
+}
+
 LK_BODY vec vec_fmadd(vec a, vec b, vec c)
 {
     return (vec){{_mm256_fmadd_ps(a.half[0], b.half[0], c.half[0]), _mm256_fmadd_ps(a.half[1], b.half[1], c.half[1])}};

@@ -21,6 +21,12 @@ LK_BODY vec_word word_of_halves(__m256i lower, __m256i upper)
     return _mm512_or_si512(word_of_lower(lower), _mm512_slli_epi32(word_of_lower(upper), 16));
 }
 
+/* Clears the lower halves of words. */
+LK_BODY vec_word word_upper(vec_word a)
+{
+    return _mm512_and_si512(a, _mm512_set1_epi32((int)0xffff0000));
+}
+
 LK_BODY __m256i elements_load(const element *from)
 {
     return _mm256_loadu_si256((const __m256i *)(const void *)from);
@@ -76,4 +82,36 @@ LK_BODY vec_word word_join(const element *const from[LK_PER_WORD])
 LK_BODY vec_word word_round(const vec a[LK_PER_WORD])
 {
     return word_of_halves(elements_round(a[0]), elements_round(a[1]));
+}
+
+LK_BODY vec_word word_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+
+LK_BODY vec_word word_pinned(vec_word a)
+{
+    __asm__("" : "+v"(a));
+    return a;
+}
+
+LK_BODY vec word_part(vec_word a, int i)
+{
+    return _mm512_castsi512_ps(i == 0 ? _mm512_slli_epi32(a, 16) : word_upper(a));
+}
+
+LK_BODY vec_word word_where(const vec_mask masks[LK_PER_WORD], vec_word a)
+{
+    vec_word lower = _mm512_maskz_and_epi32(masks[0], a, _mm512_set1_epi32(0xffff));
+    return _mm512_mask_or_epi32(lower, masks[1], lower, word_upper(a));
+}
+
+LK_BODY vec_word word_firsts(vec_word a, vec_word b)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
+}
+
+LK_BODY vec_word word_seconds(vec_word a, vec_word b)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
 }

@@ -126,3 +126,46 @@ LK_BODY vec_word word_round(const vec a[LK_PER_WORD])
     return (vec_word){{eight_of_halves(eight_rounded(a[0].half[0]), eight_rounded(a[1].half[0])),
                        eight_of_halves(eight_rounded(a[0].half[1]), eight_rounded(a[1].half[1]))}};
 }
+
+LK_BODY vec_word word_zero(void)
+{
+    return int_set(0);
+}
+
+LK_BODY vec_word word_pinned(vec_word a)
+{
+    return a;
+}
+
+LK_BODY vec word_part(vec_word a, int i)
+{
+    return i == 0 ? (vec){{eight_of_lower(a.half[0]), eight_of_lower(a.half[1])}}
+                  : (vec){{eight_of_upper(a.half[0]), eight_of_upper(a.half[1])}};
+}
+
+/* The lower halves of a's words and the upper halves of b's. */
+LK_BODY __m256i eight_blended(__m256i a, __m256i b)
+{
+    return _mm256_blend_epi16(a, b, 0xaa);
+}
+
+LK_BODY vec_word word_where(const vec_mask masks[LK_PER_WORD], vec_word a)
+{
+    vec_word chosen;
+    for (int i = 0; i < 2; i++)
+        chosen.half[i] = _mm256_and_si256(
+            a.half[i], eight_blended(_mm256_castps_si256(masks[0].half[i]), _mm256_castps_si256(masks[1].half[i])));
+    return chosen;
+}
+
+LK_BODY vec_word word_firsts(vec_word a, vec_word b)
+{
+    return (vec_word){{eight_blended(a.half[0], _mm256_slli_epi32(b.half[0], 16)),
+                       eight_blended(a.half[1], _mm256_slli_epi32(b.half[1], 16))}};
+}
+
+LK_BODY vec_word word_seconds(vec_word a, vec_word b)
+{
+    return (vec_word){{eight_blended(_mm256_srli_epi32(a.half[0], 16), b.half[0]),
+                       eight_blended(_mm256_srli_epi32(a.half[1], 16), b.half[1])}};
+}

@@ -52,3 +52,24 @@ LK_BODY vec_word word_round(const vec a[LK_PER_WORD])
 {
     return a[0];
 }
+
+LK_BODY vec_word word_zero(void)
+{
+    return vec_zero();
+}
+
+LK_BODY vec_word word_pinned(vec_word a)
+{
+    return vec_pinned(a);
+}
+
+LK_BODY vec word_part(vec_word a, int i)
+{
+    (void)i;
+    return a;
+}
+
+LK_BODY vec_word word_where(const vec_mask masks[LK_PER_WORD], vec_word a)
+{
+    return vec_where(masks[0], a);
+}
