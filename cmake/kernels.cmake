@@ -8,7 +8,10 @@ foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_p
 endforeach()
 
 # Those that are written for elements of bf16 too.
-set(LK_BF16_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/isa_table.c)
+set(LK_BF16_KERNELS "")
+foreach(name isa_table blocks/direct_conv)
+  list(APPEND LK_BF16_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
+endforeach()
 
 set(LK_VECTOR_OF_avx2 LK_VECTOR_AVX2)
 set(LK_VECTOR_OF_avx512 LK_VECTOR_AVX512)
