@@ -56,3 +56,5 @@ extern const lk_block_algorithm lk__block_winograd_avx2, lk__block_winograd_avx5
 /* Return the algorithms of lk__isa(); NULL if that is NULL. */
 const lk_block_algorithm *lk__block_direct(void);
 const lk_block_algorithm *lk__block_winograd(void);
+/* The same for bf16; lk__isa() must have kernels for it. */
+const lk_block_algorithm *lk__block_direct_bf16(void);
