@@ -7,6 +7,7 @@
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"
+#include "cpu/cpu_choice.h"
 #include "cpu/onednn/cpu_convert.h"
 #include "cpu/onednn/cpu_state.h"
 #include "cpu/vector/interleave.h"
@@ -205,6 +206,13 @@ lk_status lk__cpu_run_bf16(lk_call *call)
     for (int i = 0; i < n_out; i++)
         cpu_bf16_stand_in_free(call->device, &out[i]);
     return status;
+}
+
+lk_status lk__cpu_convolve_bf16(lk_call *call)
+{
+    if (!lk__cpu_is_empty(call) && lk__cpu_choose(call)->bf16)
+        return lk__cpu_table.rows[call->op->id].run(call);
+    return lk__cpu_run_bf16(call);
 }
 
 bool lk__cpu_takes_bf16(const lk_call *call)

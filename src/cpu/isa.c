@@ -106,3 +106,8 @@ const lk_block_algorithm *lk__block_winograd(void)
     const lk_isa *isa = lk__isa();
     return isa ? isa->f32->winograd : NULL;
 }
+
+const lk_block_algorithm *lk__block_direct_bf16(void)
+{
+    return lk__isa()->bf16->direct;
+}
