@@ -8,6 +8,7 @@
 #include "core/tensor.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_choice.h"
+#include "cpu/lanes/cpu_lanes.h"
 #include "cpu/onednn/cpu_convert.h"
 #include "cpu/onednn/cpu_state.h"
 #include "cpu/vector/interleave.h"
@@ -211,6 +212,13 @@ lk_status lk__cpu_run_bf16(lk_call *call)
 lk_status lk__cpu_convolve_bf16(lk_call *call)
 {
     if (!lk__cpu_is_empty(call) && lk__cpu_choose(call)->bf16)
+        return lk__cpu_table.rows[call->op->id].run(call);
+    return lk__cpu_run_bf16(call);
+}
+
+lk_status lk__cpu_average_bf16(lk_call *call)
+{
+    if (lk__lanes(LK_BF16) && lk__cpu_lanes_want_pool(call))
         return lk__cpu_table.rows[call->op->id].run(call);
     return lk__cpu_run_bf16(call);
 }

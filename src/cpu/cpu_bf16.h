@@ -9,6 +9,8 @@
 lk_status lk__cpu_run_bf16(lk_call *call);
 /* The same for a convolution, unless the alternative that is chosen for it takes bf16 operands as they are. */
 lk_status lk__cpu_convolve_bf16(lk_call *call);
+/* The same for average pooling, unless images in the lanes have kernels for bf16 and suit the call. */
+lk_status lk__cpu_average_bf16(lk_call *call);
 bool lk__cpu_takes_bf16(const lk_call *call);
 
 /* The operator cast, from f32 to bf16 and back. */

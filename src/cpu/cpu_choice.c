@@ -93,12 +93,18 @@ static const char *cpu_choice_direct_bf16_name(void)
 /* clang-format off: one member a line */
 #define CONVOLUTION(direction)                                                   \
     {                                                                            \
-        {.name = cpu_choice_direct_bf16_name,                                    \
-         .block = lk__block_direct_bf16,                                         \
-         .takes = choice_direct_takes,                                           \
+        {.name = lk__cpu_lanes_bf16_name,                                        \
+         .takes = cpu_choice_lanes_take,                                         \
+         .is_worth = cpu_choice_lanes_are_worth,                                 \
          .bf16 = true,                                                           \
          .needs_layout = true,                                                   \
-         .run = lk__cpu_block_##direction},                                      \
+         .run = lk__cpu_lanes_##direction},                                      \
+            {.name = cpu_choice_direct_bf16_name,                                \
+             .block = lk__block_direct_bf16,                                     \
+             .takes = choice_direct_takes,                                       \
+             .bf16 = true,                                                       \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_block_##direction},                                  \
             {.name = lk__cpu_lanes_winograd_name,                                \
              .takes = choice_lanes_winograd_takes,                               \
              .is_worth = choice_lanes_winograd_is_worth,                         \
@@ -128,12 +134,17 @@ static const char *cpu_choice_direct_bf16_name(void)
     }
 /* clang-format on */
 
-enum { CONVOLUTIONS = 6, BLOCKS = 6 };
+enum { CONVOLUTIONS = 7, BLOCKS = 7 };
 
 static const lk_alternative conv2d[CONVOLUTIONS] = CONVOLUTION(conv2d);
 static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_grad);
 static const lk_alternative weight_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_weight_grad);
 static const lk_alternative conv_block[BLOCKS] = {
+    {.name = lk__cpu_lanes_bf16_name,
+     .takes = lk__cpu_lanes_take_block,
+     .is_worth = lk__cpu_lanes_want_block,
+     .bf16 = true,
+     .run = lk__cpu_conv_block},
     {.name = cpu_choice_direct_bf16_name,
      .block = lk__block_direct_bf16,
      .takes = lk__cpu_blocks_take_act,

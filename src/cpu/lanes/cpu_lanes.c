@@ -27,8 +27,7 @@ const char *lk__cpu_lanes_name(void)
 
 const char *lk__cpu_lanes_bf16_name(void)
 {
-    const lk_lanes_kernels *lanes = lk__lanes(LK_BF16);
-    return lanes ? lanes->name : "lanes:bf16";
+    return lk__lanes(LK_BF16)->name;
 }
 
 lk_status lk__cpu_lanes_layout(lk_shape shape, lk_dtype dtype, const lk_layout **layout)

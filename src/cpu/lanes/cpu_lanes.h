@@ -7,7 +7,7 @@
 #include "ops/conv_problem.h"
 #include "lockstep/ops.h"
 
-/* The names that lk_device_implementations shows, for f32 and bf16. Static. */
+/* The names that lk_device_implementations shows, for f32 and bf16; there must be kernels for bf16. Static. */
 const char *lk__cpu_lanes_name(void);
 const char *lk__cpu_lanes_bf16_name(void);
 
