@@ -32,4 +32,23 @@ static void multiply_one(const uint16_t a[2], const uint16_t b[32], float sum[16
     vec_store(sum, word_fmadd(word_broadcast(a), word_load(b), vec_load(sum)));
 }
 
-const vector_words LK_ISA(vector_words) = {widen, round_one, round_two, join_two, multiply, multiply_one};
+static void parts(const uint16_t from[32], float to[2][16])
+{
+    for (int i = 0; i < 2; i++)
+        vec_store(to[i], word_part(word_load(from), i));
+}
+
+static void where(const uint16_t masks[2], const uint16_t from[32], uint16_t to[32])
+{
+    word_store(to, word_where((const vec_mask[]){mask_of_bits(masks[0]), mask_of_bits(masks[1])}, word_load(from)));
+}
+
+static void regroup(const uint16_t a[32], const uint16_t b[32], uint16_t firsts[32], uint16_t seconds[32])
+{
+    word_store(firsts, word_firsts(word_load(a), word_load(b)));
+    word_store(seconds, word_seconds(word_load(a), word_load(b)));
+}
+
+const vector_words LK_ISA(vector_words) = {
+    widen, round_one, round_two, join_two, multiply, multiply_one, parts, where, regroup,
+};

@@ -144,6 +144,24 @@ static void check_products(const vector_words *words, uint32_t *state)
         expect_sum(a + 6, b + 2 * i, before[i], sum[i]);
 }
 
+static void check_halves(const vector_words *words, uint32_t *state)
+{
+    ALIGNED uint16_t a[2 * LANES], b[2 * LANES], chosen[2 * LANES], grouped[2][2 * LANES];
+    ALIGNED float wide[2][LANES];
+    uint16_t masks[2] = {(uint16_t)random_bits(state), (uint16_t)random_bits(state)};
+    fill_elements(a, 2 * LANES, state);
+    fill_elements(b, 2 * LANES, state);
+    words->parts(a, wide);
+    words->where(masks, a, chosen);
+    words->regroup(a, b, grouped[0], grouped[1]);
+    for (int i = 0; i < 2 * LANES; i++) {
+        assert_true(same(wide[i % 2][i / 2], widened(a[i])));
+        assert_int_equal(chosen[i], masks[i % 2] >> i / 2 & 1 ? a[i] : 0);
+        assert_int_equal(grouped[i % 2][i - i % 2], a[i]);
+        assert_int_equal(grouped[i % 2][i - i % 2 + 1], b[i]);
+    }
+}
+
 static void check(const vector_words *words, const lk_isa *isa)
 {
     uint32_t state = 1;
@@ -154,6 +172,7 @@ static void check(const vector_words *words, const lk_isa *isa)
     for (int i = 0; i < ROUNDS; i++) {
         check_conversions(words, &state);
         check_products(words, &state);
+        check_halves(words, &state);
     }
 }
 
