@@ -247,18 +247,17 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call)
     return cpu_bf16_cast_by_stand_in(call);
 }
 
-/* --- conversion to row-major -------------------------------------------------------------------------------------- */
+/* --- conversions -------------------------------------------------------------------------------------------------- */
 
-lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *plain)
+lk_status lk__cpu_bf16_convert(lk_device *device, const lk_tensor *x, const lk_layout *to, void *data)
 {
     lk_cpu *cpu = device->state;
-    int64_t count = lk_tensor_count(x);
-    size_t bytes = (size_t)count * sizeof(float);
+    int64_t count = to ? (int64_t)(to->bytes / sizeof(float)) : lk_tensor_count(x);
     stand_in in;
-    LK_TRY(lk__cpu_wide(cpu, cpu_bf16_stand_in_bytes(x) + bytes));
+    LK_TRY(lk__cpu_wide(cpu, cpu_bf16_stand_in_bytes(x) + (size_t)count * sizeof(float)));
     char *memory = cpu->wide;
     cpu_bf16_stand_in_widen(device, x, &in, &memory);
-    LK_TRY(lk__cpu_convert(device, &in.tensor, NULL, memory));
-    lk__bf16_round((const float *)(const void *)memory, plain, count);
+    LK_TRY(lk__cpu_convert(device, &in.tensor, to, memory));
+    lk__bf16_round((const float *)(const void *)memory, data, count);
     return LK_OK;
 }

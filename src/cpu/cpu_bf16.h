@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/op.h"
+#include "cpu/onednn/cpu_layout.h"
 
 /* Runs the f32 row of any operator that lk__cpu_table has one for. */
 lk_status lk__cpu_run_bf16(lk_call *call);
@@ -14,5 +15,5 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call);
 bool lk__cpu_is_cast_to_bf16(const lk_call *call);
 bool lk__cpu_is_cast_from_bf16(const lk_call *call);
 
-/* lk__cpu_to_plain for a bf16 tensor. */
-lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *plain);
+/* lk__cpu_convert for a bf16 tensor with elements. */
+lk_status lk__cpu_bf16_convert(lk_device *device, const lk_tensor *x, const lk_layout *to, void *data);

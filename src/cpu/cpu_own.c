@@ -7,7 +7,7 @@
 
 static bool cpu_own_is_convertible(const lk_tensor *x)
 {
-    return x && (x->dtype == LK_F32 || x->dtype == LK_I32);
+    return x && (x->dtype == LK_F32 || x->dtype == LK_BF16 || x->dtype == LK_I32);
 }
 
 /* Sizes the scratch memory last, because conversions use it too. */
@@ -24,7 +24,8 @@ static lk_status cpu_own_allocate_outputs(lk_call *call, const lk_prepared *prep
     for (int i = 0; i < call->n_out; i++) {
         const lk_layout *layout = prepared->layouts_out[i];
         lk_storage *storage = call->out[i]->storage;
-        LK_TRY(lk__storage_allocate(storage, layout ? layout->bytes : storage->bytes, layout));
+        size_t bytes = layout ? lk__layout_bytes(layout, call->out[i]->dtype) : storage->bytes;
+        LK_TRY(lk__storage_allocate(storage, bytes, layout));
     }
     return LK_OK;
 }

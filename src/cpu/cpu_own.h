@@ -5,7 +5,7 @@
 #include "cpu/onednn/cpu_prepared.h"
 
 /* The kernel itself. in[i] holds the elements of call->in[i] in prepared->layouts_in[i]; it is empty if the input is
- * absent, or neither f32 nor i32. The outputs have memory, in prepared->layouts_out. `scratch` has
+ * absent, or none of f32, bf16 and i32. The outputs have memory, in prepared->layouts_out. `scratch` has
  * prepared->scratch_bytes. */
 typedef void (*lk_own_fn)(lk_call *call, const lk_converted *in, float *scratch);
 

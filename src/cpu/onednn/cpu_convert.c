@@ -96,6 +96,8 @@ lk_status lk__cpu_convert(lk_device *device, const lk_tensor *x, const lk_layout
 {
     if (lk_tensor_count(x) == 0)
         return LK_OK;
+    if (x->dtype == LK_BF16)
+        return lk__cpu_bf16_convert(device, x, to, data);
     if (!x->storage->layout && !to) {
         lk__gather(x, data);
         return LK_OK;
@@ -134,7 +136,7 @@ lk_status lk__cpu_as(lk_device *device, const lk_tensor *x, const lk_layout *to,
         return LK_OK;
     }
     LK_TRY(lk__shape_bytes(x->shape, x->dtype, &bytes));
-    LK_TRY(lk__allocator_get(device->allocator, to ? to->bytes : bytes, &converted->block));
+    LK_TRY(lk__allocator_get(device->allocator, to ? lk__layout_bytes(to, x->dtype) : bytes, &converted->block));
     converted->data = converted->block->data;
     return lk__cpu_convert(device, x, to, converted->block->data);
 }
@@ -147,5 +149,5 @@ void lk__cpu_as_end(lk_device *device, lk_converted *converted)
 
 lk_status lk__cpu_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
-    return x->dtype == LK_BF16 ? lk__cpu_bf16_to_plain(device, x, plain) : lk__cpu_convert(device, x, NULL, plain);
+    return lk__cpu_convert(device, x, NULL, plain);
 }

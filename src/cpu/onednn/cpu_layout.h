@@ -45,6 +45,12 @@ void lk__gather(const lk_tensor *x, float *to);
  * convert. */
 dnnl_format_tag_t lk__tag_of(const lk_tensor *x);
 
+/* Returns the bytes of a tensor of `dtype` in the layout, with padding. */
+static inline size_t lk__layout_bytes(const lk_layout *layout, lk_dtype dtype)
+{
+    return dtype == LK_BF16 ? layout->bytes / 2 : layout->bytes;
+}
+
 /* Returns the number of images in a vector of such a layout; 0 for other layouts. */
 int64_t lk__lanes_of_tag(dnnl_format_tag_t tag);
 
