@@ -7,6 +7,7 @@
 #include "ops/ops.h"
 
 #define F32 LK_DTYPE_BIT(LK_F32)
+#define FLOATS (F32 | LK_DTYPE_BIT(LK_BF16))
 #define IN_PLACE LK_KERNEL_IN_PLACE
 
 static const lk_kernel rows[LK_OP_COUNT] = {
@@ -31,22 +32,24 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_RELU] = {lk__cpu_relu, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
     [LK_OP_RELU_GRAD] = {lk__cpu_relu_grad, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
     [LK_OP_DROPOUT] = {lk__cpu_dropout, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
-    [LK_OP_CHANNEL_SUMS] = {lk__cpu_channel_sums, F32, LK_KERNEL_LAYOUTS, NULL},
-    [LK_OP_CHANNEL_SUMS_GRAD] = {lk__cpu_channel_sums_grad, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
-    [LK_OP_BATCH_NORM] = {lk__cpu_batch_norm, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
-    [LK_OP_BATCH_NORM_GRAD] = {lk__cpu_batch_norm_grad, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
-    [LK_OP_BATCH_NORM_WITH] = {lk__cpu_batch_norm_with, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
-    [LK_OP_BATCH_NORM_WITH_GRAD] = {lk__cpu_batch_norm_with_grad, F32,
+    [LK_OP_CHANNEL_SUMS] = {lk__cpu_channel_sums, FLOATS, LK_KERNEL_LAYOUTS, NULL},
+    [LK_OP_CHANNEL_SUMS_GRAD] = {lk__cpu_channel_sums_grad, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_BATCH_NORM] = {lk__cpu_batch_norm, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_BATCH_NORM_GRAD] = {lk__cpu_batch_norm_grad, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
+                               NULL},
+    [LK_OP_BATCH_NORM_WITH] = {lk__cpu_batch_norm_with, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_BATCH_NORM_WITH_GRAD] = {lk__cpu_batch_norm_with_grad, FLOATS,
                                     LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
-    [LK_OP_BATCH_NORM_INFERENCE] = {lk__cpu_batch_norm_inference, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
-    [LK_OP_BATCH_NORM_INFERENCE_GRAD] = {lk__cpu_batch_norm_inference_grad, F32,
+    [LK_OP_BATCH_NORM_INFERENCE] = {lk__cpu_batch_norm_inference, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_BATCH_NORM_INFERENCE_GRAD] = {lk__cpu_batch_norm_inference_grad, FLOATS,
                                          LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
-    [LK_OP_BATCH_NORM_ACT] = {lk__cpu_batch_norm_act, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 3), NULL},
-    [LK_OP_BATCH_NORM_ACT_GRAD] = {lk__cpu_batch_norm_act_grad, F32,
+    [LK_OP_BATCH_NORM_ACT] = {lk__cpu_batch_norm_act, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 3),
+                              NULL},
+    [LK_OP_BATCH_NORM_ACT_GRAD] = {lk__cpu_batch_norm_act_grad, FLOATS,
                                    LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1) | IN_PLACE(0, 2) |
                                        IN_PLACE(3, 0) | IN_PLACE(3, 1),
                                    NULL},
-    [LK_OP_BATCH_NORM_INFERENCE_ACT] = {lk__cpu_batch_norm_inference_act, F32,
+    [LK_OP_BATCH_NORM_INFERENCE_ACT] = {lk__cpu_batch_norm_inference_act, FLOATS,
                                         LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 5), NULL},
     [LK_OP_MOMENTUM_UPDATE] = {lk__cpu_momentum_update, F32, 0, NULL},
     [LK_OP_ADAM_UPDATE] = {lk__cpu_adam_update, F32, 0, NULL},
@@ -80,17 +83,6 @@ static const lk_kernel bf16_rows[LK_OP_COUNT] = {
     [LK_OP_RELU] = ON_F32,
     [LK_OP_RELU_GRAD] = ON_F32,
     [LK_OP_DROPOUT] = ON_F32,
-    [LK_OP_CHANNEL_SUMS] = ON_F32,
-    [LK_OP_CHANNEL_SUMS_GRAD] = ON_F32,
-    [LK_OP_BATCH_NORM] = ON_F32,
-    [LK_OP_BATCH_NORM_GRAD] = ON_F32,
-    [LK_OP_BATCH_NORM_WITH] = ON_F32,
-    [LK_OP_BATCH_NORM_WITH_GRAD] = ON_F32,
-    [LK_OP_BATCH_NORM_INFERENCE] = ON_F32,
-    [LK_OP_BATCH_NORM_INFERENCE_GRAD] = ON_F32,
-    [LK_OP_BATCH_NORM_ACT] = ON_F32,
-    [LK_OP_BATCH_NORM_ACT_GRAD] = ON_F32,
-    [LK_OP_BATCH_NORM_INFERENCE_ACT] = ON_F32,
     [LK_OP_CAST] = {lk__cpu_cast_from_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_is_cast_from_bf16},
 };
 
