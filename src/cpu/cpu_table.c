@@ -11,11 +11,11 @@
 #define IN_PLACE LK_KERNEL_IN_PLACE
 
 static const lk_kernel rows[LK_OP_COUNT] = {
-    [LK_OP_ADD] = {lk__cpu_arithmetic, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
+    [LK_OP_ADD] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
                    lk__cpu_is_of_one_shape},
-    [LK_OP_SUB] = {lk__cpu_arithmetic, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
+    [LK_OP_SUB] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
                    lk__cpu_is_of_one_shape},
-    [LK_OP_MUL] = {lk__cpu_arithmetic, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
+    [LK_OP_MUL] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
                    lk__cpu_is_of_one_shape},
     [LK_OP_MATMUL] = {lk__cpu_matmul, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_DENSE_ACT] = {lk__cpu_dense_act, F32, LK_KERNEL_LAYOUTS, NULL},
@@ -29,8 +29,8 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_CAST] = {lk__cpu_cast_to_bf16, F32, LK_KERNEL_LAYOUTS, lk__cpu_is_cast_to_bf16},
     [LK_OP_CONV_BLOCK] = {lk__cpu_conv_block, F32, LK_KERNEL_LAYOUTS, lk__cpu_chooses_block},
     [LK_OP_CONV_BLOCK_GRAD] = {lk__cpu_conv_block_grad, F32, LK_KERNEL_LAYOUTS, lk__cpu_chooses_block},
-    [LK_OP_RELU] = {lk__cpu_relu, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
-    [LK_OP_RELU_GRAD] = {lk__cpu_relu_grad, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
+    [LK_OP_RELU] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_RELU_GRAD] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
     [LK_OP_DROPOUT] = {lk__cpu_dropout, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
     [LK_OP_CHANNEL_SUMS] = {lk__cpu_channel_sums, FLOATS, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CHANNEL_SUMS_GRAD] = {lk__cpu_channel_sums_grad, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
@@ -66,9 +66,6 @@ const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};
     }
 
 static const lk_kernel bf16_rows[LK_OP_COUNT] = {
-    [LK_OP_ADD] = ON_F32,
-    [LK_OP_SUB] = ON_F32,
-    [LK_OP_MUL] = ON_F32,
     [LK_OP_MATMUL] = ON_F32,
     [LK_OP_DENSE_ACT] = ON_F32,
     [LK_OP_CONV2D] = ON_F32,
@@ -80,8 +77,6 @@ static const lk_kernel bf16_rows[LK_OP_COUNT] = {
     [LK_OP_AVG_POOL2D_GRAD] = ON_F32,
     [LK_OP_CONV_BLOCK] = ON_F32,
     [LK_OP_CONV_BLOCK_GRAD] = ON_F32,
-    [LK_OP_RELU] = ON_F32,
-    [LK_OP_RELU_GRAD] = ON_F32,
     [LK_OP_DROPOUT] = ON_F32,
     [LK_OP_CAST] = {lk__cpu_cast_from_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_is_cast_from_bf16},
 };
