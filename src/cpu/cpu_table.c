@@ -31,7 +31,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_CONV_BLOCK_GRAD] = {lk__cpu_conv_block_grad, F32, LK_KERNEL_LAYOUTS, lk__cpu_chooses_block},
     [LK_OP_RELU] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
     [LK_OP_RELU_GRAD] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
-    [LK_OP_DROPOUT] = {lk__cpu_dropout, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_DROPOUT] = {lk__cpu_dropout, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
     [LK_OP_CHANNEL_SUMS] = {lk__cpu_channel_sums, FLOATS, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CHANNEL_SUMS_GRAD] = {lk__cpu_channel_sums_grad, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
     [LK_OP_BATCH_NORM] = {lk__cpu_batch_norm, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
@@ -77,7 +77,6 @@ static const lk_kernel bf16_rows[LK_OP_COUNT] = {
     [LK_OP_AVG_POOL2D_GRAD] = ON_F32,
     [LK_OP_CONV_BLOCK] = ON_F32,
     [LK_OP_CONV_BLOCK_GRAD] = ON_F32,
-    [LK_OP_DROPOUT] = ON_F32,
     [LK_OP_CAST] = {lk__cpu_cast_from_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_is_cast_from_bf16},
 };
 
