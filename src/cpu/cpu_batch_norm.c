@@ -184,7 +184,7 @@ static lk_status norm_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn comput
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
     lk__key_call(&key, call);
-    return lk__own_run(call, &key, prepare, compute);
+    return lk__own_run_tagged(call, &key, prepare, compute);
 }
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include "core/device_testing.h"
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/cpu_bf16.h"
 #include "cpu/cpu_own.h"
 #include "lockstep/ops.h"
 #include "ops/ops.h"
@@ -38,8 +39,9 @@ static lk_status arrange(lk_device *on, void *user)
     const lk_layout *layout;
     lk_storage *storage = a->to->storage;
     LK_TRY(lk__layout_tagged(a->to->shape, LK_F32, a->tag, &layout));
+    layout = lk__layout_of_bf16(layout);
     LK_TRY(lk__storage_allocate(storage, layout ? lk__layout_bytes(layout, a->to->dtype) : storage->bytes, layout));
-    return lk__cpu_convert(on, a->from, layout, storage->data);
+    return lk__cpu_bf16_convert(on, a->from, layout, storage->data);
 }
 
 static lk_tensor *arranged(lk_tensor *x, dnnl_format_tag_t tag)
@@ -76,7 +78,7 @@ static lk_tensor *channel_vector(lk_shape x, double low, uint64_t purpose)
 static lk_tensor *widened(lk_tensor *x)
 {
     lk_tensor *y = lk_cast(x, LK_F32);
-    assert_true(lk_device_sync(device) == LK_OK && y->storage->layout == x->storage->layout);
+    assert_true(lk_device_sync(device) == LK_OK && y->storage->layout == lk__layout_of_f32(x->storage->layout));
     return y;
 }
 

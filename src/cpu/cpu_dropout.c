@@ -165,5 +165,5 @@ lk_status lk__cpu_dropout(lk_call *call)
         return lk__cpu_zero_outputs(call);
     LK_TRY(cpu_dropout_check_indices(call->in[1]));
     lk__key_call(&key, call);
-    return lk__own_run(call, &key, dropout_prepare, dropout_compute);
+    return lk__own_run_tagged(call, &key, dropout_prepare, dropout_compute);
 }

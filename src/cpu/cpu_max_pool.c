@@ -66,7 +66,7 @@ lk_status lk__cpu_max_pool2d(lk_call *call)
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
     lk__pool_key(&key, call, LK_ATTRS(call, lk_pool2d_opts));
-    return lk__own_run(call, &key, max_pool_prepare_forward, max_pool_compute_forward);
+    return lk__own_run_tagged(call, &key, max_pool_prepare_forward, max_pool_compute_forward);
 }
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
@@ -101,5 +101,5 @@ lk_status lk__cpu_max_pool2d_grad(lk_call *call)
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
     lk__pool_key(&key, call, &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool);
-    return lk__own_run(call, &key, max_pool_prepare_backward, max_pool_compute_backward);
+    return lk__own_run_tagged(call, &key, max_pool_prepare_backward, max_pool_compute_backward);
 }

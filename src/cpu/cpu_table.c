@@ -65,16 +65,22 @@ const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};
         lk__cpu_run_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS | LK_KERNEL_IN_PLACE_ANY, lk__cpu_takes_bf16 \
     }
 
+/* The same, unless there is a kernel for bf16. */
+#define CONVOLUTION                                                                         \
+    {                                                                                       \
+        lk__cpu_convolve_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_takes_bf16 \
+    }
+
 static const lk_kernel bf16_rows[LK_OP_COUNT] = {
     [LK_OP_MATMUL] = ON_F32,
     [LK_OP_DENSE_ACT] = ON_F32,
-    [LK_OP_CONV2D] = ON_F32,
-    [LK_OP_CONV2D_INPUT_GRAD] = ON_F32,
-    [LK_OP_CONV2D_WEIGHT_GRAD] = ON_F32,
+    [LK_OP_CONV2D] = CONVOLUTION,
+    [LK_OP_CONV2D_INPUT_GRAD] = CONVOLUTION,
+    [LK_OP_CONV2D_WEIGHT_GRAD] = CONVOLUTION,
     [LK_OP_AVG_POOL2D] = ON_F32,
     [LK_OP_AVG_POOL2D_GRAD] = ON_F32,
-    [LK_OP_CONV_BLOCK] = ON_F32,
-    [LK_OP_CONV_BLOCK_GRAD] = ON_F32,
+    [LK_OP_CONV_BLOCK] = CONVOLUTION,
+    [LK_OP_CONV_BLOCK_GRAD] = CONVOLUTION,
     [LK_OP_CAST] = {lk__cpu_cast_from_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_is_cast_from_bf16},
 };
 

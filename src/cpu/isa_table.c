@@ -1,7 +1,20 @@
-/* The tables that each copy of the kernels exports, one copy for each instruction set. */
+/* The tables that each copy of the kernels exports. A copy for bf16 completes the one for f32 on the same vectors. */
 #include "cpu/isa.h"
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/vector.h"
+
+#if defined(LK_VECTOR_BF16)
+
+const lk_isa_kernels LK_ISA(lk__isa_kernels) = {.direct = &LK_ISA(lk__block_direct)};
+
+const lk_isa LK_ISA(lk__isa) = {
+    .name = LK_ISA_NAME,
+    .width = LK_WIDTH,
+    .f32 = &LK_ISA_F32(lk__isa_kernels),
+    .bf16 = &LK_ISA(lk__isa_kernels),
+};
+
+#else
 
 const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .name = "lanes:" LK_ISA_NAME,
@@ -17,11 +30,13 @@ const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .grad = lk__lanes_block_grad,
 };
 
-const lk_isa LK_ISA(lk__isa) = {
-    .name = LK_ISA_NAME,
-    .width = LK_WIDTH,
+const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
     .direct = &LK_ISA(lk__block_direct),
     .winograd = &LK_ISA(lk__block_winograd),
     .lanes = &LK_ISA(lk__lanes),
     .lanes_winograd = &LK_ISA(lk__lanes_winograd),
 };
+
+const lk_isa LK_ISA(lk__isa) = {.name = LK_ISA_NAME, .width = LK_WIDTH, .f32 = &LK_ISA(lk__isa_kernels)};
+
+#endif

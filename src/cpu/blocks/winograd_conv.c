@@ -232,7 +232,7 @@ static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const 
     points at = winograd_conv_points_in(memory, p);
     for (int64_t k = 0; k < p->to.channels; k += p->channels) {
         if (w->kept)
-            at.u = w->kept + k / p->channels * winograd_conv_u_count(p);
+            at.u = (float *)w->kept + k / p->channels * winograd_conv_u_count(p);
         lk_channel_range c = {k, lk__min(p->channels, p->to.channels - k)};
         if (!w->is_made)
             lk__points_of_kernels(kernels, w->plain, c, at.u);
@@ -245,15 +245,15 @@ static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const 
     }
 }
 
-static void winograd_conv2d(const lk_geometry *conv, const float *x, const lk_block_weights *w, const float *bias,
-                            float *y, uint8_t *passed, void *memory)
+static void winograd_conv2d(const lk_geometry *conv, const void *x, const lk_block_weights *w, const void *bias,
+                            void *y, uint8_t *passed, void *memory)
 {
     pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
     winograd_convolve(&p, &kernels, x, w, bias, y, passed, memory);
 }
 
-static void winograd_input_grad(const lk_geometry *conv, const float *dy, const lk_block_weights *w, float *dx,
+static void winograd_input_grad(const lk_geometry *conv, const void *dy, const lk_block_weights *w, void *dx,
                                 void *memory)
 {
     pieces p = winograd_conv_input_grad_pieces(conv);
@@ -261,7 +261,7 @@ static void winograd_input_grad(const lk_geometry *conv, const float *dy, const 
     winograd_convolve(&p, &kernels, dy, w, NULL, dx, NULL, memory);
 }
 
-static void winograd_weight_grad(const lk_geometry *conv, const float *dy, const float *x, float *dw, void *memory)
+static void winograd_weight_grad(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory)
 {
     pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};

@@ -5,7 +5,7 @@
 const lk_lanes_kernels *lk__lanes(void)
 {
     const lk_isa *isa = lk__isa();
-    return isa ? isa->lanes : NULL;
+    return isa ? isa->f32->lanes : NULL;
 }
 
 lk_lanes_block lk__lanes_block_of(const lk_lanes_conv *conv)

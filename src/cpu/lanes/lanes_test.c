@@ -375,12 +375,12 @@ static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_em
 
 static subject plain_subject(const lk_isa *isa)
 {
-    return (subject){isa->lanes, NULL, plain_cases, PLAIN_CASES, 2, 2e-5};
+    return (subject){isa->f32->lanes, NULL, plain_cases, PLAIN_CASES, 2, 2e-5};
 }
 
 static subject winograd_subject(const lk_isa *isa)
 {
-    return (subject){isa->lanes, isa->lanes_winograd, winograd_cases, WINOGRAD_CASES, 1, 1e-4};
+    return (subject){isa->f32->lanes, isa->f32->lanes_winograd, winograd_cases, WINOGRAD_CASES, 1, 1e-4};
 }
 
 /* Runs the test for all kernels that this processor can run; skips it if it cannot run the first. */

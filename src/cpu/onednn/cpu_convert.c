@@ -96,8 +96,6 @@ lk_status lk__cpu_convert(lk_device *device, const lk_tensor *x, const lk_layout
 {
     if (lk_tensor_count(x) == 0)
         return LK_OK;
-    if (x->dtype == LK_BF16)
-        return lk__cpu_bf16_convert(device, x, to, data);
     if (!x->storage->layout && !to) {
         lk__gather(x, data);
         return LK_OK;
@@ -138,7 +136,8 @@ lk_status lk__cpu_as(lk_device *device, const lk_tensor *x, const lk_layout *to,
     LK_TRY(lk__shape_bytes(x->shape, x->dtype, &bytes));
     LK_TRY(lk__allocator_get(device->allocator, to ? lk__layout_bytes(to, x->dtype) : bytes, &converted->block));
     converted->data = converted->block->data;
-    return lk__cpu_convert(device, x, to, converted->block->data);
+    return x->dtype == LK_BF16 ? lk__cpu_bf16_convert(device, x, to, converted->block->data)
+                               : lk__cpu_convert(device, x, to, converted->block->data);
 }
 
 void lk__cpu_as_end(lk_device *device, lk_converted *converted)
@@ -149,5 +148,5 @@ void lk__cpu_as_end(lk_device *device, lk_converted *converted)
 
 lk_status lk__cpu_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
-    return lk__cpu_convert(device, x, NULL, plain);
+    return x->dtype == LK_BF16 ? lk__cpu_bf16_convert(device, x, NULL, plain) : lk__cpu_convert(device, x, NULL, plain);
 }

@@ -4,8 +4,7 @@
 #include "core/op.h"
 #include "cpu/onednn/cpu_layout.h"
 
-/* Writes x, f32, bf16 or i32, to `data` in layout `to` (NULL: row-major without gaps). Call it on the thread of
- * `device`. */
+/* Writes x, f32 or i32, to `data` in layout `to` (NULL: row-major without gaps). Call it on the thread of `device`. */
 lk_status lk__cpu_convert(lk_device *device, const lk_tensor *x, const lk_layout *to, void *data);
 
 /* The elements of x in some layout. `block` is a block of the device's allocator that holds a copy; NULL: x lies in
@@ -15,6 +14,6 @@ typedef struct lk_converted {
     struct lk_block *block;
 } lk_converted;
 
-/* Gives x, f32, bf16 or i32, in layout `to`. End it with lk__cpu_as_end, also after an error. */
+/* Gives x, f32, i32 or bf16, in layout `to`. End it with lk__cpu_as_end, also after an error. */
 lk_status lk__cpu_as(lk_device *device, const lk_tensor *x, const lk_layout *to, lk_converted *converted);
 void lk__cpu_as_end(lk_device *device, lk_converted *converted);

@@ -1,13 +1,16 @@
 #include "cpu/vector/interleave.h"
 
 #include "base/avx2.h"
+#include "base/bf16.h"
 #include "base/minmax.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-enum { EIGHT = 8 };
+#include <string.h>
+
+enum { EIGHT = 8, WIDEST = 16 };
 
 lk_interleaving lk__interleaving_of_images(int64_t images, int64_t channels, int64_t pixels, int64_t width)
 {
@@ -138,5 +141,125 @@ LK_AVX2 void lk__deinterleave(const lk_interleaving *s, const float *vectors, fl
             tile t = interleave_tile_of(s, lane, pixel);
             for (int64_t i = 0; i < s->inners; i++, t.row += s->pixels, t.vector += s->width)
                 deinterleave_tile(&t, vectors, plain);
+        }
+}
+
+/* --- bf16 in pairs ------------------------------------------------------------------------------------------------ */
+
+static int64_t interleave_pairs_of(const lk_interleaving *s)
+{
+    return (s->inners + 1) / 2;
+}
+
+/* A tile of words: `row` is the offset of the first bf16, and `vector` that of the first word. */
+static tile interleave_pair_tile_of(const lk_interleaving *s, int64_t lane, int64_t pixel)
+{
+    tile t = interleave_tile_of(s, lane, pixel);
+    t.a_pixel = interleave_pairs_of(s) * s->width;
+    t.vector = (lane / s->width * s->pixels + pixel) * t.a_pixel + lane % s->width;
+    return t;
+}
+
+/* Joins two rows of bf16, of which the second may be NULL, to one of words. */
+LK_BODY void interleave_join(const uint16_t *low, const uint16_t *high, int64_t n, uint32_t *words)
+{
+    for (int64_t i = 0; i < n; i++)
+        words[i] = low[i] | (high ? (uint32_t)high[i] << 16 : 0);
+}
+
+LK_BODY void interleave_split(const uint32_t *words, int64_t n, uint16_t *low, uint16_t *high)
+{
+    for (int64_t i = 0; i < n; i++) {
+        low[i] = (uint16_t)words[i];
+        if (high)
+            high[i] = (uint16_t)(words[i] >> 16);
+    }
+}
+
+/* Rows of words are floats to the transposition, which copies bits. */
+LK_BODY LK_AVX2 void interleave_pair_tile(const tile *t, const uint16_t *low, const uint16_t *high, uint32_t *words)
+{
+    uint32_t rows[EIGHT][EIGHT] = {{0}};
+    if (t->pixels == EIGHT) {
+        for (int64_t l = 0; l < t->lanes; l++)
+            interleave_join(low + l * t->a_lane, high ? high + l * t->a_lane : NULL, EIGHT, rows[l]);
+        interleave_transpose_8x8((const float *)(const void *)rows, EIGHT, (float *)(void *)words, t->a_pixel);
+        return;
+    }
+    for (int64_t l = 0; l < t->lanes; l++)
+        interleave_join(low + l * t->a_lane, high ? high + l * t->a_lane : NULL, t->pixels, rows[l]);
+    for (int64_t p = 0; p < t->pixels; p++)
+        for (int64_t l = 0; l < EIGHT; l++)
+            words[p * t->a_pixel + l] = rows[l][p];
+}
+
+LK_BODY LK_AVX2 void deinterleave_pair_tile(const tile *t, const uint32_t *words, uint16_t *low, uint16_t *high)
+{
+    uint32_t rows[EIGHT][EIGHT];
+    if (t->pixels == EIGHT) {
+        interleave_transpose_8x8((const float *)(const void *)words, t->a_pixel, (float *)(void *)rows, EIGHT);
+        for (int64_t l = 0; l < t->lanes; l++)
+            interleave_split(rows[l], EIGHT, low + l * t->a_lane, high ? high + l * t->a_lane : NULL);
+        return;
+    }
+    for (int64_t p = 0; p < t->pixels; p++)
+        for (int64_t l = 0; l < EIGHT; l++)
+            rows[l][p] = words[p * t->a_pixel + l];
+    for (int64_t l = 0; l < t->lanes; l++)
+        interleave_split(rows[l], t->pixels, low + l * t->a_lane, high ? high + l * t->a_lane : NULL);
+}
+
+LK_AVX2 void lk__interleave_pairs(const lk_interleaving *s, const uint16_t *plain, uint32_t *words)
+{
+    for (int64_t lane = 0; lane < interleave_padded_lanes(s); lane += EIGHT)
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
+            tile t = interleave_pair_tile_of(s, lane, pixel);
+            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width) {
+                const uint16_t *low = plain + t.row;
+                interleave_pair_tile(&t, low, i + 1 < s->inners ? low + s->pixels : NULL, words + t.vector);
+            }
+        }
+}
+
+LK_AVX2 void lk__deinterleave_pairs(const lk_interleaving *s, const uint32_t *words, uint16_t *plain)
+{
+    for (int64_t lane = 0; lane < s->lanes; lane += EIGHT)
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
+            tile t = interleave_pair_tile_of(s, lane, pixel);
+            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width) {
+                uint16_t *low = plain + t.row;
+                deinterleave_pair_tile(&t, words + t.vector, low, i + 1 < s->inners ? low + s->pixels : NULL);
+            }
+        }
+}
+
+LK_AVX2 void lk__widen_pairs(const lk_interleaving *s, const uint32_t *words, float *vectors)
+{
+    uint32_t low[WIDEST], high[WIDEST];
+    for (int64_t p = 0; p < interleave_padded_lanes(s) / s->width * s->pixels; p++)
+        for (int64_t i = 0; i < s->inners; i += 2, words += s->width) {
+            for (int64_t l = 0; l < s->width; l++) {
+                low[l] = words[l] << 16;
+                high[l] = words[l] & 0xFFFF0000u;
+            }
+            memcpy(vectors, low, (size_t)s->width * sizeof *low);
+            vectors += s->width;
+            if (i + 1 == s->inners)
+                continue;
+            memcpy(vectors, high, (size_t)s->width * sizeof *high);
+            vectors += s->width;
+        }
+}
+
+LK_AVX2 void lk__round_pairs(const lk_interleaving *s, const float *vectors, uint32_t *words)
+{
+    uint16_t halves[2][WIDEST];
+    for (int64_t p = 0; p < interleave_padded_lanes(s) / s->width * s->pixels; p++)
+        for (int64_t i = 0; i < s->inners; i += 2, words += s->width) {
+            bool both = i + 1 < s->inners;
+            lk__bf16_round(vectors, halves[0], s->width);
+            lk__bf16_round(vectors + s->width, halves[1], both ? s->width : 0);
+            interleave_join(halves[0], both ? halves[1] : NULL, s->width, words);
+            vectors += both ? 2 * s->width : s->width;
         }
 }

@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define LK_ISA_SUFFIX emulated
+#define LK_F32_SUFFIX emulated
 
 #define LK_REGISTERS 32
 
