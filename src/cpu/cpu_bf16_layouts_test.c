@@ -253,6 +253,44 @@ static void batch_norms_agree(void **state)
     check_everywhere(batch_norm);
 }
 
+/* --- a layout without a tag --------------------------------------------------------------------------------------- */
+
+/* Kernels that cannot know how it lies convert it to row-major order. */
+static void expect_converted(lk_call call, int n_activations, const void *attrs, size_t size)
+{
+    lk_call plain = call;
+    for (int i = 0; i < n_activations; i++)
+        call.in[i] = arranged(call.in[i], dnnl_nChw32c);
+    assert_true(call.in[0]->storage->layout && lk__tag_of(call.in[0]) == dnnl_nchw);
+    set_attrs(&call, attrs, size);
+    set_attrs(&plain, attrs, size);
+    if (lk__call(&call) != LK_OK || lk__call(&plain) != LK_OK || lk_device_sync(device) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    for (int i = 0; i < call.n_out; i++)
+        expect_same_memory(call.out[i], plain.out[i], call.op->name);
+}
+
+static void an_unknown_layout_is_converted(void **state)
+{
+    (void)state;
+    lk_scope_begin();
+    const int64_t samples[3] = {4, 0, 9};
+    lk_shape shape = shapes[0];
+    const lk_batch_norm_attrs norm = {.count = shape.dim[0] * shape.dim[2] * shape.dim[3], .epsilon = 1e-5};
+    const lk_dropout_attrs drop = {.rate = 0.3};
+    const lk_pool2d_opts pool = {.kernel = {2, 2}, .stride = {2, 2}};
+    lk_tensor *x = activation(shape, dnnl_nchw, false, 1), *y = activation(shape, dnnl_nchw, false, 2),
+              *dy = activation(shape, dnnl_nchw, false, 3), *sums = lk_channel_sums(widened(x));
+    lk_tensor *gamma = channel_vector(shape, 0.5, 1), *beta = channel_vector(shape, -1, 2);
+    expect_converted(CALL(channel_sums, 1, 1, x), 1, &norm, sizeof norm);
+    expect_converted(CALL(batch_norm, 3, 2, x, gamma, beta), 1, &norm, sizeof norm);
+    expect_converted(CALL(batch_norm_act_grad, 5, 4, dy, y, x, gamma, sums), 3, &norm, sizeof norm);
+    expect_converted(CALL(dropout, 2, 1, x, lk_tensor_from(device, LK_I64, LK_SHAPE(3), samples)), 1, &drop,
+                     sizeof drop);
+    expect_converted(CALL(max_pool2d, 1, 2, x), 1, &pool, sizeof pool);
+    lk_scope_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +298,7 @@ int main(void)
         cmocka_unit_test(dropouts_agree),
         cmocka_unit_test(max_pools_agree),
         cmocka_unit_test(batch_norms_agree),
+        cmocka_unit_test(an_unknown_layout_is_converted),
     };
     return RUN_ON_DEVICE(tests, &device, "cpu:0");
 }
