@@ -19,16 +19,14 @@ lk_status lk__cpu_max_pool2d(lk_call *call);
 lk_status lk__cpu_max_pool2d_grad(lk_call *call);
 lk_status lk__cpu_avg_pool2d(lk_call *call);
 lk_status lk__cpu_avg_pool2d_grad(lk_call *call);
-lk_status lk__cpu_relu(lk_call *call);
-lk_status lk__cpu_relu_grad(lk_call *call);
 lk_status lk__cpu_dense_act(lk_call *call);
 lk_status lk__cpu_matmul(lk_call *call);
 lk_status lk__cpu_conv_block(lk_call *call);
 lk_status lk__cpu_conv_block_grad(lk_call *call);
 
-/* add, sub and mul. */
-lk_status lk__cpu_arithmetic(lk_call *call);
-/* Tells whether lk__cpu_arithmetic takes a call: inputs of one shape, and outputs without gaps. */
+/* add, sub, mul, relu and relu_grad. */
+lk_status lk__cpu_elements(lk_call *call);
+/* Tells whether lk__cpu_elements takes a call: inputs of one shape, and outputs without gaps. */
 bool lk__cpu_is_of_one_shape(const lk_call *call);
 
 lk_status lk__cpu_dropout(lk_call *call);

@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "core/kept.h"
 #include "core/tensor.h"
+#include "cpu/cpu_bf16.h"
 #include "cpu/onednn/cpu_state.h"
 
 static bool cpu_own_is_convertible(const lk_tensor *x)
@@ -55,4 +56,22 @@ lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, l
     for (int i = 0; i < call->n_in; i++)
         lk__cpu_as_end(call->device, &in[i]);
     return status;
+}
+
+/* An i32 operand, max_pool2d's `where`, has sixteen images in the lanes where a bf16 one has pairs. */
+static bool cpu_own_is_on_pairs(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++) {
+        const lk_layout *layout = call->in[i] ? call->in[i]->storage->layout : NULL;
+        if (layout && (layout->pairs || layout->tag == LK_WIDE_LANES_TAG))
+            return true;
+    }
+    return false;
+}
+
+lk_status lk__own_run_tagged(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute)
+{
+    if (call->dtype == LK_BF16 && cpu_own_is_on_pairs(call))
+        return lk__cpu_run_bf16(call);
+    return lk__own_run(call, key, prepare, compute);
 }

@@ -154,7 +154,7 @@ static size_t cpu_block_act_sums_bytes(const lk_call *call)
 {
     lk_geometry conv = act_grad_conv(call);
     lk_channels channels = lk__channels_of(call->in[0], cpu_block_act_tag_of(call));
-    size_t convolution = lk__cpu_block_gradient_bytes(call, &conv), bias = lk__cpu_bias_bytes(&channels, call->dtype);
+    size_t convolution = lk__cpu_block_gradient_bytes(call, &conv), bias = lk__channel_memory_bytes(&channels);
     return lk__aligned_bytes(convolution > bias ? convolution : bias);
 }
 
@@ -188,7 +188,7 @@ static void block_act_compute_grad(lk_call *call, const lk_converted *in, float 
         cpu_block_act_keep_passed(in[0].data, lk__cpu_data(call->in[1]), lk_tensor_count(call->in[0]), dz);
     lk__cpu_block_gradient(call, &conv, dz, in[2].data, call->out[0], scratch);
     if (attrs->bias)
-        lk__cpu_bias_sums(&channels, call->dtype, dz, call->out[1], scratch);
+        lk__cpu_bias_sums(&channels, dz, call->out[1], scratch);
     if (!attrs->input_grad)
         return;
     lk_block_weights w = lk__cpu_block_weights_of(call, in[3].data);

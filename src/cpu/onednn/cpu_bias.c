@@ -4,7 +4,6 @@
 #include "cpu/onednn/cpu_bias.h"
 
 #include "base/bf16.h"
-#include "base/mem.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu_channels.h"
@@ -17,48 +16,23 @@ static lk_status bias_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     (void)cpu;
     const lk_tensor *dy = call->in[0];
     dnnl_format_tag_t tag = lk__tag_of(dy);
-    lk_channels shape = lk__channels_of(dy, tag);
     lk__channels_describe(prepared, dy, tag);
-    prepared->scratch_bytes = lk__cpu_bias_bytes(&shape, dy->dtype);
     return lk__layout_tagged(dy->shape, LK_F32, tag, &prepared->layouts_in[0]);
 }
 
-/* Elements, those of padding included. */
-static int64_t bias_count(const lk_channels *shape)
-{
-    return shape->planes * shape->pixels * shape->lanes;
-}
-
-size_t lk__cpu_bias_bytes(const lk_channels *shape, lk_dtype dtype)
-{
-    size_t bytes = lk__aligned_bytes(lk__channel_memory_bytes(shape));
-    return dtype == LK_BF16 ? bytes + (size_t)bias_count(shape) * sizeof(float) : bytes;
-}
-
-void lk__cpu_bias_sums(const lk_channels *shape, lk_dtype dtype, const void *dy, const lk_tensor *dbias, float *scratch)
+void lk__cpu_bias_sums(const lk_channels *shape, const void *dy, const lk_tensor *dbias, float *scratch)
 {
     lk_channel_memory memory = lk__channel_memory_of(shape, scratch);
-    const float *sources = dy;
-    if (dtype == LK_BF16) {
-        float *wide = scratch + lk__aligned_bytes(lk__channel_memory_bytes(shape)) / sizeof(float);
-        lk__bf16_widen(dy, wide, bias_count(shape));
-        sources = wide;
-    }
-    lk__channels_sums(shape, sources, sources, memory.tables[0], memory.tables[1]);
+    lk__channels_sums(shape, dy, dy, memory.tables[0], memory.tables[1]);
     lk__channels_fold(shape, memory.tables[0], memory.values[0]);
-    for (int64_t c = 0; c < shape->channels; c++) {
-        float sum = (float)memory.values[0][c];
-        if (dbias->dtype == LK_BF16)
-            lk__bf16_round(&sum, (uint16_t *)lk__cpu_data(dbias) + c, 1);
-        else
-            ((float *)lk__cpu_data(dbias))[c] = sum;
-    }
+    for (int64_t c = 0; c < shape->channels; c++)
+        lk__element_set(lk__cpu_data(dbias), c, (float)memory.values[0][c], dbias->dtype == LK_BF16);
 }
 
 static void bias_compute(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_channels shape = lk__channels_of(call->in[0], lk__tag_of(call->in[0]));
-    lk__cpu_bias_sums(&shape, call->in[0]->dtype, in[0].data, call->out[0], scratch);
+    lk__cpu_bias_sums(&shape, in[0].data, call->out[0], scratch);
 }
 
 lk_status lk__cpu_bias_gradient(lk_call *call)
