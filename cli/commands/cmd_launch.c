@@ -277,7 +277,7 @@ const cli_command cmd_launch = {
         "\n"
         "With --workers it starts a chief, servers and workers of --strategy parameter-server instead, on this\n"
         "machine and without MPI, each worker on cores of its own. Training goes on without a worker that dies. A\n"
-        "server that dies is started again if there is a --snapshot-dir.\n"
+        "server that is killed is started again if there is a --snapshot-dir; one that ends with an error is not.\n"
         "\n"
         "lockstep must be installed under the same path on every machine, and ssh must reach the machines without\n"
         "a password. Environment variables that begin with LOCKSTEP_ are passed on.\n"

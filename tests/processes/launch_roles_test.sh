@@ -107,6 +107,15 @@ finished
 grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
 says '1 server restart,'
 
+# A server that cannot write its snapshot is not started again: it would end with the same error.
+(
+    ulimit -f 100
+    launch 1 --workers 1 "${train[@]}" "${short[@]}" --limit-train 64 --snapshot-dir "$work/too-small"
+)
+[[ $(grep -c '^\[ps-0\] lockstep: .*/server-0\.snapshot\.tmp: cannot be written: File too large$' "$work/stderr") -eq 1 ]] ||
+    fail "the server does not end once, with the reason"
+tail -n 1 "$work/stderr" | grep -qE '^ps-0 on [^ ]+ exited with status 1, ' || fail "the server is not named last"
+
 # If all processes are restarted from the last checkpoint, the bits are those of a training that was not disturbed.
 again=(--limit-train 1024 --epochs 30 --shards 4)
 run 0 "${train[@]:1}" "${again[@]}" --devices 1 --seed "$mark"
