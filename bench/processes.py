@@ -68,8 +68,15 @@ class Process:
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.began = time.perf_counter()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output, env=environment,
-                                        stderr=self.errors, start_new_session=limit is not None,
-                                        preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)))
+                                        stderr=self.errors, preexec_fn=lambda: self.prepare(cpus))
+
+    def prepare(self, cpus):
+        """A group to be ended together, but not a session of its own: Linux divides a core's time among sessions first, and
+        what is compared must be in the same one."""
+        if self.limit is not None:
+            os.setpgrp()
+        if cpus:
+            os.sched_setaffinity(0, cpus)
 
     def wait(self):
         """Waits as wait4 does, up to the limit."""
