@@ -40,7 +40,8 @@ NETWORKS = {
 DEFAULTS = ("lenet", "keras-cnn", "resnet18", "wrn-16-10", "mlp")
 DTYPES = ("f32", "bf16")
 CORES = (1, 2)
-TOO_SLOW = 0.5  # a peer that reaches less of the fastest one's speed is not sampled again
+# A peer that reaches less of the fastest one's speed, in one sample or in the best of several, is not sampled again.
+TOO_SLOW, TOO_SLOW_IN_SEVERAL = 0.5, 0.75
 
 SPEED = ["network", "dtype", "batch", "cores", "V", "images/s", "GFLOP/s", "of peak", "peer, images/s", "the fastest peer",
          "ratio", "of processor time", "others", "goal", "reached"]
@@ -154,7 +155,8 @@ class Row:
         if samples.failure or any(seconds > patience for seconds in samples.values("life_seconds")):
             return True
         speeds = samples.values("images_per_second")
-        return bool(speeds) and max(speeds) < TOO_SLOW * self.peers[self.best_peer()].median("images_per_second")
+        share = TOO_SLOW if len(speeds) == 1 else TOO_SLOW_IN_SEVERAL
+        return bool(speeds) and max(speeds) < share * self.peers[self.best_peer()].median("images_per_second")
 
     def take_peer(self, bench, peer, cpus):
         process = peer.start(self, cpus, bench.args.seconds, 10 * bench.args.patience)
@@ -199,14 +201,14 @@ class Row:
         flops = last["flops_per_second"] / last["images_per_second"] * ours
         share = flops / (self.cores * self.peaks.median("flops"))
         cells = self.head() + [last["shards"], self.our_speed(), f"{flops / 1e9:.0f}", f"{share:.0%}"]
-        peer, others = self.best_peer(), self.ours.values("others")
+        peer, others = self.best_peer(), f"{self.ours.median('others'):.0%}"
         if not peer:
-            return cells + [f"not measured: {self.why_no_peer()}", "-", "-", "-", f"{statistics.median(others):.0%}", goal, "-"]
+            return cells + [f"not measured: {self.why_no_peer()}", "-", "-", "-", others, goal, "-"]
         samples = self.peers[peer]
-        few = f", {len(samples.samples)} sample" if len(samples.samples) < len(self.ours.samples) else ""
-        others = statistics.median(others + samples.values("others"))
+        count = len(samples.samples)
+        few = f", {count} sample{'s' * (count > 1)}" if count < len(self.ours.samples) else ""
         return cells + [self.peer_speed(peer), peer + few, f"{self.ratio(peer):.2f}", f"{self.processor_ratio(peer):.2f}",
-                        f"{others:.0%}", goal, "-" if goal == "-" else "yes" if self.ratio(peer) >= goal else "no"]
+                        others, goal, "-" if goal == "-" else "yes" if self.ratio(peer) >= goal else "no"]
 
     def way_cells(self):
         """A line for each way of each peer."""
@@ -305,7 +307,7 @@ def report(rows, out):
         peak = statistics.median(value for row in measured for value in row.peaks.values("flops"))
         print(f"\nPeak of a core, f32, measured before each sample: {peak / 1e9:.0f} GFLOP/s (median). bf16 is computed in "
               f"f32, so its share is of the same.\nOf processor time: the peer's for an image, divided by ours. Others: the "
-              f"share of the cores' time that went to other programs.\n")
+              f"share of the cores' time that went to other programs while ours ran.\n")
         print_cells([MEMORY] + [row.memory_cells() for row in measured])
         print("\nPeak: the most resident memory of a process (VmHWM), of PyTorch's DDP the sum of its processes. Above start: "
               "less what the process\nhad with its library loaded and, of ours, a device open. Ours holds its training images "
