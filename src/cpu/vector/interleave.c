@@ -160,53 +160,53 @@ static tile interleave_pair_tile_of(const lk_interleaving *s, int64_t lane, int6
     return t;
 }
 
-/* Joins two rows of bf16, of which the second may be NULL, to one of words. */
-LK_BODY void interleave_join(const uint16_t *low, const uint16_t *high, int64_t n, uint32_t *words)
+/* Joins n elements of a row of bf16, and those that lie `second` elements further, to words. second = 0: zeros. */
+LK_BODY void interleave_join(const uint16_t *row, int64_t second, int64_t n, uint32_t *words)
 {
     for (int64_t i = 0; i < n; i++)
-        words[i] = low[i] | (high ? (uint32_t)high[i] << 16 : 0);
+        words[i] = row[i] | (second ? (uint32_t)row[second + i] << 16 : 0);
 }
 
-LK_BODY void interleave_split(const uint32_t *words, int64_t n, uint16_t *low, uint16_t *high)
+LK_BODY void interleave_split(const uint32_t *words, int64_t n, uint16_t *row, int64_t second)
 {
     for (int64_t i = 0; i < n; i++) {
-        low[i] = (uint16_t)words[i];
-        if (high)
-            high[i] = (uint16_t)(words[i] >> 16);
+        row[i] = (uint16_t)words[i];
+        if (second)
+            row[second + i] = (uint16_t)(words[i] >> 16);
     }
 }
 
 /* Rows of words are floats to the transposition, which copies bits. */
-LK_BODY LK_AVX2 void interleave_pair_tile(const tile *t, const uint16_t *low, const uint16_t *high, uint32_t *words)
+LK_BODY LK_AVX2 void interleave_pair_tile(const tile *t, const uint16_t *row, int64_t second, uint32_t *words)
 {
     uint32_t rows[EIGHT][EIGHT] = {{0}};
     if (t->pixels == EIGHT) {
         for (int64_t l = 0; l < t->lanes; l++)
-            interleave_join(low + l * t->a_lane, high ? high + l * t->a_lane : NULL, EIGHT, rows[l]);
+            interleave_join(row + l * t->a_lane, second, EIGHT, rows[l]);
         interleave_transpose_8x8((const float *)(const void *)rows, EIGHT, (float *)(void *)words, t->a_pixel);
         return;
     }
     for (int64_t l = 0; l < t->lanes; l++)
-        interleave_join(low + l * t->a_lane, high ? high + l * t->a_lane : NULL, t->pixels, rows[l]);
+        interleave_join(row + l * t->a_lane, second, t->pixels, rows[l]);
     for (int64_t p = 0; p < t->pixels; p++)
         for (int64_t l = 0; l < EIGHT; l++)
             words[p * t->a_pixel + l] = rows[l][p];
 }
 
-LK_BODY LK_AVX2 void deinterleave_pair_tile(const tile *t, const uint32_t *words, uint16_t *low, uint16_t *high)
+LK_BODY LK_AVX2 void deinterleave_pair_tile(const tile *t, const uint32_t *words, uint16_t *row, int64_t second)
 {
     uint32_t rows[EIGHT][EIGHT];
     if (t->pixels == EIGHT) {
         interleave_transpose_8x8((const float *)(const void *)words, t->a_pixel, (float *)(void *)rows, EIGHT);
         for (int64_t l = 0; l < t->lanes; l++)
-            interleave_split(rows[l], EIGHT, low + l * t->a_lane, high ? high + l * t->a_lane : NULL);
+            interleave_split(rows[l], EIGHT, row + l * t->a_lane, second);
         return;
     }
     for (int64_t p = 0; p < t->pixels; p++)
         for (int64_t l = 0; l < EIGHT; l++)
             rows[l][p] = words[p * t->a_pixel + l];
     for (int64_t l = 0; l < t->lanes; l++)
-        interleave_split(rows[l], t->pixels, low + l * t->a_lane, high ? high + l * t->a_lane : NULL);
+        interleave_split(rows[l], t->pixels, row + l * t->a_lane, second);
 }
 
 LK_AVX2 void lk__interleave_pairs(const lk_interleaving *s, const uint16_t *plain, void *words)
@@ -214,10 +214,9 @@ LK_AVX2 void lk__interleave_pairs(const lk_interleaving *s, const uint16_t *plai
     for (int64_t lane = 0; lane < interleave_padded_lanes(s); lane += EIGHT)
         for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
             tile t = interleave_pair_tile_of(s, lane, pixel);
-            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width) {
-                const uint16_t *low = plain + t.row;
-                interleave_pair_tile(&t, low, i + 1 < s->inners ? low + s->pixels : NULL, (uint32_t *)words + t.vector);
-            }
+            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width)
+                interleave_pair_tile(&t, plain + t.row, i + 1 < s->inners ? s->pixels : 0,
+                                     (uint32_t *)words + t.vector);
         }
 }
 
@@ -226,11 +225,9 @@ LK_AVX2 void lk__deinterleave_pairs(const lk_interleaving *s, const void *words,
     for (int64_t lane = 0; lane < s->lanes; lane += EIGHT)
         for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
             tile t = interleave_pair_tile_of(s, lane, pixel);
-            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width) {
-                uint16_t *low = plain + t.row;
-                deinterleave_pair_tile(&t, (const uint32_t *)words + t.vector, low,
-                                       i + 1 < s->inners ? low + s->pixels : NULL);
-            }
+            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width)
+                deinterleave_pair_tile(&t, (const uint32_t *)words + t.vector, plain + t.row,
+                                       i + 1 < s->inners ? s->pixels : 0);
         }
 }
 
@@ -256,13 +253,13 @@ LK_AVX2 void lk__widen_pairs(const lk_interleaving *s, const void *words, float 
 LK_AVX2 void lk__round_pairs(const lk_interleaving *s, const float *vectors, void *words)
 {
     uint32_t *to = words;
-    uint16_t halves[2][WIDEST];
+    uint16_t halves[2 * WIDEST];
     for (int64_t p = 0; p < interleave_padded_lanes(s) / s->width * s->pixels; p++)
         for (int64_t i = 0; i < s->inners; i += 2, to += s->width) {
             bool both = i + 1 < s->inners;
-            lk__bf16_round(vectors, halves[0], s->width);
-            lk__bf16_round(vectors + s->width, halves[1], both ? s->width : 0);
-            interleave_join(halves[0], both ? halves[1] : NULL, s->width, to);
+            lk__bf16_round(vectors, halves, s->width);
+            lk__bf16_round(vectors + s->width, halves + WIDEST, both ? s->width : 0);
+            interleave_join(halves, both ? WIDEST : 0, s->width, to);
             vectors += both ? 2 * s->width : s->width;
         }
 }
