@@ -9,7 +9,7 @@ endforeach()
 
 # Those that are written for elements of bf16 too.
 set(LK_BF16_KERNELS "")
-foreach(name isa_table blocks/direct_conv)
+foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points)
   list(APPEND LK_BF16_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 

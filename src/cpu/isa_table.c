@@ -5,7 +5,10 @@
 
 #if defined(LK_VECTOR_BF16)
 
-const lk_isa_kernels LK_ISA(lk__isa_kernels) = {.direct = &LK_ISA(lk__block_direct)};
+const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
+    .direct = &LK_ISA(lk__block_direct),
+    .winograd = &LK_ISA(lk__block_winograd),
+};
 
 const lk_isa LK_ISA(lk__isa) = {
     .name = LK_ISA_NAME,

@@ -31,6 +31,7 @@
  *   vec_widen(address): LK_WIDTH elements               vec_round(address, a): to LK_WIDTH elements
  *   word_load, word_store: aligned; word_loadu          word_broadcast(address): the word that begins there
  *   word_fmadd(a, b, c): c + the products of a and b    word_join(addresses), word_round(vecs): see below
+ *   eight_widen(address): eight elements as floats      element_widen(e): one
  *
  * word_join and word_round make words of LK_PER_WORD rows of LK_WIDTH elements, one element from each row: the rows lie
  * at these addresses, or are these vectors, which are rounded.
