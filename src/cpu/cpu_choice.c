@@ -85,6 +85,11 @@ static const char *cpu_choice_apart_name(void)
     return "apart";
 }
 
+static const char *cpu_choice_winograd_bf16_name(void)
+{
+    return lk__block_winograd_bf16()->name;
+}
+
 static const char *cpu_choice_direct_bf16_name(void)
 {
     return lk__block_direct_bf16()->name;
@@ -99,9 +104,18 @@ static const char *cpu_choice_direct_bf16_name(void)
          .bf16 = true,                                                           \
          .needs_layout = true,                                                   \
          .run = lk__cpu_lanes_##direction},                                      \
+            {.name = cpu_choice_winograd_bf16_name,                              \
+             .block = lk__block_winograd_bf16,                                   \
+             .takes = choice_winograd_takes,                                     \
+             .is_worth = lk__cpu_winograd_is_worth,                              \
+             .bf16 = true,                                                       \
+             .rounds_more = true,                                                \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_block_##direction},                                  \
             {.name = cpu_choice_direct_bf16_name,                                \
              .block = lk__block_direct_bf16,                                     \
              .takes = choice_direct_takes,                                       \
+             .is_worth = lk__cpu_direct_is_worth,                                \
              .bf16 = true,                                                       \
              .needs_layout = true,                                               \
              .run = lk__cpu_block_##direction},                                  \
@@ -134,7 +148,7 @@ static const char *cpu_choice_direct_bf16_name(void)
     }
 /* clang-format on */
 
-enum { CONVOLUTIONS = 7, BLOCKS = 7 };
+enum { CONVOLUTIONS = 8, BLOCKS = 8 };
 
 static const lk_alternative conv2d[CONVOLUTIONS] = CONVOLUTION(conv2d);
 static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_grad);
@@ -145,9 +159,17 @@ static const lk_alternative conv_block[BLOCKS] = {
      .is_worth = lk__cpu_lanes_want_block,
      .bf16 = true,
      .run = lk__cpu_conv_block},
+    {.name = cpu_choice_winograd_bf16_name,
+     .block = lk__block_winograd_bf16,
+     .takes = cpu_choice_winograd_takes_act,
+     .is_worth = lk__cpu_winograd_act_is_worth,
+     .bf16 = true,
+     .rounds_more = true,
+     .run = lk__cpu_conv_block},
     {.name = cpu_choice_direct_bf16_name,
      .block = lk__block_direct_bf16,
      .takes = lk__cpu_blocks_take_act,
+     .is_worth = lk__cpu_direct_act_is_worth,
      .bf16 = true,
      .run = lk__cpu_conv_block},
     {.name = lk__cpu_lanes_winograd_name,

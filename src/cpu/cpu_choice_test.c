@@ -91,7 +91,7 @@ static float tolerance_of(const lk_conv_problem *problem, const char *name)
 {
     if (problem->dtype == LK_F32)
         return 16e-4F;
-    return strstr(name, "winograd") && strstr(name, "bf16") ? 1.0F / 4 : 1.0F / 64;
+    return strstr(name, "winograd") && strstr(name, "bf16") ? 1.0F / 2 : 1.0F / 64;
 }
 
 /* An implementation runs if it takes the problem of a direction, and then gives the reference's result. */

@@ -111,3 +111,8 @@ const lk_block_algorithm *lk__block_direct_bf16(void)
 {
     return lk__isa()->bf16->direct;
 }
+
+const lk_block_algorithm *lk__block_winograd_bf16(void)
+{
+    return lk__isa()->bf16->winograd;
+}

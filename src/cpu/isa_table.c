@@ -19,7 +19,11 @@ const lk_lanes_kernels LK_ISA(lk__lanes) = {
 
 #if defined(LK_VECTOR_BF16)
 
-const lk_isa_kernels LK_ISA(lk__isa_kernels) = {.direct = &LK_ISA(lk__block_direct), .lanes = &LK_ISA(lk__lanes)};
+const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
+    .direct = &LK_ISA(lk__block_direct),
+    .winograd = &LK_ISA(lk__block_winograd),
+    .lanes = &LK_ISA(lk__lanes),
+};
 
 const lk_isa LK_ISA(lk__isa) = {
     .name = LK_ISA_NAME,

@@ -50,11 +50,14 @@ extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, 
     lk__block_direct_avx512bf16, lk__block_direct_emulatedbf16;
 
 /* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1, takes a quarter of the multiplications (Lavin and Gray,
- * "Fast Algorithms for Convolutional Neural Networks", 2016). Its rounding errors are about ten times as large. */
-extern const lk_block_algorithm lk__block_winograd_avx2, lk__block_winograd_avx512, lk__block_winograd_emulated;
+ * "Fast Algorithms for Convolutional Neural Networks", 2016). Its rounding errors are about ten times as large. With
+ * bf16 the transformed operands are rounded to bf16 too. */
+extern const lk_block_algorithm lk__block_winograd_avx2, lk__block_winograd_avx512, lk__block_winograd_emulated,
+    lk__block_winograd_avx512bf16, lk__block_winograd_emulatedbf16;
 
 /* Return the algorithms of lk__isa(); NULL if that is NULL. */
 const lk_block_algorithm *lk__block_direct(void);
 const lk_block_algorithm *lk__block_winograd(void);
 /* The same for bf16; lk__isa() must have kernels for it. */
 const lk_block_algorithm *lk__block_direct_bf16(void);
+const lk_block_algorithm *lk__block_winograd_bf16(void);

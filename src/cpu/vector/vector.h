@@ -34,6 +34,7 @@
  *   word_zero, word_pinned(a)                           word_part(a, i): element i of each word, widened
  *   word_where(masks, a): element i of a where masks[i] is true, or 0
  *   word_firsts(a, b), word_seconds(a, b), for pairs: words of the first, or second, elements of a and of b
+ *   eight_widen(address): eight elements as floats      element_widen(e): one
  *
  * word_join and word_round make words of LK_PER_WORD rows of LK_WIDTH elements, one element from each row: the rows lie
  * at these addresses, or are these vectors, which are rounded.

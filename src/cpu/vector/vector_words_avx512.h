@@ -1,13 +1,14 @@
 /* Elements and words of vector.h that are bf16 and pairs of them, on AVX512_BF16. */
 #pragma once
 
+#include "cpu/vector/vector_words_eight.h"
+
 #include <string.h>
 
 #define LK_ISA_SUFFIX avx512bf16
 
 enum { LK_PER_WORD = 2 };
 
-typedef uint16_t element;
 typedef __m512i vec_word;
 
 /* Puts the elements of a vector into the lower halves of words. */

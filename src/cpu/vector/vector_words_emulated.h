@@ -1,13 +1,14 @@
 /* Elements and words of vector.h that are bf16 and pairs of them, on AVX2, with the bits of AVX512_BF16. */
 #pragma once
 
+#include "cpu/vector/vector_words_eight.h"
+
 #include <string.h>
 
 #define LK_ISA_SUFFIX emulatedbf16
 
 enum { LK_PER_WORD = 2 };
 
-typedef uint16_t element;
 typedef vec_int vec_word;
 
 /* --- eight lanes -------------------------------------------------------------------------------------------------- */
@@ -29,11 +30,6 @@ LK_BODY __m256 eight_flushed(__m256 a)
 LK_BODY __m256 eight_of_upper(__m256i words)
 {
     return _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32((int)0xffff0000)));
-}
-
-LK_BODY __m256 eight_of_lower(__m256i words)
-{
-    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
 }
 
 LK_BODY __m256 eight_fmadd(__m256 a, __m256 b, __m256 c)
@@ -58,11 +54,6 @@ LK_BODY __m256i eight_rounded(__m256 a)
     __m256i zero = _mm256_and_si256(high, _mm256_set1_epi32(0x8000));
     rounded = _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
     return _mm256_blendv_epi8(rounded, zero, eight_are_tiny(bits));
-}
-
-LK_BODY __m256i eight_load(const element *from)
-{
-    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)from));
 }
 
 LK_BODY __m256i eight_of_halves(__m256i lower, __m256i upper)

@@ -18,6 +18,16 @@ LK_BODY void vec_round(element *to, vec a)
     vec_storeu(to, a);
 }
 
+LK_BODY __m256 eight_widen(const element *from)
+{
+    return _mm256_loadu_ps(from);
+}
+
+LK_BODY float element_widen(element e)
+{
+    return e;
+}
+
 LK_BODY vec_word word_load(const element *from)
 {
     return vec_load(from);
