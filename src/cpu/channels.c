@@ -1,6 +1,6 @@
 #include "cpu/channels.h"
 
-#include "base/bf16.h"
+#include "cpu/vector/eights.h"
 
 #include <string.h>
 
@@ -97,21 +97,10 @@ void lk__channels_fold(const lk_channels *shape, const double *table, double *va
     }
 }
 
-/* --- vectors of eight --------------------------------------------------------------------------------------------- */
+/* --- operations on eight elements ----------------------------------------------------------------------------------
+ */
 
-enum { WIDTH = 8, HALF = 4 };
-
-/* The vectors need no alignment: a row-major tensor may lie in memory of a caller. They are passed by address, because
- * how a vector is passed depends on the processor that a function is compiled for. */
-typedef float floats __attribute__((vector_size(WIDTH * sizeof(float)), aligned(sizeof(float)), may_alias));
-typedef uint32_t words __attribute__((vector_size(WIDTH * sizeof(uint32_t)), aligned(sizeof(uint32_t)), may_alias));
-typedef uint16_t shorts __attribute__((vector_size(WIDTH * sizeof(uint16_t)), aligned(sizeof(uint16_t)), may_alias));
-typedef float half_floats __attribute__((vector_size(HALF * sizeof(float))));
-typedef double doubles __attribute__((vector_size(HALF * sizeof(double)), aligned(sizeof(double)), may_alias));
-
-typedef struct wide { /* eight doubles */
-    doubles low, high;
-} wide;
+enum { WIDTH = LK_EIGHT, HALF = LK_FOUR };
 
 /* The operands of a loop, which uses the same offset in all of them. Operands that are not used are NULL; each loop is
  * compiled for the operands that it has. */
@@ -125,96 +114,59 @@ typedef struct operands {
     void *y;           /* the result */
 } operands;
 
-/* Element by element, which compilers turn into one instruction; they do worse with __builtin_convertvector. */
-LK_BODY void load_floats(floats *to, const void *from, int64_t at, bool bf16)
+LK_BODY void load_doubles(lk_wide *to, const double *from)
 {
-    if (bf16) {
-        shorts s = *(const shorts *)((const uint16_t *)from + at);
-        *to = (floats)((words){s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]} << 16);
-    } else {
-        *to = *(const floats *)((const float *)from + at);
-    }
+    to->low = *(const lk_doubles *)from;
+    to->high = *(const lk_doubles *)(from + HALF);
 }
 
-/* Rounds to bf16 as lk__bf16_rounded does. */
-LK_BODY void store_floats(void *to, int64_t at, const floats *from, bool bf16)
+LK_BODY void store_doubles(double *to, const lk_wide *x)
 {
-    if (bf16) {
-        words bits = (words)*from, nan = (words)(*from != *from), half = (bits >> 16 & 1) + 0x7FFF;
-        bits = (bits + (half & ~nan)) | (nan & 0x400000);
-        *(shorts *)((uint16_t *)to + at) = __builtin_convertvector(bits >> 16, shorts);
-    } else {
-        *(floats *)((float *)to + at) = *from;
-    }
+    *(lk_doubles *)to = x->low;
+    *(lk_doubles *)(to + HALF) = x->high;
 }
 
-LK_BODY void widen(wide *to, const floats *from)
+LK_BODY void add_to(double *to, const lk_wide *x)
 {
-    floats x = *from;
-    to->low = (doubles){x[0], x[1], x[2], x[3]};
-    to->high = (doubles){x[4], x[5], x[6], x[7]};
+    *(lk_doubles *)to += x->low;
+    *(lk_doubles *)(to + HALF) += x->high;
 }
 
-LK_BODY void round_to_floats(floats *to, const wide *from)
+LK_BODY void load_x(lk_floats *to, const operands *o, int64_t at)
 {
-    half_floats low = __builtin_convertvector(from->low, half_floats);
-    half_floats high = __builtin_convertvector(from->high, half_floats);
-    *to = (floats){low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
-}
-
-LK_BODY void load_doubles(wide *to, const double *from)
-{
-    to->low = *(const doubles *)from;
-    to->high = *(const doubles *)(from + HALF);
-}
-
-LK_BODY void store_doubles(double *to, const wide *x)
-{
-    *(doubles *)to = x->low;
-    *(doubles *)(to + HALF) = x->high;
-}
-
-LK_BODY void add_to(double *to, const wide *x)
-{
-    *(doubles *)to += x->low;
-    *(doubles *)(to + HALF) += x->high;
-}
-
-LK_BODY void load_x(floats *to, const operands *o, int64_t at)
-{
-    load_floats(to, o->x, at, o->bf16);
+    eight_load(to, o->x, at, o->bf16);
     if (o->where) {
-        floats where;
-        load_floats(&where, o->where, at, o->bf16);
-        *to = (floats)((words)*to & (words)(where > 0));
+        lk_floats where;
+        eight_load(&where, o->where, at, o->bf16);
+        *to = (lk_floats)((lk_words)*to & (lk_words)(where > 0));
     }
 }
 
 /* NaN stays NaN under relu. */
-LK_BODY void store_result(const operands *o, int64_t at, const wide *value)
+LK_BODY void store_result(const operands *o, int64_t at, const lk_wide *value)
 {
-    floats y, added;
-    round_to_floats(&y, value);
+    lk_floats y, added;
+    eight_narrow(&y, value);
     if (o->added) {
-        load_floats(&added, o->added, at, o->bf16);
+        eight_load(&added, o->added, at, o->bf16);
         y += added;
     }
     if (o->rectified)
-        y = (floats)((words)y & ~(words)(y <= 0));
-    store_floats(o->y, at, &y, o->bf16);
+        y = (lk_floats)((lk_words)y & ~(lk_words)(y <= 0));
+    eight_store(o->y, at, &y, o->bf16);
 }
 
 /* Adds x to sum and x z to product. */
-LK_BODY void accumulate(wide *sum, wide *product, const operands *o, int64_t at)
+LK_BODY void accumulate(lk_wide *sum, lk_wide *product, const operands *o, int64_t at)
 {
-    floats x, z;
-    wide a, b;
+    lk_floats x, z;
+    lk_wide a, b;
     load_x(&x, o, at);
     if (o->kept)
-        store_floats(o->kept, at, &x, o->bf16);
-    load_floats(&z, o->z, at, o->bf16);
-    widen(&a, &x);
-    widen(&b, &z);
+        eight_store(o->kept, at, &x, o->bf16);
+    eight_load(&z, o->z, at, o->bf16);
+    eight_widen(&a, &x);
+    eight_widen(&b, &z);
     sum->low += a.low;
     sum->high += a.high;
     product->low += a.low * b.low;
@@ -225,7 +177,7 @@ LK_BODY void accumulate(wide *sum, wide *product, const operands *o, int64_t at)
  * additions. */
 LK_BODY void sums_of_eight(const operands *o, int64_t at, int64_t pixels, int64_t stride, double *first, double *second)
 {
-    wide even[2] = {{{0}, {0}}, {{0}, {0}}}, odd[2] = {{{0}, {0}}, {{0}, {0}}};
+    lk_wide even[2] = {{{0}, {0}}, {{0}, {0}}}, odd[2] = {{{0}, {0}}, {{0}, {0}}};
     int64_t p = 0;
     for (; p + 2 <= pixels; p += 2) {
         accumulate(&even[0], &even[1], o, at + p * stride);
@@ -240,17 +192,17 @@ LK_BODY void sums_of_eight(const operands *o, int64_t at, int64_t pixels, int64_
     }
 }
 
-LK_BODY void apply_affine(const operands *o, int64_t at, const wide *a, const wide *b, const wide *c)
+LK_BODY void apply_affine(const operands *o, int64_t at, const lk_wide *a, const lk_wide *b, const lk_wide *c)
 {
-    floats x, z;
-    wide value, other;
+    lk_floats x, z;
+    lk_wide value, other;
     load_x(&x, o, at);
-    widen(&value, &x);
+    eight_widen(&value, &x);
     value.low *= a->low;
     value.high *= a->high;
     if (o->z) {
-        load_floats(&z, o->z, at, o->bf16);
-        widen(&other, &z);
+        eight_load(&z, o->z, at, o->bf16);
+        eight_widen(&other, &z);
         value.low += b->low * other.low;
         value.high += b->high * other.high;
     }
@@ -259,8 +211,8 @@ LK_BODY void apply_affine(const operands *o, int64_t at, const wide *a, const wi
     store_result(o, at, &value);
 }
 
-LK_BODY void load_constants(const operands *o, wide *to_a, wide *to_b, wide *to_c, const double *a, const double *b,
-                            const double *c)
+LK_BODY void load_constants(const operands *o, lk_wide *to_a, lk_wide *to_b, lk_wide *to_c, const double *a,
+                            const double *b, const double *c)
 {
     load_doubles(to_a, a);
     load_doubles(to_b, o->z ? b : a);
@@ -270,7 +222,7 @@ LK_BODY void load_constants(const operands *o, wide *to_a, wide *to_b, wide *to_
 LK_BODY void affine_of_eight(const operands *o, int64_t at, int64_t pixels, int64_t stride, const double *a,
                              const double *b, const double *c)
 {
-    wide wa, wb, wc;
+    lk_wide wa, wb, wc;
     load_constants(o, &wa, &wb, &wc, a, b, c);
     for (int64_t p = 0; p < pixels; p++, at += stride)
         apply_affine(o, at, &wa, &wb, &wc);
@@ -346,7 +298,7 @@ LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_
     int64_t full = lanes - lanes % WIDTH;
     for (int64_t p = 0; p < pixels; p++, at += lanes) {
         for (int64_t i = 0; i < full; i += WIDTH) {
-            wide sum, product;
+            lk_wide sum, product;
             load_doubles(&sum, first + i);
             load_doubles(&product, second + i);
             accumulate(&sum, &product, o, at + i);
@@ -364,7 +316,7 @@ LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int6
     int64_t full = lanes - lanes % WIDTH;
     for (int64_t p = 0; p < pixels; p++, at += lanes) {
         for (int64_t i = 0; i < full; i += WIDTH) {
-            wide wa, wb, wc;
+            lk_wide wa, wb, wc;
             load_constants(o, &wa, &wb, &wc, a + i, b + i, c + i);
             apply_affine(o, at + i, &wa, &wb, &wc);
         }

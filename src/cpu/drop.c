@@ -1,8 +1,8 @@
 /* Dropout with eight blocks of Philox computed at a time: see drop.h. */
 #include "cpu/drop.h"
 
-#include "base/bf16.h"
 #include "base/philox.h"
+#include "cpu/vector/eights.h"
 
 #include <math.h>
 #include <string.h>
@@ -94,18 +94,37 @@ LK_AVX2 static void philox_avx2(const uint32_t key[2], blocks *b)
 
 /* --- keeping ------------------------------------------------------------------------------------------------------ */
 
-/* Keeps or drops n elements from element `at` on, without a branch: random words would defeat branch prediction. */
+/* Keep or drop elements from element `at` on, without a branch: random words would defeat branch prediction. */
+LK_BODY void keep_eight(const lk_drop *drop, bool bf16, const uint32_t *words, const void *x, void *y, int64_t at)
+{
+    lk_floats value;
+    lk_wide wide;
+    eight_load(&value, x, at, bf16);
+    eight_widen(&wide, &value);
+    wide.low *= drop->scale;
+    wide.high *= drop->scale;
+    eight_narrow(&value, &wide);
+    value = (lk_floats)((lk_words)value & (lk_words)(*(const lk_words *)words > drop->last));
+    eight_store(y, at, &value, bf16);
+}
+
+LK_BODY void keep_one(const lk_drop *drop, bool bf16, uint32_t word, const void *x, void *y, int64_t at)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } kept = {(float)((double)lk__element(x, at, bf16) * drop->scale)};
+    kept.bits &= word > drop->last ? UINT32_MAX : 0;
+    lk__element_set(y, at, kept.value, bf16);
+}
+
 LK_BODY void keep(const lk_drop *drop, bool bf16, const uint32_t *words, int64_t n, const void *x, void *y, int64_t at)
 {
-    LK_ANY_ORDER
-    for (int64_t i = 0; i < n; i++) {
-        union {
-            float value;
-            uint32_t bits;
-        } kept = {(float)((double)lk__element(x, at + i, bf16) * drop->scale)};
-        kept.bits &= words[i] > drop->last ? UINT32_MAX : 0;
-        lk__element_set(y, at + i, kept.value, bf16);
-    }
+    int64_t full = n - n % LK_EIGHT;
+    for (int64_t i = 0; i < full; i += LK_EIGHT)
+        keep_eight(drop, bf16, words + i, x, y, at + i);
+    for (int64_t i = full; i < n; i++)
+        keep_one(drop, bf16, words[i], x, y, at + i);
 }
 
 /* --- a run -------------------------------------------------------------------------------------------------------- */
@@ -140,7 +159,7 @@ LK_BODY void run_body(const lk_drop *drop, bool bf16, philox_fn philox, uint32_t
             keep(drop, bf16, words + skip, n, x, y, at + i);
         else
             for (int64_t j = 0; j < n; j++)
-                keep(drop, bf16, words + skip + j, 1, x, y, at + (i + j) * stride);
+                keep_one(drop, bf16, words[skip + j], x, y, at + (i + j) * stride);
         i += n;
     }
 }

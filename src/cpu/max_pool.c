@@ -9,12 +9,12 @@
 
 typedef lk_pixel_range range;
 
-/* x and y are bf16 or else f32, a constant in each function that these bodies become. Planes, rows and vectors of them
- * are given by the number of their first element. */
+/* x is bf16 or else f32, a constant in each function that these bodies become. y is f32. Rows and vectors of them are
+ * given by the number of their first element. */
 typedef struct operands {
     bool bf16;
     const void *x;
-    void *y;
+    float *y;
     int32_t *where;
 } operands;
 
@@ -22,9 +22,9 @@ typedef struct operands {
  * vectors. */
 LK_BODY void max_pool_take_maximum(const operands *o, int64_t from, int32_t index, int64_t to)
 {
-    float x = lk__element(o->x, from, o->bf16), y = lk__element(o->y, to, o->bf16);
+    float x = lk__element(o->x, from, o->bf16), y = o->y[to];
     bool greater = !(x <= y) & !isnan(y); /* also if only x is NaN */
-    lk__element_set(o->y, to, greater ? x : y, o->bf16);
+    o->y[to] = greater ? x : y;
     o->where[to] = greater ? index : o->where[to];
 }
 
@@ -34,7 +34,7 @@ LK_BODY void max_vector(const lk_geometry *pool, const operands *o, int64_t x, r
 {
     int64_t n = pool->channels, first = rows.begin * pool->in[1] + columns.begin;
     for (int64_t i = 0; i < n; i++) {
-        lk__element_set(o->y, y + i, lk__element(o->x, x + first * n + i, o->bf16), o->bf16);
+        o->y[y + i] = lk__element(o->x, x + first * n + i, o->bf16);
         o->where[y + i] = (int32_t)first;
     }
     for (int64_t row = rows.begin; row < rows.end; row++) {
@@ -80,7 +80,7 @@ LK_BODY void max_row(const lk_geometry *pool, const operands *o, int64_t x, rang
     int64_t stride = pool->stride[1];
     for (int64_t i = 0; i < pool->out[1]; i++) {
         int64_t first = rows.begin * pool->in[1] + lk__geometry_window(pool, 1, i).begin;
-        lk__element_set(o->y, y + i, lk__element(o->x, x + first, o->bf16), o->bf16);
+        o->y[y + i] = lk__element(o->x, x + first, o->bf16);
         o->where[y + i] = (int32_t)first;
     }
     for (int64_t row = rows.begin; row < rows.end; row++) {
@@ -103,36 +103,38 @@ LK_BODY void max_plane(const lk_geometry *pool, const operands *o, int64_t x, in
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-LK_BODY void max_pool_body(const lk_geometry *pool, operands o)
+/* Pools the plane that begins at element x of o->x. */
+LK_BODY void max_pool_body(const lk_geometry *pool, const operands *o, int64_t x)
+{
+    if (pool->channels == 1)
+        max_plane(pool, o, x, 0);
+    else
+        max_vectors(pool, o, x, 0);
+}
+
+LK_AVX2 static void max_pool_avx2(const lk_geometry *pool, bool bf16, const void *from, int64_t x, float *y,
+                                  int32_t *where)
+{
+    if (bf16)
+        max_pool_body(pool, &(operands){true, from, y, where}, x);
+    else
+        max_pool_body(pool, &(operands){false, from, y, where}, x);
+}
+
+static void max_pool_anywhere(const lk_geometry *pool, bool bf16, const void *from, int64_t x, float *y, int32_t *where)
+{
+    max_pool_body(pool, &(operands){bf16, from, y, where}, x);
+}
+
+void lk__max_pool(const lk_geometry *pool, bool bf16, const void *x, void *y, int32_t *where, float *plane)
 {
     int64_t in = pool->in[0] * pool->in[1] * pool->channels, out = pool->out[0] * pool->out[1] * pool->channels;
     for (int64_t g = 0; g < pool->images; g++) {
-        if (pool->channels == 1)
-            max_plane(pool, &o, g * in, g * out);
-        else
-            max_vectors(pool, &o, g * in, g * out);
+        float *maxima = bf16 ? plane : (float *)y + g * out;
+        (lk__has_avx2() ? max_pool_avx2 : max_pool_anywhere)(pool, bf16, x, g * in, maxima, where + g * out);
+        if (bf16)
+            lk__bf16_round(maxima, (uint16_t *)y + g * out, out);
     }
-}
-
-LK_AVX2 static void max_pool_avx2(const lk_geometry *pool, bool bf16, const void *x, void *y, int32_t *where)
-{
-    if (bf16)
-        max_pool_body(pool, (operands){true, x, y, where});
-    else
-        max_pool_body(pool, (operands){false, x, y, where});
-}
-
-static void max_pool_anywhere(const lk_geometry *pool, bool bf16, const void *x, void *y, int32_t *where)
-{
-    if (bf16)
-        max_pool_body(pool, (operands){true, x, y, where});
-    else
-        max_pool_body(pool, (operands){false, x, y, where});
-}
-
-void lk__max_pool(const lk_geometry *pool, bool bf16, const void *x, void *y, int32_t *where)
-{
-    (lk__has_avx2() ? max_pool_avx2 : max_pool_anywhere)(pool, bf16, x, y, where);
 }
 
 void lk__max_pool_grad(const lk_geometry *pool, bool bf16, const void *dy, const int32_t *where, void *dx, float *plane)
