@@ -132,22 +132,24 @@ class Row:
         cpus, devices = bench.cores(self.cores), f"{self.cores}xcpu"
         model = self.network.model or self.name
         setting = {"model": model, "batch": self.batch, "dtype": self.dtype}
-        images = bench.images_for(devices, cpus, **setting)
+        images, start = bench.calibrate(devices, cpus, **setting)
         peers = make_peers(bench, self.cores)
         for number in range(bench.args.samples):
             bench.progress(f"{self.what}: sample {number + 1} of {bench.args.samples}")
-            self.take_ours(bench, bench.ours(devices, images, cpus, "--epochs", 2, **setting), cpus)
+            self.take_ours(bench, bench.ours(devices, images, cpus, "--epochs", 2, **setting), cpus, start)
             for peer in peers:
                 if not self.is_enough(peer, bench.args.patience):
                     self.take_peer(bench, peer, cpus)
 
-    def take_ours(self, bench, process, cpus):
-        """Ours trains for two epochs: the first is to warm up. Processor time is of both, and of the start."""
+    def take_ours(self, bench, process, cpus, start):
+        """Ours trains for two epochs: the first is to warm up. Processor time is of both, less that of the short training
+        `start`."""
         peak, event = read_peak(bench, cpus), done(process)
         self.add(bench.record(MODELS, "peak of a core", {**self.key(), **peak}))
         self.add(bench.record(MODELS, "lockstep", {
             **self.key(), **event, "peak_bytes": process.peak_bytes,
-            "processor_seconds_per_image": process.processor_seconds / event["samples_seen"]}, process))
+            "processor_seconds_per_image": (process.processor_seconds - start[0]) / (event["samples_seen"] - start[1])},
+            process))
 
     def is_enough(self, peer, patience):
         """Whether the peer needs no further sample: it failed, takes too long, or is far from being the fastest."""

@@ -10,7 +10,7 @@ def sequential(*parts):
 def functional(body):
     """body: from the images to the last features; the classifier follows."""
     images = keras.Input((28, 28, 1))
-    return keras.Model(images, layers.Dense(10)(layers.GlobalAveragePooling2D(2)(body(images))))
+    return keras.Model(images, layers.Dense(10)(layers.GlobalAveragePooling2D()(body(images))))
 
 
 def lenet():
