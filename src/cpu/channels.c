@@ -132,20 +132,29 @@ LK_BODY void add_to(double *to, const lk_wide *x)
     *(lk_doubles *)(to + HALF) += x->high;
 }
 
-LK_BODY void load_x(lk_floats *to, const operands *o, int64_t at)
+LK_BODY void load_x(lk_wide *to, const operands *o, int64_t at)
 {
-    eight_load(to, o->x, at, o->bf16);
-    if (o->where) {
-        lk_floats where;
-        eight_load(&where, o->where, at, o->bf16);
-        *to = (lk_floats)((lk_words)*to & (lk_words)(where > 0));
+    lk_floats x, where;
+    if (!o->where) {
+        eight_load_wide(to, o->x, at, o->bf16);
+        return;
     }
+    eight_load(&x, o->x, at, o->bf16);
+    eight_load(&where, o->where, at, o->bf16);
+    x = (lk_floats)((lk_words)x & (lk_words)(where > 0));
+    if (o->kept)
+        eight_store(o->kept, at, &x, o->bf16);
+    eight_widen(to, &x);
 }
 
 /* NaN stays NaN under relu. */
 LK_BODY void store_result(const operands *o, int64_t at, const lk_wide *value)
 {
     lk_floats y, added;
+    if (!o->added && !o->rectified) {
+        eight_store_narrow(o->y, at, value, o->bf16);
+        return;
+    }
     eight_narrow(&y, value);
     if (o->added) {
         eight_load(&added, o->added, at, o->bf16);
@@ -159,18 +168,13 @@ LK_BODY void store_result(const operands *o, int64_t at, const lk_wide *value)
 /* Adds x to sum and x z to product. */
 LK_BODY void accumulate(lk_wide *sum, lk_wide *product, const operands *o, int64_t at)
 {
-    lk_floats x, z;
-    lk_wide a, b;
+    lk_wide x, z;
     load_x(&x, o, at);
-    if (o->kept)
-        eight_store(o->kept, at, &x, o->bf16);
-    eight_load(&z, o->z, at, o->bf16);
-    eight_widen(&a, &x);
-    eight_widen(&b, &z);
-    sum->low += a.low;
-    sum->high += a.high;
-    product->low += a.low * b.low;
-    product->high += a.high * b.high;
+    eight_load_wide(&z, o->z, at, o->bf16);
+    sum->low += x.low;
+    sum->high += x.high;
+    product->low += x.low * z.low;
+    product->high += x.high * z.high;
 }
 
 /* Sums eight lanes; pixels are `stride` apart. Even and odd pixels are summed separately to hide the latency of
@@ -194,17 +198,14 @@ LK_BODY void sums_of_eight(const operands *o, int64_t at, int64_t pixels, int64_
 
 LK_BODY void apply_affine(const operands *o, int64_t at, const lk_wide *a, const lk_wide *b, const lk_wide *c)
 {
-    lk_floats x, z;
-    lk_wide value, other;
-    load_x(&x, o, at);
-    eight_widen(&value, &x);
+    lk_wide value, z;
+    load_x(&value, o, at);
     value.low *= a->low;
     value.high *= a->high;
     if (o->z) {
-        eight_load(&z, o->z, at, o->bf16);
-        eight_widen(&other, &z);
-        value.low += b->low * other.low;
-        value.high += b->high * other.high;
+        eight_load_wide(&z, o->z, at, o->bf16);
+        value.low += b->low * z.low;
+        value.high += b->high * z.high;
     }
     value.low += c->low;
     value.high += c->high;

@@ -99,8 +99,7 @@ LK_BODY void keep_eight(const lk_drop *drop, bool bf16, const uint32_t *words, c
 {
     lk_floats value;
     lk_wide wide;
-    eight_load(&value, x, at, bf16);
-    eight_widen(&wide, &value);
+    eight_load_wide(&wide, x, at, bf16);
     wide.low *= drop->scale;
     wide.high *= drop->scale;
     eight_narrow(&value, &wide);

@@ -12,7 +12,7 @@ typedef uint32_t lk_words
     __attribute__((vector_size(LK_EIGHT * sizeof(uint32_t)), aligned(sizeof(uint32_t)), may_alias));
 typedef uint16_t lk_shorts
     __attribute__((vector_size(LK_EIGHT * sizeof(uint16_t)), aligned(sizeof(uint16_t)), may_alias));
-typedef float lk_four_floats __attribute__((vector_size(LK_FOUR * sizeof(float))));
+typedef float lk_four_floats __attribute__((vector_size(LK_FOUR * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef double lk_doubles __attribute__((vector_size(LK_FOUR * sizeof(double)), aligned(sizeof(double)), may_alias));
 
 typedef struct lk_wide { /* eight doubles */
@@ -55,4 +55,32 @@ LK_BODY void eight_narrow(lk_floats *to, const lk_wide *from)
     lk_four_floats low = __builtin_convertvector(from->low, lk_four_floats);
     lk_four_floats high = __builtin_convertvector(from->high, lk_four_floats);
     *to = (lk_floats){low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
+}
+
+/* The same as loading and widening, and as narrowing and storing. For f32 halves that stay in memory or go there take
+ * fewer instructions. */
+LK_BODY void eight_load_wide(lk_wide *to, const void *from, int64_t at, bool bf16)
+{
+    if (bf16) {
+        lk_floats x;
+        eight_load(&x, from, at, true);
+        eight_widen(to, &x);
+    } else {
+        lk_four_floats low = *(const lk_four_floats *)((const float *)from + at);
+        lk_four_floats high = *(const lk_four_floats *)((const float *)from + at + LK_FOUR);
+        to->low = (lk_doubles){low[0], low[1], low[2], low[3]};
+        to->high = (lk_doubles){high[0], high[1], high[2], high[3]};
+    }
+}
+
+LK_BODY void eight_store_narrow(void *to, int64_t at, const lk_wide *from, bool bf16)
+{
+    if (bf16) {
+        lk_floats x;
+        eight_narrow(&x, from);
+        eight_store(to, at, &x, true);
+    } else {
+        *(lk_four_floats *)((float *)to + at) = __builtin_convertvector(from->low, lk_four_floats);
+        *(lk_four_floats *)((float *)to + at + LK_FOUR) = __builtin_convertvector(from->high, lk_four_floats);
+    }
 }
