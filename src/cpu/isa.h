@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "cpu/blocks/block_conv.h"
+#include "cpu/dense/dense.h"
 #include "cpu/lanes/lanes.h"
 #include "cpu/lanes/lanes_winograd.h"
 
@@ -12,6 +13,7 @@ typedef struct lk_isa {
     const char *name; /* "avx2" */
     int width;        /* floats of a vector: images in the lanes, or channels of a block */
     const lk_block_algorithm *direct, *winograd;
+    const lk_dense_kernels *dense;
     const lk_lanes_kernels *lanes;
     const lk_lanes_winograd *lanes_winograd;
 } lk_isa;

@@ -22,6 +22,7 @@ const lk_isa LK_ISA(lk__isa) = {
     .width = LK_WIDTH,
     .direct = &LK_ISA(lk__block_direct),
     .winograd = &LK_ISA(lk__block_winograd),
+    .dense = &LK_ISA(lk__dense),
     .lanes = &LK_ISA(lk__lanes),
     .lanes_winograd = &LK_ISA(lk__lanes_winograd),
 };

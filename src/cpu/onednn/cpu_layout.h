@@ -14,6 +14,7 @@ typedef struct lk_layout {
     size_t bytes; /* with padding; all elements lie inside. A bf16 tensor has the layout of an f32 one and takes half
                      the bytes */
     dnnl_format_tag_t tag; /* nhwc, nChw4c, nChw8c, nChw16c or one of the two for lanes; otherwise undef */
+    int64_t inner; /* of a product that is left as its factors (core/products.h): their inner dimension; otherwise 0 */
     struct lk_layout *next;
 } lk_layout;
 
@@ -27,6 +28,9 @@ lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layo
 
 /* Finds or adds the layout with one of the tags above, of four dimensions and f32 or i32. Gives NULL for dnnl_nchw. */
 lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t tag, const lk_layout **layout);
+
+/* Finds or adds the layout of a product that is left as its factors, which take `bytes` bytes. */
+lk_status lk__layout_of_product(int64_t inner, size_t bytes, const lk_layout **layout);
 
 /* Describes how x lies in memory now: its private layout or its strides. If lk__must_gather(x), describes a row-major
  * copy of it. Free `md` with lk__md_free. */
