@@ -2,7 +2,7 @@
 # library. Tests link `lockstep_emulated` and `lockstep_emulatedbf16`, which run code for wide vectors on any processor with AVX2.
 
 set(LK_KERNELS "")
-foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points lanes/lanes_conv lanes/lanes_grad
+foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product lanes/lanes_conv lanes/lanes_grad
              lanes/lanes_pool lanes/lanes_winograd lanes/lanes_winograd_points)
   list(APPEND LK_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()

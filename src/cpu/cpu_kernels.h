@@ -12,6 +12,10 @@ lk_status lk__cpu_onednn_conv2d(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call);
 
+/* The same operators as in cpu_dense.h, for processors that have no own kernels. */
+lk_status lk__cpu_onednn_matmul(lk_call *call);
+lk_status lk__cpu_onednn_dense_act(lk_call *call);
+
 /* Computes dbias, output 1, from dy, input 0, of a conv2d_weight_grad. */
 lk_status lk__cpu_bias_gradient(lk_call *call);
 
@@ -19,8 +23,6 @@ lk_status lk__cpu_max_pool2d(lk_call *call);
 lk_status lk__cpu_max_pool2d_grad(lk_call *call);
 lk_status lk__cpu_avg_pool2d(lk_call *call);
 lk_status lk__cpu_avg_pool2d_grad(lk_call *call);
-lk_status lk__cpu_dense_act(lk_call *call);
-lk_status lk__cpu_matmul(lk_call *call);
 lk_status lk__cpu_conv_block(lk_call *call);
 lk_status lk__cpu_conv_block_grad(lk_call *call);
 

@@ -48,7 +48,7 @@ lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, l
     if (status == LK_OK)
         status = cpu_own_allocate_outputs(call, prepared);
     if (status == LK_OK)
-        status = lk__kept_get(call, prepared->weights, prepared->packed_bytes, &kept);
+        status = lk__kept_get(call, prepared->weights, prepared->packed_bytes, LK_KEPT_MOST, &kept);
     if (status == LK_OK)
         compute(call, in, cpu->scratch);
     if (status == LK_OK && kept)

@@ -3,6 +3,7 @@
 #include "cpu/cpu.h"
 #include "cpu/cpu_bf16.h"
 #include "cpu/cpu_choice.h"
+#include "cpu/cpu_dense.h"
 #include "cpu/cpu_kernels.h"
 #include "ops/ops.h"
 

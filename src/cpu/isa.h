@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "cpu/blocks/block_conv.h"
+#include "cpu/dense/dense.h"
 #include "cpu/lanes/lanes.h"
 #include "cpu/lanes/lanes_winograd.h"
 
@@ -11,6 +12,7 @@
 /* The kernels for operands of one dtype; NULL: there are none. */
 typedef struct lk_isa_kernels {
     const lk_block_algorithm *direct, *winograd;
+    const lk_dense_kernels *dense;
     const lk_lanes_kernels *lanes;
     const lk_lanes_winograd *lanes_winograd;
 } lk_isa_kernels;

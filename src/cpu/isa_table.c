@@ -37,6 +37,7 @@ const lk_isa LK_ISA(lk__isa) = {
 const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
     .direct = &LK_ISA(lk__block_direct),
     .winograd = &LK_ISA(lk__block_winograd),
+    .dense = &LK_ISA(lk__dense),
     .lanes = &LK_ISA(lk__lanes),
     .lanes_winograd = &LK_ISA(lk__lanes_winograd),
 };

@@ -6,6 +6,7 @@
 #include "core/tensor.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_bf16.h"
+#include "cpu/cpu_dense.h"
 #include "cpu/onednn/cpu_state.h"
 #include "cpu/vector/interleave.h"
 #include "ops/ops.h"
@@ -148,5 +149,7 @@ void lk__cpu_as_end(lk_device *device, lk_converted *converted)
 
 lk_status lk__cpu_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
+    if (lk__cpu_is_product(x))
+        return lk__cpu_product_to_plain(device, x, plain);
     return x->dtype == LK_BF16 ? lk__cpu_bf16_convert(device, x, NULL, plain) : lk__cpu_convert(device, x, NULL, plain);
 }

@@ -35,7 +35,7 @@ void lk__layouts_release(void)
 static lk_layout *find_layout(const lk_md *md)
 {
     for (lk_layout *layout = layouts; layout; layout = layout->next)
-        if (lk__md_equal(&layout->md, md))
+        if (layout->inner == 0 && lk__md_equal(&layout->md, md))
             return layout;
     return NULL;
 }
@@ -119,6 +119,21 @@ lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t ta
     lk_status status = cpu_layout_find_or_add(&md, shape, dtype, layout);
     lk__md_free(&md);
     return status;
+}
+
+lk_status lk__layout_of_product(int64_t inner, size_t bytes, const lk_layout **out)
+{
+    pthread_mutex_lock(&layouts_lock);
+    lk_layout *layout = layouts;
+    while (layout && (layout->inner != inner || layout->bytes != bytes))
+        layout = layout->next;
+    if (!layout && (layout = lk__calloc(1, sizeof *layout)) != NULL) {
+        *layout = (lk_layout){.bytes = bytes, .tag = dnnl_format_tag_undef, .inner = inner, .next = layouts};
+        layouts = layout;
+    }
+    pthread_mutex_unlock(&layouts_lock);
+    *out = layout;
+    return layout ? LK_OK : LK_ERR_MEMORY;
 }
 
 lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout)

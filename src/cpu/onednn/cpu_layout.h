@@ -19,6 +19,7 @@ typedef struct lk_layout {
     dnnl_format_tag_t tag; /* nhwc, nChw4c, nChw8c, nChw16c or one of the two for lanes; otherwise undef */
     bool pairs;
     struct lk_layout *partner; /* from sixteen images in the lanes to pairs, and back; otherwise NULL */
+    int64_t inner; /* of a product that is left as its factors (core/products.h): their inner dimension; otherwise 0 */
     struct lk_layout *next;
 } lk_layout;
 
@@ -39,6 +40,9 @@ const lk_layout *lk__layout_of_f32(const lk_layout *layout);
 
 /* Returns the bytes that a tensor of `dtype` takes in `layout`. */
 size_t lk__layout_bytes(const lk_layout *layout, lk_dtype dtype);
+
+/* Finds or adds the layout of a product that is left as its factors, which take `bytes` bytes. */
+lk_status lk__layout_of_product(int64_t inner, size_t bytes, const lk_layout **layout);
 
 /* Describes how x lies in memory now: its private layout or its strides. If lk__must_gather(x), describes a row-major
  * copy of it. Free `md` with lk__md_free. */
