@@ -10,7 +10,8 @@
  * filters in whole blocks, which are as wide as vectors. */
 bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
-/* Returns whether the direct algorithm is faster than oneDNN for a convolution that it takes: with AVX2 and for bf16. */
+/* Returns whether the direct algorithm is faster than oneDNN for a convolution that it takes: with AVX2 and for bf16.
+ */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem);
 
 /* Returns whether Winograd's algorithm can be used, and whether it is faster. */

@@ -1,5 +1,5 @@
-/* matmul, and dense_act, which adds a bias and relu, where there are no own kernels (cpu_dense.h). Transposed and sliced operands are described by their strides;
- * only an operand without a unit stride is copied. */
+/* matmul, and dense_act, which adds a bias and relu, where there are no own kernels (cpu_dense.h). Transposed and
+ * sliced operands are described by their strides; only an operand without a unit stride is copied. */
 #include "core/backend.h"
 #include "core/shape.h"
 #include "core/tensor.h"
