@@ -181,15 +181,16 @@ int cli_hosts_check(const char *hosts, int *slots, char networks[CLI_NETWORKS])
             "--hosts %s: has to be of the form a:2,b:2, machines with a number of places from 1 to %d", hosts,
             MAX_SLOTS);
     const char *rest = hosts;
-    for (int i = 0; i < n && host_read(&rest, &h); i++) {
+    int known = 0;
+    for (; known < n && host_read(&rest, &h); known++) {
         host_resolve(h.name, &answer);
         if (*answer.reason)
             return cli_usage_error("--hosts %s: there is no machine '%s': %s", hosts, h.name, answer.reason);
-        addresses[i] = answer.address;
+        addresses[known] = answer.address;
     }
     if (hosts && *slots == 0)
         return cli_usage_error("--hosts: no machine is named");
     if (hosts)
-        launch_hosts_find_networks(addresses, n, networks);
+        launch_hosts_find_networks(addresses, known, networks);
     return 0;
 }
