@@ -145,11 +145,13 @@ static void cpu_prepared_warn_if_slow(const lk_prepared *prepared)
                 prepared->op, prepared->problem, prepared->implementation);
 }
 
-/* oneDNN crashes if it is refused memory for generated code, or for anything that C++ allocates. So memory for a
- * primitive must be there before one is made; 8 MiB is more than one takes. */
-static lk_status cpu_prepared_check_memory(void)
+/* oneDNN crashes if it is refused memory for generated code, or for anything that C++ allocates. So memory must be
+ * there before a primitive is made, and before it first runs, because matrix products generate code for all cases then.
+ */
+enum { TO_MAKE = 8 << 20, TO_RUN_FIRST = 32 << 20 }; /* bytes, more than was seen to be taken */
+
+static lk_status cpu_prepared_check_memory(size_t bytes)
 {
-    const size_t bytes = 8 << 20;
     void *there = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (there == MAP_FAILED)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: %zu bytes for oneDNN's code were refused", bytes);
@@ -162,7 +164,7 @@ lk_status lk__prepare_primitive(lk_cpu *cpu, lk_prepared *prepared, dnnl_primiti
     lk_md scratchpad = {0};
     snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__pd_implementation(pd));
     cpu_prepared_warn_if_slow(prepared);
-    LK_TRY(cpu_prepared_check_memory());
+    LK_TRY(cpu_prepared_check_memory(TO_MAKE));
     LK_DNNL(dnnl_primitive_create(&prepared->primitive, pd), "make a primitive");
     LK_TRY(lk__md_query(&scratchpad, pd, dnnl_query_scratchpad_md));
     lk_status status = LK_OK;
@@ -182,7 +184,7 @@ static lk_status cpu_prepared_add_reorder(lk_cpu *cpu, lk_prepared *prepared, lk
     bool in = operand->direction == LK_IN;
     operand->bytes = lk__md_bytes(wanted);
     operand->offset = cpu_prepared_reserve_scratch(prepared, operand->bytes);
-    LK_TRY(cpu_prepared_check_memory());
+    LK_TRY(cpu_prepared_check_memory(TO_MAKE));
     LK_TRY(lk__dnnl_memory(&operand->outside, outside, cpu->engine));
     LK_TRY(lk__pd_reorder(&pd, cpu->engine, in ? outside : wanted, in ? wanted : outside));
     dnnl_status_t status = dnnl_primitive_create(&operand->reorder, pd);
@@ -304,7 +306,10 @@ static lk_status run_prepared(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *con
         LK_TRY(set_memory(prepared->scratchpad, (char *)cpu->scratch + prepared->scratchpad_offset));
         arguments[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, prepared->scratchpad};
     }
+    if (!prepared->has_run)
+        LK_TRY(cpu_prepared_check_memory(TO_RUN_FIRST));
     LK_TRY(lk__dnnl_execute(cpu, prepared->primitive, n, arguments, prepared->op));
+    prepared->has_run = true;
     for (int i = 0; i < prepared->n_operands; i++)
         if (prepared->operands[i].direction == LK_OUT && prepared->operands[i].reorder)
             LK_TRY(cpu_prepared_run_reorder(cpu, &prepared->operands[i]));

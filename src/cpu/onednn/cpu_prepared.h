@@ -58,6 +58,7 @@ typedef struct lk_prepared {
     char implementation[LK_IMPLEMENTATION_TEXT];
 
     dnnl_primitive_t primitive;
+    bool has_run;
     int n_operands;
     lk_operand operands[LK_MAX_OPERANDS];
     dnnl_memory_t scratchpad; /* NULL: none needed */
