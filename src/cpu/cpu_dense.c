@@ -165,6 +165,16 @@ static lk_status cpu_dense_multiply(lk_call *call, const lk_prepared *prepared, 
     return LK_OK;
 }
 
+/* Gives the elements of input i, row-major or by the strides of the tensor. */
+static lk_status cpu_dense_operand(const lk_call *call, int i, lk_converted *in)
+{
+    const lk_tensor *x = call->in[i];
+    if (x->storage->layout || x->shape.ndim == 1)
+        return lk__cpu_as(call->device, x, NULL, in);
+    in->data = lk__data(x);
+    return LK_OK;
+}
+
 /* Multiplies the first two inputs; in[2]: the bias, or empty. */
 static lk_status cpu_dense_run(lk_call *call, lk_converted in[3], bool relu)
 {
@@ -172,13 +182,10 @@ static lk_status cpu_dense_run(lk_call *call, lk_converted in[3], bool relu)
     lk_key key;
     lk__key_call(&key, call);
     LK_TRY(lk__prepared_get(call->device->state, &key, call, cpu_dense_prepare, &prepared));
-    for (int i = 0; i < call->n_in; i++) {
-        const lk_tensor *x = call->in[i];
-        if (x && (x->storage->layout || x->shape.ndim == 1))
-            LK_TRY(lk__cpu_as(call->device, x, NULL, &in[i]));
-        else if (x)
-            in[i].data = lk__data(x);
-    }
+    for (int i = 0; i < 2; i++)
+        LK_TRY(cpu_dense_operand(call, i, &in[i]));
+    if (call->n_in > 2 && call->in[2])
+        LK_TRY(cpu_dense_operand(call, 2, &in[2]));
     lk_matrix a = cpu_dense_matrix(call->in[0], in[0].data), b = cpu_dense_matrix(call->in[1], in[1].data);
     return cpu_dense_multiply(call, prepared, &a, &b, in[2].data, relu);
 }

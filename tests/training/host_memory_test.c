@@ -1,5 +1,5 @@
 /* The lower bound of a training's memory, which refuses what cannot fit: it is less than what the training takes, so
- * that nothing that fits is refused, and not much less. Each training runs in a process of its own, whose memory the
+ * that nothing that fits is refused, and more than two fifths of it. Each training runs in a process of its own, whose memory the
  * system counts. */
 #include "train/training_testing.h"
 #include "lockstep/build.h"
@@ -79,7 +79,7 @@ static void test_bound(void **state)
         printf("case %d: %.1f MiB, of which %.1f for other things; at least %.1f\n", i, taken[i] / 1048576,
                others / 1048576, least / 1048576);
         assert_true(least < taken[i]);
-        assert_true(least > 0.5 * (taken[i] - others));
+        assert_true(least > 0.4 * (taken[i] - others));
     }
 }
 

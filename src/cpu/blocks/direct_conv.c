@@ -432,10 +432,10 @@ static void direct_conv_gradient_tap(const lk_geometry *conv, const tables *t, c
 static void direct_conv_gradient_chunk(const lk_geometry *conv, const tables *t, const element *dy, const element *x,
                                        int64_t images)
 {
-    int64_t pixels = images * direct_conv_area_of(conv->out), taps = direct_conv_area_of(conv->kernel);
+    int64_t pixels = images * direct_conv_area_of(conv->out);
     if (LK_PER_WORD > 1) {
         for (int64_t begin = 0; begin < pixels; begin += PIXELS_AT_ONCE)
-            for (int64_t tap = 0; tap < taps; tap++)
+            for (int64_t tap = 0; tap < direct_conv_area_of(conv->kernel); tap++)
                 direct_conv_gradient_tap(conv, t, dy, x, tap, begin, images);
         return;
     }
