@@ -1,6 +1,6 @@
 /* The lower bound of a training's memory, which refuses what cannot fit: it is less than what the training takes, so
- * that nothing that fits is refused, and more than two fifths of it. Each training runs in a process of its own, whose memory the
- * system counts. */
+ * that nothing that fits is refused, and more than two fifths of it. Each training runs in a process of its own, whose
+ * memory the system counts. */
 #include "train/training_testing.h"
 #include "lockstep/build.h"
 #include "lockstep/memory.h"

@@ -35,7 +35,8 @@ LK_BODY void eight_load(lk_floats *to, const void *from, int64_t at, bool bf16)
 LK_BODY void eight_store(void *to, int64_t at, const lk_floats *from, bool bf16)
 {
     if (bf16) {
-        lk_words bits = (lk_words)*from, nan = (lk_words)(*from != *from), half = (bits >> 16 & 1) + 0x7FFF;
+        lk_words bits = (lk_words)*from, half = (bits >> 16 & 1) + 0x7FFF;
+        lk_words nan = (lk_words)(*from != *from); /* NOLINT(misc-redundant-expression) */
         bits = (bits + (half & ~nan)) | (nan & 0x400000);
         *(lk_shorts *)((uint16_t *)to + at) = __builtin_convertvector(bits >> 16, lk_shorts);
     } else {
