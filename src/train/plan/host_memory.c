@@ -53,7 +53,9 @@ lk_status lk__check_host_memory(const lk_trainer *trainer)
         on_host += !trainer->devices[d]->backend->offload;
     if (on_host == 0)
         return LK_OK;
-    LK_TRY(lk_estimate_memory(&trainer->config, trainer->model, false, &e));
+    lk_train_config of_one = trainer->config;
+    of_one.devices.spec = "1xcpu";
+    LK_TRY(lk_estimate_memory(&of_one, trainer->model, false, &e));
     /* Some strategies keep the optimizer's state once. */
     double needed = on_host * 2 * e.variables + e.optimizer, limit = (double)host_memory_limit(&limited_by);
     if (needed > limit)
