@@ -62,7 +62,7 @@ typedef struct shard_run {
     lk_batch *batch;
     lk__shard_begin_fn begin;
     void *user;
-    const lk__shard_units *units;
+    const lk_shard_units *units;
     device_pass *passes; /* [devices] */
     int *complete;       /* [n], scratch: quantities */
 } shard_run;
@@ -249,13 +249,13 @@ static lk_status shard_run_batch(shard_run *run, lk_tensor **sums)
 }
 
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
-                         void *user, const lk__shard_units *units, lk_tensor **sums)
+                         void *user, const lk_shard_units *units, lk_tensor **sums)
 {
     return lk__run_shards_of(sum, 0, lk__shard_sum_shards(sum), n, dataset, batch, begin, user, units, sums);
 }
 
 lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
-                            lk_batch *batch, lk__shard_begin_fn begin, void *user, const lk__shard_units *units,
+                            lk_batch *batch, lk__shard_begin_fn begin, void *user, const lk_shard_units *units,
                             lk_tensor **sums)
 {
     shard_run run = {.sum = sum,

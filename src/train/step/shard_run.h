@@ -14,10 +14,10 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
 
 /* Units: shards that one call runs. `of` returns the unit that begins with `shard`. Its values are those of the tree's
  * nodes that cover the unit if `are_summed`, else those of each of its shards: [node or shard * n + i]. */
-typedef struct lk__shard_units {
+typedef struct lk_shard_units {
     lk_range (*of)(const lk_trainer *trainer, int replica, int64_t shard);
     bool are_summed;
-} lk__shard_units;
+} lk_shard_units;
 
 /* Like lk_shard_fn, but may leave it to the caller to push the values: *replay is then the replay to push, else NULL.
  * With units `shard` stands for all of a unit's shards. */
@@ -27,10 +27,10 @@ typedef lk_status (*lk__shard_begin_fn)(void *user, const lk_shard *shard, lk_te
  * device's shards at once, and over devices while the next segment runs. unit: the shards of a call of `begin`, of
  * which `user` is the trainer; NULL: one. */
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
-                         void *user, const lk__shard_units *units, lk_tensor **sums);
+                         void *user, const lk_shard_units *units, lk_tensor **sums);
 
 /* The same for some of the shards of a batch, which is cut into `shards`: as many as the sum has, from shard `first`
  * on. They must be a node of the tree over all shards. */
 lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
-                            lk_batch *batch, lk__shard_begin_fn begin, void *user, const lk__shard_units *units,
+                            lk_batch *batch, lk__shard_begin_fn begin, void *user, const lk_shard_units *units,
                             lk_tensor **sums);

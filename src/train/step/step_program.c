@@ -92,9 +92,9 @@ static lk_range step_program_group(const lk_trainer *trainer, int replica, int64
 }
 
 /* CPU devices add up in one pass over memory what several shards give (dist/array_sum.h), which operators cannot. */
-const lk__shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn)
+const lk_shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn)
 {
-    static const lk__shard_units replicas = {step_program_replica, true}, groups = {step_program_group, false};
+    static const lk_shard_units replicas = {step_program_replica, true}, groups = {step_program_group, false};
     if (!trainer->programs.step)
         return NULL;
     if (step_program_takes_devices(trainer))

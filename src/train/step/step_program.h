@@ -21,10 +21,10 @@ void lk__step_programs_release(lk_step_programs *programs);
 lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples);
 
 /* Returns the units that programs of the pass run; NULL: shards run one by one. */
-const lk__shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn);
+const lk_shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn);
 
 /* Like lk__begin_shard_pass, for all shards of a unit at once: `own` has all of their samples, and the index of the
- * first. values: as lk__shard_units says. */
+ * first. values: as lk_shard_units says. */
 lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_device_data *data,
                                 const lk_shard *own, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
 
