@@ -42,22 +42,41 @@ def machine():
             "system": platform.platform(), "python": platform.python_version()}
 
 
+def busy_seconds(cpus):
+    """For how long these CPUs have computed anything, or were taken by the host."""
+    ticks = 0
+    for line in open("/proc/stat"):
+        name, *fields = line.split()
+        if name in {f"cpu{cpu}" for cpu in cpus}:
+            user, nice, system, _, _, interrupt, soft_interrupt, steal = (int(field) for field in fields[:8])
+            ticks += user + nice + system + interrupt + soft_interrupt + steal
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 # --- processes --------------------------------------------------------------------------------------------------------
 
 class Process:
-    """A process on the given CPUs, or where this one may run; finish() gives back its output, its seconds and its peak
-    memory."""
+    """A process on the given CPUs, or where this one may run; finish() gives back its output. Then `seconds`,
+    `processor_seconds` and `peak_bytes` describe it, and `others` is the share of its CPUs' time that others took."""
 
     def __init__(self, command, cpus, limit=None, environment=None):
         """limit: seconds after which it is ended, with all that it has started. environment: None for that of this
         process."""
-        self.limit = limit
+        self.limit, self.cpus = limit, cpus or os.sched_getaffinity(0)
+        self.busy_before = busy_seconds(self.cpus)
         self.command = [str(word) for word in command]
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.began = time.perf_counter()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output, env=environment,
-                                        stderr=self.errors, start_new_session=limit is not None,
-                                        preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)))
+                                        stderr=self.errors, preexec_fn=lambda: self.prepare(cpus))
+
+    def prepare(self, cpus):
+        """A group to be ended together, but not a session of its own: Linux divides a core's time among sessions first, and
+        what is compared must be in the same one."""
+        if self.limit is not None:
+            os.setpgrp()
+        if cpus:
+            os.sched_setaffinity(0, cpus)
 
     def wait(self):
         """Waits as wait4 does, up to the limit."""
@@ -95,7 +114,9 @@ class Process:
             self.seconds = time.perf_counter() - self.began
             self.stdout, self.stderr = self.text(self.output), self.text(self.errors)
         self.process.returncode = os.waitstatus_to_exitcode(status)
-        self.peak_bytes = usage.ru_maxrss * 1024
+        self.peak_bytes, self.processor_seconds = usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime
+        busy = busy_seconds(self.cpus) - self.busy_before
+        self.others = max(0, (busy - self.processor_seconds) / (self.seconds * len(self.cpus)))
         if self.process.returncode != 0:
             reason = self.stderr.strip().splitlines() or [f"exit status {self.process.returncode}"]
             raise Failed(f"{Path(self.command[0]).name}: {reason[-1].strip()}")

@@ -125,6 +125,8 @@ if(ZMQ_FOUND)
 endif()
 lk_fuzz(ranks WITH cli/launch/rank_record.c cli/launch/launch_ranks.c cli/launch/rank_output.c cli/launch/launch_mpirun.c
                    cli/launch/descendants.c)
+lk_fuzz(hosts WITH cli/launch/launch_hosts.c)
+lk_fuzz(agreement SOURCES src/train/plan/agreement.c src/dist/service/wire.c)
 lk_fuzz(heartbeat SOURCES src/base/heartbeat_watch.c)
 lk_fuzz(messages SOURCES src/dist/process/shared_messages.c)
 lk_fuzz(notes SOURCES src/dist/process/group_notes.c)

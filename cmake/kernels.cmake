@@ -1,25 +1,46 @@
 # Own kernels are compiled once for each instruction set, with its flags: see src/cpu/vector/vector.h. LK_ISAS lists the sets of the
-# library. Tests link `lockstep_emulated`, which runs code for wide vectors on any processor with AVX2.
+# library. Tests link `lockstep_emulated` and `lockstep_emulatedbf16`, which run code for wide vectors on any processor with AVX2.
 
 set(LK_KERNELS "")
-foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points lanes/lanes_conv lanes/lanes_grad
+foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product lanes/lanes_conv lanes/lanes_grad
              lanes/lanes_pool lanes/lanes_winograd lanes/lanes_winograd_points)
   list(APPEND LK_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 
-# lk_kernels(isa kind flags...): makes the library lockstep_ISA of LK_KERNELS.
+# Those that are written for elements of bf16 too.
+set(LK_BF16_KERNELS "")
+foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points lanes/lanes_conv lanes/lanes_grad
+             lanes/lanes_pool)
+  list(APPEND LK_BF16_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
+endforeach()
+
+set(LK_VECTOR_OF_avx2 LK_VECTOR_AVX2)
+set(LK_VECTOR_OF_avx512 LK_VECTOR_AVX512)
+set(LK_VECTOR_OF_avx512bf16 LK_VECTOR_AVX512 LK_VECTOR_BF16)
+set(LK_VECTOR_OF_emulated LK_VECTOR_EMULATED)
+set(LK_VECTOR_OF_emulatedbf16 LK_VECTOR_EMULATED LK_VECTOR_BF16)
+set(LK_FLAGS_OF_avx512 -mavx512f -mavx512vl -mavx512bw -mavx512dq)
+set(LK_FLAGS_OF_avx512bf16 ${LK_FLAGS_OF_avx512} -mavx512bf16)
+
+# lk_for_isa(target isa): compiles the target for an instruction set.
+function(lk_for_isa target isa)
+  target_include_directories(${target} PRIVATE include src)
+  target_compile_definitions(${target} PRIVATE ${LK_VECTOR_OF_${isa}})
+  target_compile_options(${target} PRIVATE -mavx2 -mfma ${LK_FLAGS_OF_${isa}})
+endfunction()
+
+# lk_kernels(isa kind sources...): makes the library lockstep_ISA of kernels.
 function(lk_kernels isa kind)
-  string(TOUPPER ${isa} macro)
-  add_library(lockstep_${isa} ${kind} ${LK_KERNELS})
-  target_include_directories(lockstep_${isa} PRIVATE include src)
-  target_compile_definitions(lockstep_${isa} PRIVATE LK_VECTOR_${macro})
-  target_compile_options(lockstep_${isa} PRIVATE -mavx2 -mfma ${ARGN})
+  add_library(lockstep_${isa} ${kind} ${ARGN})
+  lk_for_isa(lockstep_${isa} ${isa})
 endfunction()
 
 set(LK_ISAS "")
 if(ONEDNN_FOUND AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  lk_kernels(avx2 OBJECT)
-  lk_kernels(avx512 OBJECT -mavx512f -mavx512vl -mavx512bw -mavx512dq)
-  lk_kernels(emulated STATIC)
-  set(LK_ISAS avx2 avx512)
+  lk_kernels(avx2 OBJECT ${LK_KERNELS})
+  lk_kernels(avx512 OBJECT ${LK_KERNELS})
+  lk_kernels(avx512bf16 OBJECT ${LK_BF16_KERNELS})
+  lk_kernels(emulated STATIC ${LK_KERNELS})
+  lk_kernels(emulatedbf16 STATIC ${LK_BF16_KERNELS})
+  set(LK_ISAS avx2 avx512 avx512bf16)
 endif()

@@ -3,6 +3,7 @@
 #include "cli/launch/launch_job.h"
 #include "cli/train_flags.h"
 
+#include "lockstep/dist.h"
 #include "lockstep/parameter_server.h"
 
 #include <errno.h>
@@ -199,6 +200,17 @@ static int launch_check_rank(const lk_train_config *train, const char *strategy)
     return lk_train_role_of(&config, &role) == LK_OK ? 0 : cli_fail();
 }
 
+/* Processes on this machine may open as many files as this one. */
+static lk_status launch_check_files(const launch_config *config)
+{
+    enum { OF_RANK = 12 }; /* most are pipes of its supervisor */
+    if (launch_needs_mpirun(config))
+        return LK_OK;
+    return lk_check_open_files(
+        "launch: a process",
+        config->workers > 0 ? lk_parameter_server_files((int)config->servers, (int)config->workers) : OF_RANK);
+}
+
 static int launch_start(const launch_config *config, int argc, char **argv)
 {
     lk_train_config train = {.devices.strategy = NULL};
@@ -212,6 +224,8 @@ static int launch_start(const launch_config *config, int argc, char **argv)
         return status;
     if (config->max_restarts > 0 && (!train.checkpoints.dir || !*train.checkpoints.dir))
         return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir");
+    if (launch_check_files(config) != LK_OK)
+        return cli_fail();
     char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
     if (!command)
         return cli_error("launch: %s", strerror(errno));
@@ -277,7 +291,7 @@ const cli_command cmd_launch = {
         "\n"
         "With --workers it starts a chief, servers and workers of --strategy parameter-server instead, on this\n"
         "machine and without MPI, each worker on cores of its own. Training goes on without a worker that dies. A\n"
-        "server that dies is started again if there is a --snapshot-dir.\n"
+        "server that is killed is started again if there is a --snapshot-dir; one that ends with an error is not.\n"
         "\n"
         "lockstep must be installed under the same path on every machine, and ssh must reach the machines without\n"
         "a password. Environment variables that begin with LOCKSTEP_ are passed on.\n"

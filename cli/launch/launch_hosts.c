@@ -157,28 +157,40 @@ static void launch_hosts_find_networks(const in_addr_t *addresses, int n, char n
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
+bool cli_hosts_count(const char *hosts, int *n, int *slots)
+{
+    host h;
+    *n = *slots = 0;
+    for (const char *rest = hosts; *rest; (*n)++) {
+        if (*n == MAX_SLOTS || !host_read(&rest, &h))
+            return false;
+        *slots += h.slots;
+    }
+    return true;
+}
+
 int cli_hosts_check(const char *hosts, int *slots, char networks[CLI_NETWORKS])
 {
     host h;
     host_answer answer;
     in_addr_t addresses[MAX_SLOTS];
-    int n = 0;
-    *slots = 0;
+    int n;
     networks[0] = '\0';
-    for (const char *rest = hosts; rest && *rest;) {
-        if (n == MAX_SLOTS || !host_read(&rest, &h))
-            return cli_usage_error("--hosts %s: has to be of the form a:2,b:2, machines with a number of places from 1 "
-                                   "to %d",
-                                   hosts, MAX_SLOTS);
+    if (!cli_hosts_count(hosts ? hosts : "", &n, slots))
+        return cli_usage_error(
+            "--hosts %s: has to be of the form a:2,b:2, machines with a number of places from 1 to %d", hosts,
+            MAX_SLOTS);
+    const char *rest = hosts;
+    int known = 0;
+    for (; known < n && host_read(&rest, &h); known++) {
         host_resolve(h.name, &answer);
         if (*answer.reason)
             return cli_usage_error("--hosts %s: there is no machine '%s': %s", hosts, h.name, answer.reason);
-        addresses[n++] = answer.address;
-        *slots += h.slots;
+        addresses[known] = answer.address;
     }
     if (hosts && *slots == 0)
         return cli_usage_error("--hosts: no machine is named");
     if (hosts)
-        launch_hosts_find_networks(addresses, n, networks);
+        launch_hosts_find_networks(addresses, known, networks);
     return 0;
 }

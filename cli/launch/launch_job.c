@@ -182,9 +182,10 @@ static void job_check_ranks(job *j)
 
 /* --- a parameter-server training ---------------------------------------------------------------------------------- */
 
+/* A server that ended with an error of its own, such as a full disk, would end with the same error again. */
 static bool job_restart_server(job *j, int rank)
 {
-    if (!j->opts->restarts_servers || j->restarts == MOST_RESTARTS)
+    if (!j->opts->restarts_servers || j->restarts == MOST_RESTARTS || !cli_ranks_was_killed(j->ranks, rank))
         return false;
     j->restarts++;
     return cli_starters_start_again(j->starters, rank);

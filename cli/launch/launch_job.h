@@ -11,7 +11,7 @@ typedef struct cli_job_opts {
     /* For strategy parameter-server on this machine: the ranks are a chief, these servers and these
      * workers. 0: the strategy is multi-worker. */
     int servers, workers;
-    bool restarts_servers; /* restart servers that have died */
+    bool restarts_servers; /* restart servers that were killed */
     double stall_timeout;  /* seconds without progress before the job is ended; 0: no limit */
     const char *log_dir;   /* NULL: none */
     char *const *command;  /* "train", its arguments, NULL */

@@ -212,6 +212,11 @@ bool cli_ranks_has_failed(const cli_ranks *ranks, int i)
     return ranks->ranks[i].has_ended && end_is_failure(&ranks->ranks[i].end);
 }
 
+bool cli_ranks_was_killed(const cli_ranks *ranks, int i)
+{
+    return ranks->ranks[i].has_ended && (ranks->ranks[i].end.by_signal || ranks->ranks[i].end.of_supervisor);
+}
+
 bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
 {
     const rank *r = &ranks->ranks[i];

@@ -49,6 +49,9 @@ int cli_ranks_next_ended(cli_ranks *ranks, double patience);
 
 bool cli_ranks_has_failed(const cli_ranks *ranks, int rank);
 
+/* Returns whether the rank ended without a decision of its own: by a signal, or with its supervisor. */
+bool cli_ranks_was_killed(const cli_ranks *ranks, int rank);
+
 /* Returns whether the rank is stopped by a signal; if so, cli_ranks_print_stalled reports it. */
 bool cli_ranks_is_stopped(cli_ranks *ranks, int rank);
 

@@ -132,6 +132,10 @@ LK_API int lk_strategy_owners(const lk_strategy *strategy);
  * uses it any more; it has no name. Errors: LK_ERR_ARGUMENT, LK_ERR_IO. */
 LK_API lk_status lk_processes_share(int ranks, int *descriptor);
 
+/* Checks that this process may open that many files more, sockets included; a process that it starts may open as many.
+ * what: the beginning of the message. Errors: LK_ERR_IO, with the number that is free. */
+LK_API lk_status lk_check_open_files(const char *what, int files);
+
 /* Ends the part of this process in a training of several (multi-worker). Waits for the others; nothing can be exchanged
  * afterwards. A process that exits without it counts as lost and ends the others too. Does nothing in a single process.
  * Errors: LK_ERR_BACKEND, and the error of another process that has failed. */

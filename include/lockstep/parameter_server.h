@@ -52,6 +52,10 @@ LK_API lk_status lk_parameter_server_run(lk_parameter_server *server);
 /* Ends lk_parameter_server_run with LK_ERR_INTERRUPTED. Async-signal-safe, any thread. */
 LK_API void lk_parameter_server_interrupt(lk_parameter_server *server);
 
+/* The number of files, most of them sockets, that a process that `lockstep launch` starts for such a training opens at
+ * most: for lk_check_open_files. */
+LK_API int lk_parameter_server_files(int servers, int workers);
+
 /* --- what happened ------------------------------------------------------------------------------------------------ */
 
 enum { LK_STALENESS_BINS = 64 };

@@ -9,6 +9,7 @@
 #ifdef LK_HAVE_ONEDNN
 #include "cpu/cpu.h"
 #include "cpu/cpu_choice.h"
+#include "cpu/cpu_dense.h"
 #endif
 
 #include <fenv.h>
@@ -96,6 +97,7 @@ static const lk_backend cpu = {
     .multiply_adds = lk__cpu_multiply_adds,
     .implementations = lk__cpu_implementations,
     .choices = &lk__cpu_choices,
+    .products = &lk__cpu_products,
 };
 
 #endif

@@ -141,6 +141,9 @@ typedef struct lk_backend {
     /* The implementations that a tuning can choose among. NULL: there is one for every problem. */
     const lk_choices *choices;
 
+    /* Products that are left as their factors. NULL: none are. */
+    const struct lk_products *products;
+
     bool has_tf32; /* kernels look at lk_call.tf32 */
 } lk_backend;
 

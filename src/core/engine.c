@@ -356,7 +356,7 @@ lk_status lk__engine_push_plain(lk_tensor *tensor)
         lk_call call = {.op = &lk__op_plain, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
         status = thread_capture.push ? thread_capture.push(thread_capture.self, &call) : engine_push_locked(&call);
         if (status == LK_OK)
-            tensor->storage->free_layout = false;
+            tensor->storage->free_layout = tensor->storage->is_product = false;
     }
     pthread_mutex_unlock(&engine_lock);
     return status;

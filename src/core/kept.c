@@ -1,14 +1,14 @@
 #include "core/kept.h"
 #include "core/backend.h"
 
-/* Smaller results are recomputed in no time; larger ones take as long to read from memory as to recompute. */
-enum { LEAST_BYTES = 1 << 11, MOST_BYTES = 1 << 20 };
+/* Smaller results are derived in no time. */
+enum { LEAST_BYTES = 1 << 11 };
 
-lk_status lk__kept_get(const lk_call *call, int input, size_t bytes, lk_kept **out)
+lk_status lk__kept_get(const lk_call *call, int input, size_t bytes, size_t most, lk_kept **out)
 {
     lk_kept *kept = call->kept;
     *out = NULL;
-    if (!kept || !(kept->inputs >> input & 1) || bytes < LEAST_BYTES || bytes > MOST_BYTES)
+    if (!kept || !(kept->inputs >> input & 1) || bytes < LEAST_BYTES || bytes > most)
         return LK_OK;
     if (!kept->block) {
         if (bytes > *kept->left)

@@ -13,6 +13,10 @@ typedef struct lk_kept {
     bool made;              /* the block holds the result for the variable's present value */
 } lk_kept;
 
+/* Usually, more bytes than this take as long to read from memory as to derive. */
+enum { LK_KEPT_MOST = 1 << 20 };
+
 /* Gets memory for the `bytes` bytes that the call's kernel derives from its input `input`; each call asks for the same
- * number every time. *kept is NULL if they are not to be kept; else its block has the memory. Errors: LK_ERR_MEMORY. */
-lk_status lk__kept_get(const lk_call *call, int input, size_t bytes, lk_kept **kept);
+ * number every time. More than `most` bytes are not kept. *kept is NULL if they are not to be kept; else its block has
+ * the memory. Errors: LK_ERR_MEMORY. */
+lk_status lk__kept_get(const lk_call *call, int input, size_t bytes, size_t most, lk_kept **kept);

@@ -39,6 +39,7 @@ typedef struct lk_storage {
 
     /* Guarded by the engine's lock. */
     atomic_bool free_layout; /* its writer may give it a private layout; also read without the lock */
+    bool is_product;         /* free_layout, and left as the factors of a product (core/products.h) */
     int n_readers, readers_capacity;
     lk_use writer;
     lk_use *readers; /* few_readers, or memory for more */

@@ -1,6 +1,6 @@
 #include "cpu/channels.h"
 
-#include "base/avx2.h"
+#include "cpu/vector/eights.h"
 
 #include <string.h>
 
@@ -97,131 +97,91 @@ void lk__channels_fold(const lk_channels *shape, const double *table, double *va
     }
 }
 
-/* --- vectors of eight --------------------------------------------------------------------------------------------- */
+/* --- operations on eight elements ----------------------------------------------------------------------------------
+ */
 
-enum { WIDTH = 8, HALF = 4 };
-
-/* The vectors need no alignment: a row-major tensor may lie in memory of a caller. */
-typedef float floats __attribute__((vector_size(HALF * sizeof(float)), aligned(sizeof(float)), may_alias));
-typedef int32_t masks __attribute__((vector_size(HALF * sizeof(int32_t)), aligned(sizeof(int32_t)), may_alias));
-typedef double doubles __attribute__((vector_size(HALF * sizeof(double)), aligned(sizeof(double)), may_alias));
-
-typedef struct narrow { /* eight floats */
-    floats low, high;
-} narrow;
-
-typedef struct wide { /* eight doubles */
-    doubles low, high;
-} wide;
+enum { WIDTH = LK_EIGHT, HALF = LK_FOUR };
 
 /* The operands of a loop, which uses the same offset in all of them. Operands that are not used are NULL; each loop is
  * compiled for the operands that it has. */
 typedef struct operands {
-    const float *x, *z;
-    const float *where; /* x is taken as 0 unless this is above 0 */
-    const float *added; /* added to the rounded result */
-    bool rectified;     /* relu is applied to the result */
-    float *kept;        /* receives x with these zeros */
-    float *y;           /* the result */
+    bool bf16;
+    const void *x, *z;
+    const void *where; /* x is taken as 0 unless this is above 0 */
+    const void *added; /* added to the result rounded to f32 */
+    bool rectified;    /* relu is applied to the result */
+    void *kept;        /* receives x with these zeros */
+    void *y;           /* the result */
 } operands;
 
-LK_BODY void load_floats(narrow *to, const float *from)
+LK_BODY void load_doubles(lk_wide *to, const double *from)
 {
-    to->low = *(const floats *)from;
-    to->high = *(const floats *)(from + HALF);
+    to->low = *(const lk_doubles *)from;
+    to->high = *(const lk_doubles *)(from + HALF);
 }
 
-LK_BODY void store_floats(float *to, const narrow *from)
+LK_BODY void store_doubles(double *to, const lk_wide *x)
 {
-    *(floats *)to = from->low;
-    *(floats *)(to + HALF) = from->high;
+    *(lk_doubles *)to = x->low;
+    *(lk_doubles *)(to + HALF) = x->high;
 }
 
-LK_BODY void widen(wide *to, const narrow *from)
+LK_BODY void add_to(double *to, const lk_wide *x)
 {
-    to->low = __builtin_convertvector(from->low, doubles);
-    to->high = __builtin_convertvector(from->high, doubles);
+    *(lk_doubles *)to += x->low;
+    *(lk_doubles *)(to + HALF) += x->high;
 }
 
-LK_BODY void round_to_floats(narrow *to, const wide *from)
+LK_BODY void load_x(lk_wide *to, const operands *o, int64_t at)
 {
-    to->low = __builtin_convertvector(from->low, floats);
-    to->high = __builtin_convertvector(from->high, floats);
-}
-
-LK_BODY void load_doubles(wide *to, const double *from)
-{
-    to->low = *(const doubles *)from;
-    to->high = *(const doubles *)(from + HALF);
-}
-
-LK_BODY void add_to(double *to, const wide *x)
-{
-    *(doubles *)to += x->low;
-    *(doubles *)(to + HALF) += x->high;
-}
-
-LK_BODY floats keep_where(floats x, floats where)
-{
-    return (floats)((masks)x & (masks)(where > (floats){0}));
-}
-
-/* relu; NaN stays NaN. */
-LK_BODY floats rectify(floats x)
-{
-    return (floats)((masks)x & ~(masks)(x <= (floats){0}));
-}
-
-LK_BODY void load_x(narrow *to, const operands *o, int64_t at)
-{
-    load_floats(to, o->x + at);
-    if (o->where) {
-        narrow where;
-        load_floats(&where, o->where + at);
-        to->low = keep_where(to->low, where.low);
-        to->high = keep_where(to->high, where.high);
+    lk_floats x, where;
+    if (!o->where) {
+        eight_load_wide(to, o->x, at, o->bf16);
+        return;
     }
+    eight_load(&x, o->x, at, o->bf16);
+    eight_load(&where, o->where, at, o->bf16);
+    x = (lk_floats)((lk_words)x & (lk_words)(where > 0));
+    if (o->kept)
+        eight_store(o->kept, at, &x, o->bf16);
+    eight_widen(to, &x);
 }
 
-LK_BODY void store_result(const operands *o, int64_t at, const wide *value)
+/* NaN stays NaN under relu. */
+LK_BODY void store_result(const operands *o, int64_t at, const lk_wide *value)
 {
-    narrow y;
-    round_to_floats(&y, value);
+    lk_floats y, added;
+    if (!o->added && !o->rectified) {
+        eight_store_narrow(o->y, at, value, o->bf16);
+        return;
+    }
+    eight_narrow(&y, value);
     if (o->added) {
-        narrow added;
-        load_floats(&added, o->added + at);
-        y.low += added.low;
-        y.high += added.high;
+        eight_load(&added, o->added, at, o->bf16);
+        y += added;
     }
-    if (o->rectified) {
-        y.low = rectify(y.low);
-        y.high = rectify(y.high);
-    }
-    store_floats(o->y + at, &y);
+    if (o->rectified)
+        y = (lk_floats)((lk_words)y & ~(lk_words)(y <= 0));
+    eight_store(o->y, at, &y, o->bf16);
 }
 
 /* Adds x to sum and x z to product. */
-LK_BODY void accumulate(wide *sum, wide *product, const operands *o, int64_t at)
+LK_BODY void accumulate(lk_wide *sum, lk_wide *product, const operands *o, int64_t at)
 {
-    narrow x, z;
-    wide a, b;
+    lk_wide x, z;
     load_x(&x, o, at);
-    if (o->kept)
-        store_floats(o->kept + at, &x);
-    load_floats(&z, o->z + at);
-    widen(&a, &x);
-    widen(&b, &z);
-    sum->low += a.low;
-    sum->high += a.high;
-    product->low += a.low * b.low;
-    product->high += a.high * b.high;
+    eight_load_wide(&z, o->z, at, o->bf16);
+    sum->low += x.low;
+    sum->high += x.high;
+    product->low += x.low * z.low;
+    product->high += x.high * z.high;
 }
 
 /* Sums eight lanes; pixels are `stride` apart. Even and odd pixels are summed separately to hide the latency of
  * additions. */
 LK_BODY void sums_of_eight(const operands *o, int64_t at, int64_t pixels, int64_t stride, double *first, double *second)
 {
-    wide even[2] = {{{0}, {0}}, {{0}, {0}}}, odd[2] = {{{0}, {0}}, {{0}, {0}}};
+    lk_wide even[2] = {{{0}, {0}}, {{0}, {0}}}, odd[2] = {{{0}, {0}}, {{0}, {0}}};
     int64_t p = 0;
     for (; p + 2 <= pixels; p += 2) {
         accumulate(&even[0], &even[1], o, at + p * stride);
@@ -236,52 +196,67 @@ LK_BODY void sums_of_eight(const operands *o, int64_t at, int64_t pixels, int64_
     }
 }
 
+LK_BODY void apply_affine(const operands *o, int64_t at, const lk_wide *a, const lk_wide *b, const lk_wide *c)
+{
+    lk_wide value, z;
+    load_x(&value, o, at);
+    value.low *= a->low;
+    value.high *= a->high;
+    if (o->z) {
+        eight_load_wide(&z, o->z, at, o->bf16);
+        value.low += b->low * z.low;
+        value.high += b->high * z.high;
+    }
+    value.low += c->low;
+    value.high += c->high;
+    store_result(o, at, &value);
+}
+
+LK_BODY void load_constants(const operands *o, lk_wide *to_a, lk_wide *to_b, lk_wide *to_c, const double *a,
+                            const double *b, const double *c)
+{
+    load_doubles(to_a, a);
+    load_doubles(to_b, o->z ? b : a);
+    load_doubles(to_c, c);
+}
+
 LK_BODY void affine_of_eight(const operands *o, int64_t at, int64_t pixels, int64_t stride, const double *a,
                              const double *b, const double *c)
 {
-    wide wa, wb, wc, value, other;
-    load_doubles(&wa, a);
-    load_doubles(&wc, c);
-    if (o->z)
-        load_doubles(&wb, b);
-    for (int64_t p = 0; p < pixels; p++, at += stride) {
-        narrow x, z;
-        load_x(&x, o, at);
-        widen(&value, &x);
-        value.low *= wa.low;
-        value.high *= wa.high;
-        if (o->z) {
-            load_floats(&z, o->z + at);
-            widen(&other, &z);
-            value.low += wb.low * other.low;
-            value.high += wb.high * other.high;
-        }
-        value.low += wc.low;
-        value.high += wc.high;
-        store_result(o, at, &value);
-    }
+    lk_wide wa, wb, wc;
+    load_constants(o, &wa, &wb, &wc, a, b, c);
+    for (int64_t p = 0; p < pixels; p++, at += stride)
+        apply_affine(o, at, &wa, &wb, &wc);
 }
 
 /* --- one element -------------------------------------------------------------------------------------------------- */
 
-/* Both operands are read unconditionally, or a loop over lanes cannot be vectorized. */
 LK_BODY float x_of(const operands *o, int64_t at)
 {
-    float x = o->x[at];
+    float x = lk__element(o->x, at, o->bf16);
     if (!o->where)
         return x;
-    return o->where[at] > 0 ? x : 0;
+    return lk__element(o->where, at, o->bf16) > 0 ? x : 0;
 }
 
 LK_BODY float result_of(const operands *o, int64_t at, double a, double b, double c)
 {
     double value = (double)x_of(o, at) * a;
     if (o->z)
-        value += b * (double)o->z[at];
+        value += b * (double)lk__element(o->z, at, o->bf16);
     float y = (float)(value + c);
     if (o->added)
-        y += o->added[at];
+        y += lk__element(o->added, at, o->bf16);
     return o->rectified && y <= 0 ? 0 : y;
+}
+
+LK_BODY void accumulate_one(const operands *o, int64_t at, double *sum, double *product)
+{
+    float x = x_of(o, at);
+    if (o->kept)
+        lk__element_set(o->kept, at, x, o->bf16);
+    *sum += (double)x;
+    *product += (double)x * (double)lk__element(o->z, at, o->bf16);
 }
 
 /* --- runs of one channel ------------------------------------------------------------------------------------------ */
@@ -292,13 +267,8 @@ LK_BODY void sums_of_run(const operands *o, int64_t at, int64_t n, double *first
     double sum[WIDTH] = {0}, product[WIDTH] = {0};
     int64_t full = n - n % WIDTH;
     sums_of_eight(o, at, full / WIDTH, WIDTH, sum, product);
-    for (int64_t i = full; i < n; i++) {
-        float x = x_of(o, at + i);
-        if (o->kept)
-            o->kept[at + i] = x;
-        sum[i - full] += (double)x;
-        product[i - full] += (double)x * (double)o->z[at + i];
-    }
+    for (int64_t i = full; i < n; i++)
+        accumulate_one(o, at + i, &sum[i - full], &product[i - full]);
     for (int width = WIDTH / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++) {
             sum[i] += sum[i + width];
@@ -319,33 +289,40 @@ LK_BODY void affine_of_run(const operands *o, int64_t at, int64_t n, double a, d
     }
     affine_of_eight(o, at, full / WIDTH, WIDTH, as, bs, cs);
     for (int64_t i = at + full; i < at + n; i++)
-        o->y[i] = result_of(o, i, a, b, c);
+        lk__element_set(o->y, i, result_of(o, i, a, b, c), o->bf16);
 }
 
 /* --- any number of lanes, with constants and sums in memory ------------------------------------------------------- */
 
-LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, double *first, double *second,
-                           float *kept)
+LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, double *first, double *second)
 {
+    int64_t full = lanes - lanes % WIDTH;
     for (int64_t p = 0; p < pixels; p++, at += lanes) {
-        LK_ANY_ORDER
-        for (int64_t i = 0; i < lanes; i++) {
-            float x = x_of(o, at + i);
-            if (kept)
-                kept[at + i] = x;
-            first[i] += (double)x;
-            second[i] += (double)x * (double)o->z[at + i];
+        for (int64_t i = 0; i < full; i += WIDTH) {
+            lk_wide sum, product;
+            load_doubles(&sum, first + i);
+            load_doubles(&product, second + i);
+            accumulate(&sum, &product, o, at + i);
+            store_doubles(first + i, &sum);
+            store_doubles(second + i, &product);
         }
+        for (int64_t i = full; i < lanes; i++)
+            accumulate_one(o, at + i, &first[i], &second[i]);
     }
 }
 
 LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, const double *a,
-                             const double *b, const double *c, float *y)
+                             const double *b, const double *c)
 {
+    int64_t full = lanes - lanes % WIDTH;
     for (int64_t p = 0; p < pixels; p++, at += lanes) {
-        LK_ANY_ORDER
-        for (int64_t i = 0; i < lanes; i++)
-            y[at + i] = result_of(o, at + i, a[i], o->z ? b[i] : 0, c[i]);
+        for (int64_t i = 0; i < full; i += WIDTH) {
+            lk_wide wa, wb, wc;
+            load_constants(o, &wa, &wb, &wc, a + i, b + i, c + i);
+            apply_affine(o, at + i, &wa, &wb, &wc);
+        }
+        for (int64_t i = full; i < lanes; i++)
+            lk__element_set(o->y, at + i, result_of(o, at + i, a[i], o->z ? b[i] : 0, c[i]), o->bf16);
     }
 }
 
@@ -361,7 +338,7 @@ LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *firs
         else if (lanes == WIDTH)
             sums_of_eight(o, at, shape->pixels, WIDTH, first + entry, second + entry);
         else
-            sums_of_lanes(o, at, shape->pixels, lanes, first + entry, second + entry, o->kept);
+            sums_of_lanes(o, at, shape->pixels, lanes, first + entry, second + entry);
     }
 }
 
@@ -376,17 +353,17 @@ LK_BODY void affine_body(const lk_channels *shape, const operands *o, const doub
         else if (lanes == WIDTH)
             affine_of_eight(o, at, shape->pixels, WIDTH, a + entry, bs, c + entry);
         else
-            affine_of_lanes(o, at, shape->pixels, lanes, a + entry, bs, c + entry, o->y);
+            affine_of_lanes(o, at, shape->pixels, lanes, a + entry, bs, c + entry);
     }
 }
 
 typedef struct work {
     enum { SQUARES, SUMS, SUMS_WHERE, SUMS_WHERE_KEPT, AFFINE, AFFINE2, AFFINE2_WHERE, RELU, ADD_RELU } kind;
     const lk_channels *shape;
-    const float *x, *z, *where;
+    const void *x, *z, *where;
     double *first, *second;
     const double *a, *b, *c;
-    float *y, *kept;
+    void *y, *kept;
 } work;
 
 LK_BODY void sums_of_work(const work *w, operands o)
@@ -400,56 +377,66 @@ LK_BODY void affine_of_work(const work *w, operands o)
 }
 
 /* Each case tells the compiler which operands are NULL and which are equal, so each becomes a loop of its own. */
-LK_BODY void work_body(const work *w)
+LK_BODY void work_body(const work *w, bool bf16)
 {
-    const float *x = w->x, *z = w->z, *where = w->where;
+    const void *x = w->x, *z = w->z, *where = w->where;
     switch (w->kind) {
     case SQUARES:
-        sums_of_work(w, (operands){.x = x, .z = x});
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = x});
         break;
     case SUMS:
-        sums_of_work(w, (operands){.x = x, .z = z});
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z});
         break;
     case SUMS_WHERE:
-        sums_of_work(w, (operands){.x = x, .z = z, .where = where});
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where});
         break;
     case SUMS_WHERE_KEPT:
-        sums_of_work(w, (operands){.x = x, .z = z, .where = where, .kept = w->kept});
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .kept = w->kept});
         break;
     case AFFINE:
-        affine_of_work(w, (operands){.x = x, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .y = w->y});
         break;
     case AFFINE2:
-        affine_of_work(w, (operands){.x = x, .z = z, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .y = w->y});
         break;
     case AFFINE2_WHERE:
-        affine_of_work(w, (operands){.x = x, .z = z, .where = where, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .y = w->y});
         break;
     case RELU:
-        affine_of_work(w, (operands){.x = x, .rectified = true, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .rectified = true, .y = w->y});
         break;
     case ADD_RELU:
-        affine_of_work(w, (operands){.x = x, .added = z, .rectified = true, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .added = z, .rectified = true, .y = w->y});
         break;
     }
 }
 
-LK_AVX2 static void work_avx2(const work *w)
+LK_AVX2 static void work_f32_avx2(const work *w)
 {
-    work_body(w);
+    work_body(w, false);
 }
 
-static void work_anywhere(const work *w)
+LK_AVX2 static void work_bf16_avx2(const work *w)
 {
-    work_body(w);
+    work_body(w, true);
+}
+
+static void work_f32(const work *w)
+{
+    work_body(w, false);
+}
+
+static void work_bf16(const work *w)
+{
+    work_body(w, true);
 }
 
 static void run_work(const work *w)
 {
     if (lk__has_avx2())
-        work_avx2(w);
+        (w->shape->bf16 ? work_bf16_avx2 : work_f32_avx2)(w);
     else
-        work_anywhere(w);
+        (w->shape->bf16 ? work_bf16 : work_f32)(w);
 }
 
 static void channels_run_sums(const work *w)
@@ -460,14 +447,14 @@ static void channels_run_sums(const work *w)
     run_work(w);
 }
 
-void lk__channels_sums(const lk_channels *shape, const float *x, const float *z, double *first, double *second)
+void lk__channels_sums(const lk_channels *shape, const void *x, const void *z, double *first, double *second)
 {
     channels_run_sums(
         &(work){.kind = x == z ? SQUARES : SUMS, .shape = shape, .x = x, .z = z, .first = first, .second = second});
 }
 
-void lk__channels_sums_where(const lk_channels *shape, const float *where, const float *x, const float *z,
-                             double *first, double *second, float *kept)
+void lk__channels_sums_where(const lk_channels *shape, const void *where, const void *x, const void *z, double *first,
+                             double *second, void *kept)
 {
     channels_run_sums(&(work){.kind = kept ? SUMS_WHERE_KEPT : SUMS_WHERE,
                               .shape = shape,
@@ -479,26 +466,26 @@ void lk__channels_sums_where(const lk_channels *shape, const float *where, const
                               .kept = kept});
 }
 
-void lk__channels_affine(const lk_channels *shape, const float *x, const double *a, const double *c, float *y)
+void lk__channels_affine(const lk_channels *shape, const void *x, const double *a, const double *c, void *y)
 {
     run_work(&(work){.kind = AFFINE, .shape = shape, .x = x, .a = a, .c = c, .y = y});
 }
 
-void lk__channels_affine2(const lk_channels *shape, const float *x, const float *z, const double *a, const double *b,
-                          const double *c, float *y)
+void lk__channels_affine2(const lk_channels *shape, const void *x, const void *z, const double *a, const double *b,
+                          const double *c, void *y)
 {
     run_work(&(work){.kind = AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
 }
 
-void lk__channels_affine2_where(const lk_channels *shape, const float *where, const float *x, const float *z,
-                                const double *a, const double *b, const double *c, float *y)
+void lk__channels_affine2_where(const lk_channels *shape, const void *where, const void *x, const void *z,
+                                const double *a, const double *b, const double *c, void *y)
 {
     run_work(
         &(work){.kind = AFFINE2_WHERE, .shape = shape, .x = x, .z = z, .where = where, .a = a, .b = b, .c = c, .y = y});
 }
 
-void lk__channels_affine_relu(const lk_channels *shape, const float *x, const float *z, const double *a,
-                              const double *c, float *y)
+void lk__channels_affine_relu(const lk_channels *shape, const void *x, const void *z, const double *a, const double *c,
+                              void *y)
 {
     run_work(&(work){.kind = z ? ADD_RELU : RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
 }

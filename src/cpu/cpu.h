@@ -3,10 +3,11 @@
 
 #include "core/backend.h"
 
-/* Registered as "cpu". All rows are for f32. All but the updates accept private layouts and produce them. */
+/* Registered as "cpu". All rows are for f32, some for bf16 too. All but the updates accept private layouts and produce
+ * them. */
 extern const lk_kernel_table lk__cpu_table;
 
-/* Rows for bf16, which run the rows of lk__cpu_table on f32 copies: see cpu_bf16.h. */
+/* More rows for bf16. Most run the rows of lk__cpu_table on f32 copies: see cpu_bf16.h. */
 extern const lk_kernel_table lk__cpu_bf16_table;
 
 /* Open and close the state of a device: engine, stream, primitives and scratch memory. Call them between lk__cpu_enter

@@ -71,7 +71,7 @@ static lk_status avg_pool_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_p
     pool p = {opts, x->shape, call->out[0]->shape};
     lk_md md = {0};
     dnnl_primitive_desc_t pd;
-    lk__pool_describe(prepared, p.x, opts);
+    lk__pool_describe(prepared, LK_F32, p.x, opts);
     LK_TRY(cpu_avg_pool_describe_like(&md, x->shape, x));
     lk_status status = cpu_avg_pool_forward_pd(cpu, &p, &md, &pd);
     lk__md_free(&md);
@@ -115,7 +115,7 @@ static lk_status avg_pool_prepare_backward(lk_cpu *cpu, const lk_call *call, lk_
     pool p = {opts, call->out[0]->shape, call->in[0]->shape};
     lk_md x = {0}, y = {0};
     dnnl_primitive_desc_t pd = NULL;
-    lk__pool_describe(prepared, p.x, opts);
+    lk__pool_describe(prepared, LK_F32, p.x, opts);
     lk_status status = cpu_avg_pool_describe_like(&x, p.x, call->in[0]);
     if (status == LK_OK)
         status = cpu_avg_pool_describe_like(&y, p.y, call->in[0]);

@@ -70,7 +70,7 @@ static void cpu_norm_set_given_moments(frame *f, const lk_call *call, const floa
 /* --- affine functions --------------------------------------------------------------------------------------------- */
 
 /* y = a x + c */
-static void cpu_norm_apply_affine(frame *f, const float *x, float *y)
+static void cpu_norm_apply_affine(frame *f, const void *x, void *y)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->c, f->tables[1]);
@@ -78,7 +78,7 @@ static void cpu_norm_apply_affine(frame *f, const float *x, float *y)
 }
 
 /* y = relu(a x + c + residual); residual may be NULL. */
-static void cpu_norm_apply_relu(frame *f, const float *x, const float *residual, float *y)
+static void cpu_norm_apply_relu(frame *f, const void *x, const void *residual, void *y)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->c, f->tables[1]);
@@ -100,7 +100,7 @@ static void cpu_norm_fold_sums(frame *f)
 }
 
 /* Sets first = sum of x, second = sum of x z, over each channel. */
-static void cpu_norm_sum_channels(frame *f, const float *x, const float *z)
+static void cpu_norm_sum_channels(frame *f, const void *x, const void *z)
 {
     lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
     cpu_norm_fold_sums(f);
@@ -122,7 +122,7 @@ static void normalize_channels(frame *f, const lk_call *call, const lk_converted
     cpu_norm_apply_affine(f, in[0].data, call->out[0]->storage->data);
 }
 
-static void normalize_channels_act(frame *f, const lk_call *call, const lk_converted *in, const float *residual)
+static void normalize_channels_act(frame *f, const lk_call *call, const lk_converted *in, const void *residual)
 {
     set_normalization(f, in);
     cpu_norm_apply_relu(f, in[0].data, residual, call->out[0]->storage->data);
@@ -184,7 +184,7 @@ static lk_status norm_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn comput
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
     lk__key_call(&key, call);
-    return lk__own_run(call, &key, prepare, compute);
+    return lk__own_run_tagged(call, &key, prepare, compute);
 }
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
@@ -337,7 +337,7 @@ static void cpu_norm_set_input_gradient(frame *f, const lk_call *call, const flo
 static void norm_compute_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
-    const float *dy = in[0].data, *x = in[1].data;
+    const void *dy = in[0].data, *x = in[1].data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     cpu_norm_set_moments_of_sums(&f, call, call->in[3]);
     cpu_norm_parameter_gradients(&f, call, in);
@@ -355,8 +355,8 @@ lk_status lk__cpu_batch_norm_grad(lk_call *call)
 static void norm_compute_act_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
-    const float *dy = in[0].data, *y = in[1].data, *x = in[2].data;
-    float *dx = call->out[0]->storage->data, *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
+    const void *dy = in[0].data, *y = in[1].data, *x = in[2].data;
+    void *dx = call->out[0]->storage->data, *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     double *const *t = f.tables;
     cpu_norm_set_moments_of_sums(&f, call, call->in[4]);

@@ -7,8 +7,11 @@
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"
+#include "cpu/cpu_choice.h"
+#include "cpu/lanes/cpu_lanes.h"
 #include "cpu/onednn/cpu_convert.h"
 #include "cpu/onednn/cpu_state.h"
+#include "cpu/vector/interleave.h"
 #include "ops/ops.h"
 
 /* --- stand-ins ---------------------------------------------------------------------------------------------------- */
@@ -34,7 +37,7 @@ static void cpu_bf16_stand_in_start(lk_device *device, const lk_tensor *of, stan
 
 static size_t cpu_bf16_stand_in_bytes(const lk_tensor *x)
 {
-    const lk_layout *layout = x->storage->layout;
+    const lk_layout *layout = lk__layout_of_f32(x->storage->layout);
     size_t bytes = layout ? layout->bytes : (size_t)lk_tensor_count(x) * sizeof(float);
     return bytes / LK_ALIGNMENT * LK_ALIGNMENT + LK_ALIGNMENT;
 }
@@ -92,31 +95,60 @@ static void cpu_bf16_stand_in_widen_plain(const lk_tensor *x, stand_in *s)
     }
 }
 
-/* Makes the stand-in and widens x into it. Padding is widened too, so it stays 0. */
+/* Describes how sixteen images in the lanes hold a tensor of four dimensions. */
+static lk_interleaving cpu_bf16_interleaving_of(lk_shape x)
+{
+    enum { LANES = 16 };
+    return lk__interleaving_of_images(x.dim[0], x.dim[1], x.dim[2] * x.dim[3], LANES);
+}
+
+/* Widens x, which has the layout `from`, to the layout that lk__layout_of_f32 gives. Padding is widened too, so it
+ * stays 0. */
+static void cpu_bf16_widen_layout(lk_shape x, const lk_layout *from, const void *data, float *to)
+{
+    if (from->pairs) {
+        lk_interleaving shape = cpu_bf16_interleaving_of(x);
+        lk__widen_pairs(&shape, data, to);
+    } else {
+        lk__bf16_widen(data, to, (int64_t)(from->bytes / sizeof(float)));
+    }
+}
+
+/* The inverse; rounds. */
+static void cpu_bf16_round_layout(lk_shape x, const float *data, const lk_layout *to, void *rounded)
+{
+    if (to->pairs) {
+        lk_interleaving shape = cpu_bf16_interleaving_of(x);
+        lk__round_pairs(&shape, data, rounded);
+    } else {
+        lk__bf16_round(data, rounded, (int64_t)(to->bytes / sizeof(float)));
+    }
+}
+
+/* Makes the stand-in and widens x into it. */
 static void cpu_bf16_stand_in_widen(lk_device *device, const lk_tensor *x, stand_in *s, char **memory)
 {
     const lk_layout *layout = x->storage->layout;
     cpu_bf16_stand_in_start(device, x, s);
     cpu_bf16_stand_in_take_slot(x, s, memory);
-    s->storage.layout = layout;
+    s->storage.layout = lk__layout_of_f32(layout);
     if (layout)
-        lk__bf16_widen(x->storage->data, s->storage.data, (int64_t)(layout->bytes / sizeof(float)));
+        cpu_bf16_widen_layout(x->shape, layout, x->storage->data, s->storage.data);
     else
         cpu_bf16_stand_in_widen_plain(x, s);
 }
 
-/* Rounds a stand-in to `out`, in the layout that the kernel gave it. */
+/* Rounds a stand-in to `out`, in the layout for bf16 that corresponds to the one that the kernel gave it. */
 static lk_status stand_in_round(const stand_in *s, lk_tensor *out)
 {
-    const lk_layout *layout = s->storage.layout;
+    const lk_layout *layout = lk__layout_of_bf16(s->storage.layout);
     if (!layout) {
         LK_TRY(lk__output_plain(out));
         lk__bf16_round(s->storage.data, lk__data(out), lk_tensor_count(out));
         return LK_OK;
     }
-    int64_t count = (int64_t)(layout->bytes / sizeof(float));
-    LK_TRY(lk__storage_allocate(out->storage, (size_t)count * sizeof(uint16_t), layout));
-    lk__bf16_round(s->storage.data, out->storage->data, count);
+    LK_TRY(lk__storage_allocate(out->storage, lk__layout_bytes(layout, LK_BF16), layout));
+    cpu_bf16_round_layout(out->shape, s->storage.data, layout, out->storage->data);
     return LK_OK;
 }
 
@@ -177,6 +209,20 @@ lk_status lk__cpu_run_bf16(lk_call *call)
     return status;
 }
 
+lk_status lk__cpu_convolve_bf16(lk_call *call)
+{
+    if (!lk__cpu_is_empty(call) && lk__cpu_choose(call)->bf16)
+        return lk__cpu_table.rows[call->op->id].run(call);
+    return lk__cpu_run_bf16(call);
+}
+
+lk_status lk__cpu_average_bf16(lk_call *call)
+{
+    if (lk__lanes(LK_BF16) && lk__cpu_lanes_want_pool(call))
+        return lk__cpu_table.rows[call->op->id].run(call);
+    return lk__cpu_run_bf16(call);
+}
+
 bool lk__cpu_takes_bf16(const lk_call *call)
 {
     const lk_kernel *kernel = &lk__cpu_table.rows[call->op->id];
@@ -235,8 +281,9 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call)
     lk_tensor *out = call->out[0];
     const lk_layout *layout = x->storage->layout;
     if (layout && call->free_layout) {
-        LK_TRY(lk__storage_allocate(out->storage, layout->bytes, layout));
-        lk__bf16_widen(x->storage->data, out->storage->data, (int64_t)(layout->bytes / sizeof(float)));
+        const lk_layout *wide = lk__layout_of_f32(layout);
+        LK_TRY(lk__storage_allocate(out->storage, wide->bytes, wide));
+        cpu_bf16_widen_layout(x->shape, layout, x->storage->data, out->storage->data);
         return LK_OK;
     }
     if (!layout && lk__tensor_is_dense(x)) {
@@ -247,18 +294,39 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call)
     return cpu_bf16_cast_by_stand_in(call);
 }
 
-/* --- conversion to row-major -------------------------------------------------------------------------------------- */
+/* --- conversions -------------------------------------------------------------------------------------------------- */
 
-lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *plain)
+/* Converts x between row-major and pairs, where nothing need be widened. Returns false if it is another conversion. */
+static bool cpu_bf16_convert_pairs(const lk_tensor *x, const lk_layout *to, void *data)
+{
+    const lk_layout *from = x->storage->layout;
+    bool is_into = !from && to && to->pairs && lk__tensor_is_dense(x), is_from = from && from->pairs && !to;
+    if (!is_into && !is_from)
+        return false;
+    lk_interleaving shape = cpu_bf16_interleaving_of(x->shape);
+    if (is_into)
+        lk__interleave_pairs(&shape, lk__data(x), data);
+    else
+        lk__deinterleave_pairs(&shape, x->storage->data, data);
+    return true;
+}
+
+lk_status lk__cpu_bf16_convert(lk_device *device, const lk_tensor *x, const lk_layout *to, void *data)
 {
     lk_cpu *cpu = device->state;
+    const lk_layout *wide = lk__layout_of_f32(to);
     int64_t count = lk_tensor_count(x);
-    size_t bytes = (size_t)count * sizeof(float);
+    size_t bytes = wide ? wide->bytes : (size_t)count * sizeof(float);
     stand_in in;
+    if (count == 0 || cpu_bf16_convert_pairs(x, to, data))
+        return LK_OK;
     LK_TRY(lk__cpu_wide(cpu, cpu_bf16_stand_in_bytes(x) + bytes));
     char *memory = cpu->wide;
     cpu_bf16_stand_in_widen(device, x, &in, &memory);
-    LK_TRY(lk__cpu_convert(device, &in.tensor, NULL, memory));
-    lk__bf16_round((const float *)(const void *)memory, plain, count);
+    LK_TRY(lk__cpu_convert(device, &in.tensor, wide, memory));
+    if (to)
+        cpu_bf16_round_layout(x->shape, (const float *)(const void *)memory, to, data);
+    else
+        lk__bf16_round((const float *)(const void *)memory, data, count);
     return LK_OK;
 }

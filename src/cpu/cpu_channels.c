@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-lk_channels lk__channels_of(const lk_tensor *x, dnnl_format_tag_t tag)
+static lk_channels channels_in(const lk_tensor *x, dnnl_format_tag_t tag)
 {
     int64_t images = x->shape.dim[0], channels = x->shape.dim[1], pixels = 1;
     for (int i = 2; i < x->shape.ndim; i++)
@@ -26,6 +26,13 @@ lk_channels lk__channels_of(const lk_tensor *x, dnnl_format_tag_t tag)
     default:
         return pixels == 1 ? lk__channels_last(images, channels, 1) : lk__channels_plain(images, channels, pixels);
     }
+}
+
+lk_channels lk__channels_of(const lk_tensor *x, dnnl_format_tag_t tag)
+{
+    lk_channels shape = channels_in(x, tag);
+    shape.bf16 = x->dtype == LK_BF16;
+    return shape;
 }
 
 size_t lk__channel_memory_bytes(const lk_channels *shape)
@@ -50,7 +57,7 @@ void lk__channels_describe(lk_prepared *prepared, const lk_tensor *x, dnnl_forma
     char text[64];
     lk_channels shape = lk__channels_of(x, tag);
     lk__shape_text(x->shape, text, sizeof text);
-    snprintf(prepared->problem, sizeof prepared->problem, "f32 x%s", text);
+    snprintf(prepared->problem, sizeof prepared->problem, "%s x%s", lk_dtype_name(x->dtype), text);
     snprintf(prepared->implementation, sizeof prepared->implementation, "channels%s", lk__has_avx2() ? ":avx2" : "");
     prepared->scratch_bytes = lk__channel_memory_bytes(&shape);
 }

@@ -6,6 +6,7 @@
 #include "cpu/blocks/cpu_block_act.h"
 #include "cpu/blocks/cpu_block_conv.h"
 #include "cpu/cpu_kernels.h"
+#include "cpu/isa.h"
 #include "cpu/lanes/cpu_lanes.h"
 #include "cpu/lanes/cpu_lanes_block.h"
 #include "cpu/lanes/cpu_lanes_winograd.h"
@@ -84,16 +85,47 @@ static const char *cpu_choice_apart_name(void)
     return "apart";
 }
 
+static const char *cpu_choice_winograd_bf16_name(void)
+{
+    return lk__block_winograd_bf16()->name;
+}
+
+static const char *cpu_choice_direct_bf16_name(void)
+{
+    return lk__block_direct_bf16()->name;
+}
+
 /* clang-format off: one member a line */
 #define CONVOLUTION(direction)                                                   \
     {                                                                            \
-        {.name = lk__cpu_lanes_winograd_name,                                    \
-         .takes = choice_lanes_winograd_takes,                                   \
-         .is_worth = choice_lanes_winograd_is_worth,                             \
-         .in_points = true,                                                      \
-         .rounds_more = true,                                                    \
+        {.name = lk__cpu_lanes_bf16_name,                                        \
+         .takes = cpu_choice_lanes_take,                                         \
+         .is_worth = cpu_choice_lanes_are_worth,                                 \
+         .bf16 = true,                                                           \
          .needs_layout = true,                                                   \
          .run = lk__cpu_lanes_##direction},                                      \
+            {.name = cpu_choice_winograd_bf16_name,                              \
+             .block = lk__block_winograd_bf16,                                   \
+             .takes = choice_winograd_takes,                                     \
+             .is_worth = lk__cpu_winograd_is_worth,                              \
+             .bf16 = true,                                                       \
+             .rounds_more = true,                                                \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_block_##direction},                                  \
+            {.name = cpu_choice_direct_bf16_name,                                \
+             .block = lk__block_direct_bf16,                                     \
+             .takes = choice_direct_takes,                                       \
+             .is_worth = lk__cpu_direct_is_worth,                                \
+             .bf16 = true,                                                       \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_block_##direction},                                  \
+            {.name = lk__cpu_lanes_winograd_name,                                \
+             .takes = choice_lanes_winograd_takes,                               \
+             .is_worth = choice_lanes_winograd_is_worth,                         \
+             .in_points = true,                                                  \
+             .rounds_more = true,                                                \
+             .needs_layout = true,                                               \
+             .run = lk__cpu_lanes_##direction},                                  \
             {.name = lk__cpu_lanes_name,                                         \
              .takes = cpu_choice_lanes_take,                                     \
              .is_worth = cpu_choice_lanes_are_worth,                             \
@@ -116,12 +148,30 @@ static const char *cpu_choice_apart_name(void)
     }
 /* clang-format on */
 
-enum { CONVOLUTIONS = 5, BLOCKS = 5 };
+enum { CONVOLUTIONS = 8, BLOCKS = 8 };
 
 static const lk_alternative conv2d[CONVOLUTIONS] = CONVOLUTION(conv2d);
 static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_grad);
 static const lk_alternative weight_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_weight_grad);
 static const lk_alternative conv_block[BLOCKS] = {
+    {.name = lk__cpu_lanes_bf16_name,
+     .takes = lk__cpu_lanes_take_block,
+     .is_worth = lk__cpu_lanes_want_block,
+     .bf16 = true,
+     .run = lk__cpu_conv_block},
+    {.name = cpu_choice_winograd_bf16_name,
+     .block = lk__block_winograd_bf16,
+     .takes = cpu_choice_winograd_takes_act,
+     .is_worth = lk__cpu_winograd_act_is_worth,
+     .bf16 = true,
+     .rounds_more = true,
+     .run = lk__cpu_conv_block},
+    {.name = cpu_choice_direct_bf16_name,
+     .block = lk__block_direct_bf16,
+     .takes = lk__cpu_blocks_take_act,
+     .is_worth = lk__cpu_direct_act_is_worth,
+     .bf16 = true,
+     .run = lk__cpu_conv_block},
     {.name = lk__cpu_lanes_winograd_name,
      .takes = cpu_choice_blocks_winograd_takes,
      .is_worth = cpu_choice_blocks_winograd_is_worth,
@@ -157,8 +207,24 @@ static const lk_alternative *cpu_choice_table_of(int op, int *n)
 
 /* --- choosing ----------------------------------------------------------------------------------------------------- */
 
+static bool cpu_choice_has_bf16(void)
+{
+    return lk__isa() && lk__isa()->bf16;
+}
+
+/* lk__conv_problem_of, with a problem in f32 for bf16 operands that only kernels for f32 can run. */
+static bool cpu_choice_problem_of(const lk_call *call, lk_conv_problem *problem)
+{
+    bool is_problem = lk__conv_problem_of(call, problem);
+    if (!cpu_choice_has_bf16())
+        problem->dtype = LK_F32;
+    return is_problem;
+}
+
 static bool alternative_takes(const lk_alternative *row, const lk_conv_problem *problem, bool free_layout)
 {
+    if (row->bf16 && (problem->dtype != LK_BF16 || !cpu_choice_has_bf16()))
+        return false;
     return (free_layout || !row->needs_layout) && (!row->takes || row->takes(problem));
 }
 
@@ -209,7 +275,7 @@ static const lk_alternative *cpu_choice_choose_alternative(const lk_call *call, 
 const lk_alternative *lk__cpu_choose(lk_call *call)
 {
     lk_conv_problem problem;
-    if (!call->choice && lk__conv_problem_of(call, &problem))
+    if (!call->choice && cpu_choice_problem_of(call, &problem))
         call->choice = cpu_choice_choose_alternative(call, &problem);
     return call->choice;
 }
@@ -223,7 +289,7 @@ void lk__cpu_choice_describe(const lk_call *call, lk_prepared *prepared)
 bool lk__cpu_chooses_block(const lk_call *call)
 {
     lk_conv_problem problem;
-    return lk__conv_problem_of(call, &problem) && cpu_choice_choose_alternative(call, &problem)->run;
+    return cpu_choice_problem_of(call, &problem) && cpu_choice_choose_alternative(call, &problem)->run;
 }
 
 /* --- interface for tunings ---------------------------------------------------------------------------------------- */
@@ -257,7 +323,7 @@ static lk_status choices_of_call(const lk_call *call, lk_call_choice *choice)
 {
     lk_conv_problem problem;
     choice->op = NULL;
-    if (!lk__conv_problem_of(call, &problem))
+    if (!cpu_choice_problem_of(call, &problem))
         return LK_OK;
     choice->op = lk_op_name(problem.op);
     lk__conv_problem_text(&problem, choice->problem, sizeof choice->problem);

@@ -1,5 +1,7 @@
 /* Chooses the kernel of a convolution. Each operator has a table of alternatives. The built-in choice among them is a
- * function of problem, instruction set and lk_algorithms; a tuning overrides it. */
+ * function of problem, instruction set and lk_algorithms; a tuning overrides it. If the instruction set has kernels for
+ * bf16, a call on bf16 has a problem in bf16, and all rows are alternatives: those for f32 run on stand-ins
+ * (cpu_bf16.h). Otherwise its problem is one in f32. */
 #pragma once
 
 #include "core/backend.h"
@@ -13,6 +15,7 @@ typedef struct lk_alternative {
     bool (*takes)(const lk_conv_problem *problem); /* NULL: every problem */
     /* Returns whether the built-in choice takes this row, given that it took none of the rows before. NULL: always. */
     bool (*is_worth)(const lk_conv_problem *problem);
+    bool bf16;         /* runs bf16 operands as they are, and no others */
     bool in_points;    /* for kernels of lanes: use lanes_winograd.h */
     bool rounds_more;  /* rounds more than plain sums of products, so LK_ALGORITHMS_DIRECT excludes it */
     bool needs_layout; /* outputs get a private layout, which the call must allow */
@@ -28,7 +31,7 @@ static inline const lk_alternative *lk__cpu_choice(const lk_call *call)
 /* Sets the problem and the implementation of a prepared call whose alternative was chosen. */
 void lk__cpu_choice_describe(const lk_call *call, lk_prepared *prepared);
 
-/* Chooses the alternative for a convolution or one of its gradients and stores it in call->choice. */
+/* Chooses the alternative for a call and stores it in call->choice. */
 const lk_alternative *lk__cpu_choose(lk_call *call);
 
 /* Returns whether conv_block or its gradient runs as one kernel; the answer is the same for both. */

@@ -23,9 +23,9 @@ static const lk_conv_problem problems[] = {
 
 static const int ops[] = {LK_OP_CONV2D, LK_OP_CONV2D_INPUT_GRAD, LK_OP_CONV2D_WEIGHT_GRAD};
 
-static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
+static lk_tensor *numbers(lk_device *device, lk_dtype dtype, lk_shape shape, uint64_t purpose)
 {
-    return lk_uniform(device, LK_F32, shape, -1, 1, (lk_random_key){.seed = 3, .purpose = purpose});
+    return lk_uniform(device, dtype, shape, -1, 1, (lk_random_key){.seed = 3, .purpose = purpose});
 }
 
 /* --- results ------------------------------------------------------------------------------------------------------ */
@@ -34,10 +34,10 @@ static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
 static float *compute(lk_device *device, const lk_conv_problem *p, size_t *count)
 {
     lk_scope_begin();
-    lk_tensor *leaves[] = {numbers(device, p->x, 1), numbers(device, p->w, 2)}, *out[3];
+    lk_tensor *leaves[] = {numbers(device, p->dtype, p->x, 1), numbers(device, p->dtype, p->w, 2)}, *out[3];
     lk_tape *tape = lk_tape_begin(leaves, 2);
     out[0] = lk_conv2d(leaves[0], leaves[1], NULL, &p->attrs.conv);
-    lk_tensor *dy = out[0] ? numbers(device, lk_tensor_shape(out[0]), 3) : NULL;
+    lk_tensor *dy = out[0] ? numbers(device, p->dtype, lk_tensor_shape(out[0]), 3) : NULL;
     if (lk_tape_gradient(tape, out[0], dy, out + 1) != LK_OK)
         fail_msg("%s", lk_error_message());
     lk_tape_release(tape);
@@ -47,7 +47,7 @@ static float *compute(lk_device *device, const lk_conv_problem *p, size_t *count
     float *values = malloc(*count * sizeof *values), *at = values;
     for (int i = 0; i < 3; i++) {
         size_t n = (size_t)lk_tensor_count(out[i]);
-        if (lk_tensor_read(out[i], at, n * sizeof *at) != LK_OK)
+        if (lk_tensor_read(lk_cast(out[i], LK_F32), at, n * sizeof *at) != LK_OK)
             fail_msg("%s", lk_error_message());
         at += n;
     }
@@ -86,6 +86,14 @@ static int directions(lk_device *device, const lk_conv_problem *problem, const c
     return c.n;
 }
 
+/* Winograd's points are rounded to bf16, too, which costs about three binary digits more than rounding the results. */
+static float tolerance_of(const lk_conv_problem *problem, const char *name)
+{
+    if (problem->dtype == LK_F32)
+        return 16e-4F;
+    return strstr(name, "winograd") && strstr(name, "bf16") ? 1.0F / 2 : 1.0F / 64;
+}
+
 /* An implementation runs if it takes the problem of a direction, and then gives the reference's result. */
 static void check_alternative(const lk_conv_problem *problem, const char *name, const float *want, size_t n_want)
 {
@@ -107,32 +115,52 @@ static void check_alternative(const lk_conv_problem *problem, const char *name, 
     float *have = compute(device, problem, &n_have);
     assert_int_equal(n_have, n_want);
     for (size_t i = 0; i < n_have; i++)
-        if (!(fabsf(have[i] - want[i]) <= 1e-4F * (1 + fabsf(want[i])) * 16))
+        if (!(fabsf(have[i] - want[i]) <= tolerance_of(problem, name) * (1 + fabsf(want[i]))))
             fail_msg("%s: element %zu is %.9g, not %.9g", name, i, (double)have[i], (double)want[i]);
     free(have);
-    if (strcmp(name, "onednn") != 0) /* its name shows that it ran */
+    if (problem->dtype == LK_F32 ? strcmp(name, "onednn") != 0
+                                 : strstr(name, "bf16") != NULL) /* its name shows that it ran */
         assert_int_equal(directions(device, problem, name), taken);
     lk_device_release(device);
+}
+
+static void check_alternatives(lk_dtype dtype)
+{
+    lk_device *ref = open_device("ref");
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        lk_conv_problem problem = problems[i];
+        char text[LK_CHOICE_TEXT];
+        const char *names[LK_MAX_CHOICES];
+        int n;
+        size_t n_want;
+        problem.dtype = dtype;
+        float *want = compute(ref, &problem, &n_want);
+        lk__conv_problem_text(&problem, text, sizeof text);
+        assert_int_equal(lk__cpu_choices.list("conv2d", text, names, &n), LK_OK);
+        assert_true(n >= 1);
+        for (int k = 0; k < n; k++)
+            check_alternative(&problem, names[k], want, n_want);
+        free(want);
+    }
+    lk_device_release(ref);
 }
 
 static void every_alternative_has_the_references_result(void **state)
 {
     (void)state;
-    lk_device *ref = open_device("ref");
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        char text[LK_CHOICE_TEXT];
-        const char *names[LK_MAX_CHOICES];
-        int n;
-        size_t n_want;
-        float *want = compute(ref, &problems[i], &n_want);
-        lk__conv_problem_text(&problems[i], text, sizeof text);
-        assert_int_equal(lk__cpu_choices.list("conv2d", text, names, &n), LK_OK);
-        assert_true(n >= 1);
-        for (int k = 0; k < n; k++)
-            check_alternative(&problems[i], names[k], want, n_want);
-        free(want);
+    check_alternatives(LK_F32);
+}
+
+static void every_alternative_for_bf16_has_the_references_result(void **state)
+{
+    (void)state;
+    if (!lk__isa_runs(&lk__isa_emulatedbf16)) {
+        print_message("SKIP: this processor does not have AVX2\n");
+        skip();
     }
-    lk_device_release(ref);
+    lk__isa_force(&lk__isa_emulatedbf16);
+    check_alternatives(LK_BF16);
+    lk__isa_force(NULL);
 }
 
 /* --- choices by a tuning ------------------------------------------------------------------------------------------ */
@@ -168,7 +196,7 @@ static void the_first_alternative_is_the_built_in_one(void **state)
         int n;
         lk_scope_begin();
         lk_device *device = open_device("cpu");
-        lk_tensor *x = numbers(device, problems[i].x, 1), *w = numbers(device, problems[i].w, 2);
+        lk_tensor *x = numbers(device, LK_F32, problems[i].x, 1), *w = numbers(device, LK_F32, problems[i].w, 2);
         lk_call call = {
             .op = &lk__op_conv2d, .device = device, .dtype = LK_F32, .free_layout = true, .n_in = 3, .in = {x, w}};
         memcpy(call.attrs.bytes, &problems[i].attrs.conv, sizeof problems[i].attrs.conv);
@@ -211,7 +239,7 @@ static counts count_calls(lk_device *device, const lk_conv_problem *p)
 {
     counts seen = {0};
     lk_scope_begin();
-    lk_tensor *in[] = {numbers(device, p->x, 1), numbers(device, p->w, 2)};
+    lk_tensor *in[] = {numbers(device, LK_F32, p->x, 1), numbers(device, LK_F32, p->w, 2)};
     lk_program *program = lk_program_record(device, conv_relu_pool, NULL, in, 2, 1, NULL);
     assert_non_null(program);
     lk_program_visit(program, count_call, &seen);
@@ -269,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_alternative_has_the_references_result),
+        cmocka_unit_test(every_alternative_for_bf16_has_the_references_result),
         cmocka_unit_test(a_tuning_decides_problem_by_problem),
         cmocka_unit_test(the_first_alternative_is_the_built_in_one),
         cmocka_unit_test(a_tuning_decides_what_is_fused),

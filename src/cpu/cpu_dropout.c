@@ -1,5 +1,5 @@
 /* The operator dropout, on the loops of drop.h, in whatever layout x has. */
-#include "base/avx2.h"
+#include "base/bf16.h"
 #include "core/backend.h"
 #include "core/shape.h"
 #include "core/tensor.h"
@@ -16,8 +16,8 @@ typedef struct frame {
     lk_drop drop;
     const lk_tensor *indices;
     int64_t images, channels, pixels;
-    const float *x;
-    float *y;
+    const void *x;
+    void *y;
 } frame;
 
 static int64_t cpu_dropout_index_of(const lk_tensor *indices, int64_t image)
@@ -45,13 +45,13 @@ static void drop_plain(const frame *f)
 {
     int64_t count = f->channels * f->pixels;
     for (int64_t n = 0; n < f->images; n++)
-        lk__drop_run(&f->drop, cpu_dropout_sample_index(f, n), 0, count, 1, f->x + n * count, f->y + n * count);
+        lk__drop_run(&f->drop, cpu_dropout_sample_index(f, n), 0, count, 1, f->x, f->y, n * count);
 }
 
 static void cpu_dropout_clear_channel(const frame *f, int64_t at, int64_t block)
 {
     for (int64_t p = 0; p < f->pixels; p++)
-        f->y[at + p * block] = 0;
+        lk__element_set(f->y, at + p * block, 0, f->drop.bf16);
 }
 
 /* Drops channel by channel; a pixel is `block` channels next to each other. */
@@ -62,8 +62,7 @@ static void drop_strided(const frame *f, int64_t block)
         for (int64_t c = 0; c < padded; c++) {
             int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
             if (c < f->channels)
-                lk__drop_run(&f->drop, cpu_dropout_sample_index(f, n), c * f->pixels, f->pixels, block, f->x + at,
-                             f->y + at);
+                lk__drop_run(&f->drop, cpu_dropout_sample_index(f, n), c * f->pixels, f->pixels, block, f->x, f->y, at);
             else
                 cpu_dropout_clear_channel(f, at, block);
         }
@@ -79,7 +78,7 @@ static void drop_blocked(const frame *f, int64_t block)
             int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
             for (int l = 0; l < LK_DROP_LANES; l++)
                 lanes[l] = (lk_drop_lane){c + l < f->channels, cpu_dropout_sample_index(f, n), (c + l) * f->pixels};
-            lk__drop_lanes(&f->drop, lanes, f->pixels, block, f->x + at, f->y + at);
+            lk__drop_lanes(&f->drop, lanes, f->pixels, block, f->x, f->y, at);
         }
 }
 
@@ -95,7 +94,7 @@ static void drop_images(const frame *f, int64_t width)
                 bool present = n + l < f->images;
                 lanes[l] = (lk_drop_lane){present, present ? cpu_dropout_sample_index(f, n + l) : 0, c * f->pixels};
             }
-            lk__drop_lanes(&f->drop, lanes, f->pixels, f->channels * width, f->x + at, f->y + at);
+            lk__drop_lanes(&f->drop, lanes, f->pixels, f->channels * width, f->x, f->y, at);
         }
 }
 
@@ -130,7 +129,7 @@ static void dropout_compute(lk_call *call, const lk_converted *in, float *scratc
     const lk_tensor *y = call->out[0];
     const lk_layout *layout = y->storage->layout;
     if (attrs->rate == 0) {
-        memmove(y->storage->data, in[0].data, layout ? layout->bytes : y->storage->bytes);
+        memmove(y->storage->data, in[0].data, layout ? lk__layout_bytes(layout, y->dtype) : y->storage->bytes);
         return;
     }
     frame f = {.drop = lk__drop_start(&attrs->key, attrs->rate),
@@ -140,6 +139,7 @@ static void dropout_compute(lk_call *call, const lk_converted *in, float *scratc
                .pixels = 1,
                .x = in[0].data,
                .y = y->storage->data};
+    f.drop.bf16 = y->dtype == LK_BF16;
     for (int i = 2; i < y->shape.ndim; i++)
         f.pixels *= y->shape.dim[i];
     drop_in(&f, lk__tag_of(y));
@@ -152,7 +152,7 @@ static lk_status dropout_prepare(struct lk_cpu *cpu, const lk_call *call, lk_pre
     dnnl_format_tag_t tag = lk__own_tag(call, x);
     char text[64];
     lk__shape_text(x->shape, text, sizeof text);
-    snprintf(prepared->problem, sizeof prepared->problem, "f32 x%s", text);
+    snprintf(prepared->problem, sizeof prepared->problem, "%s x%s", lk_dtype_name(x->dtype), text);
     snprintf(prepared->implementation, sizeof prepared->implementation, "streams%s", lk__has_avx2() ? ":avx2" : "");
     LK_TRY(lk__layout_tagged(x->shape, LK_F32, tag, &prepared->layouts_in[0]));
     return lk__layout_tagged(x->shape, LK_F32, tag, &prepared->layouts_out[0]);
@@ -165,5 +165,5 @@ lk_status lk__cpu_dropout(lk_call *call)
         return lk__cpu_zero_outputs(call);
     LK_TRY(cpu_dropout_check_indices(call->in[1]));
     lk__key_call(&key, call);
-    return lk__own_run(call, &key, dropout_prepare, dropout_compute);
+    return lk__own_run_tagged(call, &key, dropout_prepare, dropout_compute);
 }

@@ -12,6 +12,10 @@ lk_status lk__cpu_onednn_conv2d(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call);
 
+/* The same operators as in cpu_dense.h, for processors that have no own kernels. */
+lk_status lk__cpu_onednn_matmul(lk_call *call);
+lk_status lk__cpu_onednn_dense_act(lk_call *call);
+
 /* Computes dbias, output 1, from dy, input 0, of a conv2d_weight_grad. */
 lk_status lk__cpu_bias_gradient(lk_call *call);
 
@@ -19,16 +23,12 @@ lk_status lk__cpu_max_pool2d(lk_call *call);
 lk_status lk__cpu_max_pool2d_grad(lk_call *call);
 lk_status lk__cpu_avg_pool2d(lk_call *call);
 lk_status lk__cpu_avg_pool2d_grad(lk_call *call);
-lk_status lk__cpu_relu(lk_call *call);
-lk_status lk__cpu_relu_grad(lk_call *call);
-lk_status lk__cpu_dense_act(lk_call *call);
-lk_status lk__cpu_matmul(lk_call *call);
 lk_status lk__cpu_conv_block(lk_call *call);
 lk_status lk__cpu_conv_block_grad(lk_call *call);
 
-/* add, sub and mul. */
-lk_status lk__cpu_arithmetic(lk_call *call);
-/* Tells whether lk__cpu_arithmetic takes a call: inputs of one shape, and outputs without gaps. */
+/* add, sub, mul, relu and relu_grad. */
+lk_status lk__cpu_elements(lk_call *call);
+/* Tells whether lk__cpu_elements takes a call: inputs of one shape, and outputs without gaps. */
 bool lk__cpu_is_of_one_shape(const lk_call *call);
 
 lk_status lk__cpu_dropout(lk_call *call);

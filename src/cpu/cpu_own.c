@@ -3,11 +3,12 @@
 #include "core/backend.h"
 #include "core/kept.h"
 #include "core/tensor.h"
+#include "cpu/cpu_bf16.h"
 #include "cpu/onednn/cpu_state.h"
 
 static bool cpu_own_is_convertible(const lk_tensor *x)
 {
-    return x && (x->dtype == LK_F32 || x->dtype == LK_I32);
+    return x && (x->dtype == LK_F32 || x->dtype == LK_I32 || x->dtype == LK_BF16);
 }
 
 /* Sizes the scratch memory last, because conversions use it too. */
@@ -24,7 +25,8 @@ static lk_status cpu_own_allocate_outputs(lk_call *call, const lk_prepared *prep
     for (int i = 0; i < call->n_out; i++) {
         const lk_layout *layout = prepared->layouts_out[i];
         lk_storage *storage = call->out[i]->storage;
-        LK_TRY(lk__storage_allocate(storage, layout ? layout->bytes : storage->bytes, layout));
+        size_t bytes = layout ? lk__layout_bytes(layout, call->out[i]->dtype) : storage->bytes;
+        LK_TRY(lk__storage_allocate(storage, bytes, layout));
     }
     return LK_OK;
 }
@@ -46,7 +48,7 @@ lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, l
     if (status == LK_OK)
         status = cpu_own_allocate_outputs(call, prepared);
     if (status == LK_OK)
-        status = lk__kept_get(call, prepared->weights, prepared->packed_bytes, &kept);
+        status = lk__kept_get(call, prepared->weights, prepared->packed_bytes, LK_KEPT_MOST, &kept);
     if (status == LK_OK)
         compute(call, in, cpu->scratch);
     if (status == LK_OK && kept)
@@ -54,4 +56,22 @@ lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, l
     for (int i = 0; i < call->n_in; i++)
         lk__cpu_as_end(call->device, &in[i]);
     return status;
+}
+
+/* An i32 operand, max_pool2d's `where`, has sixteen images in the lanes where a bf16 one has pairs. */
+static bool cpu_own_is_on_pairs(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++) {
+        const lk_layout *layout = call->in[i] ? call->in[i]->storage->layout : NULL;
+        if (layout && (layout->pairs || layout->tag == LK_WIDE_LANES_TAG))
+            return true;
+    }
+    return false;
+}
+
+lk_status lk__own_run_tagged(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute)
+{
+    if (call->dtype == LK_BF16 && cpu_own_is_on_pairs(call))
+        return lk__cpu_run_bf16(call);
+    return lk__own_run(call, key, prepare, compute);
 }

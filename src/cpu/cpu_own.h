@@ -5,7 +5,7 @@
 #include "cpu/onednn/cpu_prepared.h"
 
 /* The kernel itself. in[i] holds the elements of call->in[i] in prepared->layouts_in[i]; it is empty if the input is
- * absent, or neither f32 nor i32. The outputs have memory, in prepared->layouts_out. `scratch` has
+ * absent, or neither f32, i32 nor bf16. The outputs have memory, in prepared->layouts_out. `scratch` has
  * prepared->scratch_bytes. */
 typedef void (*lk_own_fn)(lk_call *call, const lk_converted *in, float *scratch);
 
@@ -28,3 +28,7 @@ static inline dnnl_format_tag_t lk__own_tag(const lk_call *call, const lk_tensor
 /* Runs `compute`. `prepare` runs once for each `key` and fills the layouts (NULL: row-major), scratch_bytes, problem
  * and implementation. Errors: LK_ERR_MEMORY, LK_ERR_BACKEND. */
 lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);
+
+/* The same for kernels of f32 and bf16 that know every tag of a layout but not bf16 channels in pairs: calls on these
+ * run on f32 stand-ins (cpu_bf16.h). */
+lk_status lk__own_run_tagged(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);

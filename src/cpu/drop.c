@@ -1,8 +1,8 @@
 /* Dropout with eight blocks of Philox computed at a time: see drop.h. */
 #include "cpu/drop.h"
 
-#include "base/avx2.h"
 #include "base/philox.h"
+#include "cpu/vector/eights.h"
 
 #include <math.h>
 #include <string.h>
@@ -94,18 +94,36 @@ LK_AVX2 static void philox_avx2(const uint32_t key[2], blocks *b)
 
 /* --- keeping ------------------------------------------------------------------------------------------------------ */
 
-/* Keeps or drops n elements, without a branch: random words would defeat branch prediction. */
-LK_BODY void keep(const lk_drop *drop, const uint32_t *words, int64_t n, const float *x, float *y)
+/* Keep or drop elements from element `at` on, without a branch: random words would defeat branch prediction. */
+LK_BODY void keep_eight(const lk_drop *drop, bool bf16, const uint32_t *words, const void *x, void *y, int64_t at)
 {
-    LK_ANY_ORDER
-    for (int64_t i = 0; i < n; i++) {
-        union {
-            float value;
-            uint32_t bits;
-        } kept = {(float)((double)x[i] * drop->scale)};
-        kept.bits &= words[i] > drop->last ? UINT32_MAX : 0;
-        y[i] = kept.value;
-    }
+    lk_floats value;
+    lk_wide wide;
+    eight_load_wide(&wide, x, at, bf16);
+    wide.low *= drop->scale;
+    wide.high *= drop->scale;
+    eight_narrow(&value, &wide);
+    value = (lk_floats)((lk_words)value & (lk_words)(*(const lk_words *)words > drop->last));
+    eight_store(y, at, &value, bf16);
+}
+
+LK_BODY void keep_one(const lk_drop *drop, bool bf16, uint32_t word, const void *x, void *y, int64_t at)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } kept = {(float)((double)lk__element(x, at, bf16) * drop->scale)};
+    kept.bits &= word > drop->last ? UINT32_MAX : 0;
+    lk__element_set(y, at, kept.value, bf16);
+}
+
+LK_BODY void keep(const lk_drop *drop, bool bf16, const uint32_t *words, int64_t n, const void *x, void *y, int64_t at)
+{
+    int64_t full = n - n % LK_EIGHT;
+    for (int64_t i = 0; i < full; i += LK_EIGHT)
+        keep_eight(drop, bf16, words + i, x, y, at + i);
+    for (int64_t i = full; i < n; i++)
+        keep_one(drop, bf16, words[i], x, y, at + i);
 }
 
 /* --- a run -------------------------------------------------------------------------------------------------------- */
@@ -129,35 +147,38 @@ LK_BODY void run_words(const lk_drop *drop, philox_fn philox, uint32_t sample, i
     }
 }
 
-LK_BODY void run_body(const lk_drop *drop, philox_fn philox, uint32_t sample, int64_t first, int64_t count,
-                      int64_t stride, const float *x, float *y)
+LK_BODY void run_body(const lk_drop *drop, bool bf16, philox_fn philox, uint32_t sample, int64_t first, int64_t count,
+                      int64_t stride, const void *x, void *y, int64_t at)
 {
     uint32_t words[PIECE * LANES + LANES * WORDS];
     for (int64_t i = 0; i < count;) {
         int64_t skip = (first + i) % WORDS, n = count - i < PIECE * LANES - skip ? count - i : PIECE * LANES - skip;
         run_words(drop, philox, sample, (first + i) / WORDS, skip + n, words);
         if (stride == 1)
-            keep(drop, words + skip, n, x + i, y + i);
+            keep(drop, bf16, words + skip, n, x, y, at + i);
         else
             for (int64_t j = 0; j < n; j++)
-                keep(drop, words + skip + j, 1, x + (i + j) * stride, y + (i + j) * stride);
+                keep_one(drop, bf16, words[skip + j], x, y, at + (i + j) * stride);
         i += n;
     }
 }
 
 LK_AVX2 static void run_avx2(const lk_drop *drop, uint32_t sample, int64_t first, int64_t count, int64_t stride,
-                             const float *x, float *y)
+                             const void *x, void *y, int64_t at)
 {
-    run_body(drop, philox_avx2, sample, first, count, stride, x, y);
+    if (drop->bf16)
+        run_body(drop, true, philox_avx2, sample, first, count, stride, x, y, at);
+    else
+        run_body(drop, false, philox_avx2, sample, first, count, stride, x, y, at);
 }
 
-void lk__drop_run(const lk_drop *drop, uint32_t sample, int64_t first, int64_t count, int64_t stride, const float *x,
-                  float *y)
+void lk__drop_run(const lk_drop *drop, uint32_t sample, int64_t first, int64_t count, int64_t stride, const void *x,
+                  void *y, int64_t at)
 {
     if (lk__has_avx2())
-        run_avx2(drop, sample, first, count, stride, x, y);
+        run_avx2(drop, sample, first, count, stride, x, y, at);
     else
-        run_body(drop, drop_philox_anywhere, sample, first, count, stride, x, y);
+        run_body(drop, drop->bf16, drop_philox_anywhere, sample, first, count, stride, x, y, at);
 }
 
 /* --- lanes -------------------------------------------------------------------------------------------------------- */
@@ -196,8 +217,8 @@ LK_BODY void clear_absent(const lk_drop_lane *lanes, int64_t n, lanes_of_words *
             words[i][l] = 0;
 }
 
-LK_BODY void lanes_body(const lk_drop *drop, philox_fn philox, const lk_drop_lane *lanes, int64_t count, int64_t stride,
-                        const float *x, float *y)
+LK_BODY void lanes_body(const lk_drop *drop, bool bf16, philox_fn philox, const lk_drop_lane *lanes, int64_t count,
+                        int64_t stride, const void *x, void *y, int64_t at)
 {
     lanes_of_words buffer[WORDS + PIECE + 2 * WORDS], *words = buffer + WORDS;
     for (int64_t begin = 0; begin < count; begin += PIECE) {
@@ -205,23 +226,26 @@ LK_BODY void lanes_body(const lk_drop *drop, philox_fn philox, const lk_drop_lan
         lane_words(drop, philox, lanes, begin, n, words);
         clear_absent(lanes, n, words);
         if (stride == LANES)
-            keep(drop, words[0], n * LANES, x + begin * LANES, y + begin * LANES);
+            keep(drop, bf16, words[0], n * LANES, x, y, at + begin * LANES);
         for (int64_t i = 0; i < n && stride != LANES; i++)
-            keep(drop, words[i], LANES, x + (begin + i) * stride, y + (begin + i) * stride);
+            keep(drop, bf16, words[i], LANES, x, y, at + (begin + i) * stride);
     }
 }
 
 LK_AVX2 static void lanes_avx2(const lk_drop *drop, const lk_drop_lane *lanes, int64_t count, int64_t stride,
-                               const float *x, float *y)
+                               const void *x, void *y, int64_t at)
 {
-    lanes_body(drop, philox_avx2, lanes, count, stride, x, y);
+    if (drop->bf16)
+        lanes_body(drop, true, philox_avx2, lanes, count, stride, x, y, at);
+    else
+        lanes_body(drop, false, philox_avx2, lanes, count, stride, x, y, at);
 }
 
 void lk__drop_lanes(const lk_drop *drop, const lk_drop_lane lanes[LK_DROP_LANES], int64_t count, int64_t stride,
-                    const float *x, float *y)
+                    const void *x, void *y, int64_t at)
 {
     if (lk__has_avx2())
-        lanes_avx2(drop, lanes, count, stride, x, y);
+        lanes_avx2(drop, lanes, count, stride, x, y, at);
     else
-        lanes_body(drop, drop_philox_anywhere, lanes, count, stride, x, y);
+        lanes_body(drop, drop->bf16, drop_philox_anywhere, lanes, count, stride, x, y, at);
 }

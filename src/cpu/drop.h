@@ -14,14 +14,16 @@ typedef struct lk_drop {
     uint32_t counter[4]; /* [0], the block of four words, and [1], the sample, change from run to run */
     uint32_t last;       /* a word up to this one drops its element */
     double scale;        /* factor of the elements that are kept */
+    bool bf16;           /* elements are bf16, otherwise f32 */
 } lk_drop;
 
-/* Prepares dropout; 0 < rate < 1. */
+/* Prepares dropout of f32 elements; 0 < rate < 1. */
 lk_drop lk__drop_start(const lk_random_key *key, double rate);
 
-/* Drops a run. Element i of the run is element `first` + i of `sample`, and lies at x + i * stride. */
-void lk__drop_run(const lk_drop *drop, uint32_t sample, int64_t first, int64_t count, int64_t stride, const float *x,
-                  float *y);
+/* Drops a run. Element i of the run is element `first` + i of `sample`, and is element
+ * at + i * stride of x and y. */
+void lk__drop_run(const lk_drop *drop, uint32_t sample, int64_t first, int64_t count, int64_t stride, const void *x,
+                  void *y, int64_t at);
 
 /* A lane: elements first, first + 1, ... of a sample. A lane that is not present is padding and becomes 0. */
 typedef struct lk_drop_lane {
@@ -30,6 +32,6 @@ typedef struct lk_drop_lane {
     int64_t first;
 } lk_drop_lane;
 
-/* Drops eight lanes. Element i of lane l lies at x + i * stride + l. */
+/* Drops eight lanes. Element i of lane l is element at + i * stride + l of x and y. */
 void lk__drop_lanes(const lk_drop *drop, const lk_drop_lane lanes[LK_DROP_LANES], int64_t count, int64_t stride,
-                    const float *x, float *y);
+                    const void *x, void *y, int64_t at);

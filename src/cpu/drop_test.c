@@ -35,7 +35,7 @@ static void drop_runs(const lk_drop *drop, test_layout layout, test_shape s, con
     for (int64_t n = 0; n < s.images; n++)
         for (int64_t c = 0; c < s.channels; c++) {
             int64_t at = test_offset(layout, s, n, c, 0);
-            lk__drop_run(drop, sample_of(n), c * s.pixels, s.pixels, stride, x + at, y + at);
+            lk__drop_run(drop, sample_of(n), c * s.pixels, s.pixels, stride, x, y, at);
         }
 }
 
@@ -48,7 +48,7 @@ static void drop_lanes_of_channels(const lk_drop *drop, test_layout layout, test
             int64_t at = test_offset(layout, s, n, c, 0);
             for (int l = 0; l < LK_DROP_LANES; l++)
                 lanes[l] = (lk_drop_lane){c + l < s.channels, sample_of(n), (c + l) * s.pixels};
-            lk__drop_lanes(drop, lanes, s.pixels, block, x + at, y + at);
+            lk__drop_lanes(drop, lanes, s.pixels, block, x, y, at);
         }
 }
 
@@ -60,7 +60,7 @@ static void drop_lanes_of_images(const lk_drop *drop, test_layout layout, test_s
             int64_t at = test_offset(layout, s, n, c, 0);
             for (int l = 0; l < LK_DROP_LANES; l++)
                 lanes[l] = (lk_drop_lane){n + l < s.images, sample_of(n + l), c * s.pixels};
-            lk__drop_lanes(drop, lanes, s.pixels, s.channels * test_lanes(layout), x + at, y + at);
+            lk__drop_lanes(drop, lanes, s.pixels, s.channels * test_lanes(layout), x, y, at);
         }
 }
 
@@ -109,7 +109,7 @@ static void a_long_run_goes_on_where_it_stopped(void **state)
     for (int i = 0; i < FIRST + COUNT; i++)
         x[i] = (float)(i + 1);
     float *want = expected(s, x, 0.3);
-    lk__drop_run(&drop, sample_of(0), FIRST, COUNT, 1, x + FIRST, y);
+    lk__drop_run(&drop, sample_of(0), FIRST, COUNT, 1, x + FIRST, y, 0);
     assert_memory_equal(y, want + FIRST, sizeof y);
     free(want);
 }
@@ -122,7 +122,7 @@ static void nan_is_dropped_too(void **state)
     lk_drop drop = lk__drop_start(&key, 0.5);
     for (int i = 0; i < 64; i++)
         x[i] = NAN;
-    lk__drop_run(&drop, 0, 0, 64, 1, x, y);
+    lk__drop_run(&drop, 0, 0, 64, 1, x, y, 0);
     for (int i = 0; i < 64; i++) {
         assert_true(isnan(y[i]) || y[i] == 0);
         nans += isnan(y[i]) != 0;

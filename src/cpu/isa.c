@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Widest first. */
+/* The most able first. */
 static const lk_isa *const all[] = {
 #if defined(__x86_64__)
+    &lk__isa_avx512bf16,
     &lk__isa_avx512,
     &lk__isa_avx2,
 #endif
@@ -20,6 +21,8 @@ static const lk_isa *const all[] = {
 
 bool lk__isa_runs(const lk_isa *isa)
 {
+    if (isa == &lk__isa_avx512bf16)
+        return lk__isa_runs(&lk__isa_avx512) && __builtin_cpu_supports("avx512bf16");
     if (isa != &lk__isa_avx512)
         return lk__has_avx2();
     return lk__has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -29,7 +32,8 @@ bool lk__isa_runs(const lk_isa *isa)
 #else
 
 const lk_isa lk__isa_avx2 = {.name = "avx2"}, lk__isa_avx512 = {.name = "avx512"},
-             lk__isa_emulated = {.name = "emulated"};
+             lk__isa_avx512bf16 = {.name = "avx512bf16"}, lk__isa_emulated = {.name = "emulated"},
+             lk__isa_emulatedbf16 = {.name = "emulatedbf16"};
 
 bool lk__isa_runs(const lk_isa *isa)
 {
@@ -82,7 +86,7 @@ lk_status lk__isa_check(void)
         isa++;
     if (!*isa)
         LK_FAIL(LK_ERR_ARGUMENT, "LOCKSTEP_ISA=%s names no instruction set that kernels are compiled for: %s", wanted,
-                *all ? "avx512, avx2" : "there is none in this build");
+                *all ? "avx512bf16, avx512, avx2" : "there is none in this build");
     if (!lk__isa_runs(*isa))
         LK_FAIL(LK_ERR_UNSUPPORTED, "LOCKSTEP_ISA=%s: this processor does not have it; unset the variable", wanted);
     lk__isa();
@@ -94,11 +98,21 @@ lk_status lk__isa_check(void)
 const lk_block_algorithm *lk__block_direct(void)
 {
     const lk_isa *isa = lk__isa();
-    return isa ? isa->direct : NULL;
+    return isa ? isa->f32->direct : NULL;
 }
 
 const lk_block_algorithm *lk__block_winograd(void)
 {
     const lk_isa *isa = lk__isa();
-    return isa ? isa->winograd : NULL;
+    return isa ? isa->f32->winograd : NULL;
+}
+
+const lk_block_algorithm *lk__block_direct_bf16(void)
+{
+    return lk__isa()->bf16->direct;
+}
+
+const lk_block_algorithm *lk__block_winograd_bf16(void)
+{
+    return lk__isa()->bf16->winograd;
 }

@@ -3,28 +3,39 @@
 
 #include "base/status.h"
 #include "cpu/blocks/block_conv.h"
+#include "cpu/dense/dense.h"
 #include "cpu/lanes/lanes.h"
 #include "cpu/lanes/lanes_winograd.h"
 
 #include <stdbool.h>
 
+/* The kernels for operands of one dtype; NULL: there are none. */
+typedef struct lk_isa_kernels {
+    const lk_block_algorithm *direct, *winograd;
+    const lk_dense_kernels *dense;
+    const lk_lanes_kernels *lanes;
+    const lk_lanes_winograd *lanes_winograd;
+} lk_isa_kernels;
+
 typedef struct lk_isa {
     const char *name; /* "avx2" */
     int width;        /* floats of a vector: images in the lanes, or channels of a block */
-    const lk_block_algorithm *direct, *winograd;
-    const lk_lanes_kernels *lanes;
-    const lk_lanes_winograd *lanes_winograd;
+    const lk_isa_kernels *f32;
+    const lk_isa_kernels *bf16; /* NULL: bf16 runs on kernels for f32 (cpu_bf16.h) */
 } lk_isa;
 
-/* The emulated one has sixteen lanes on AVX2, and is linked into tests only. */
-extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_emulated;
+/* The emulated ones have sixteen lanes on AVX2, and are linked into tests only. The two with bf16 have the f32 kernels
+ * of AVX-512, or of `emulated`. */
+extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_avx512bf16, lk__isa_emulated, lk__isa_emulatedbf16;
+
+extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated;
 
 /* Returns whether this processor can run code for `isa`. */
 bool lk__isa_runs(const lk_isa *isa);
 
 /* Returns the instruction set that kernels run on: the widest that both the processor and oneDNN use, since layouts
  * depend on it. LOCKSTEP_ISA=avx2 in the environment limits it to AVX2, and oneDNN too, which gives the bits of a
- * processor without anything wider. NULL: none. */
+ * processor without anything wider; LOCKSTEP_ISA=avx512 leaves out AVX512_BF16. NULL: none. */
 const lk_isa *lk__isa(void);
 
 /* Checks LOCKSTEP_ISA. Errors: LK_ERR_ARGUMENT (it names no instruction set), LK_ERR_UNSUPPORTED (the processor lacks

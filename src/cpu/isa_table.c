@@ -1,4 +1,4 @@
-/* The tables that each copy of the kernels exports, one copy for each instruction set. */
+/* The tables that each copy of the kernels exports. A copy for bf16 completes the one for f32 on the same vectors. */
 #include "cpu/isa.h"
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/vector.h"
@@ -6,7 +6,7 @@
 const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .name = "lanes:" LK_ISA_NAME,
     .lanes = LK_WIDTH,
-    .packed_count = lk__lanes_packed_count,
+    .packed_bytes = lk__lanes_packed_bytes,
     .pack = lk__lanes_pack,
     .conv2d = lk__lanes_conv2d,
     .avg_pool = lk__lanes_avg_pool,
@@ -17,11 +17,31 @@ const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .grad = lk__lanes_block_grad,
 };
 
-const lk_isa LK_ISA(lk__isa) = {
-    .name = LK_ISA_NAME,
-    .width = LK_WIDTH,
+#if defined(LK_VECTOR_BF16)
+
+const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
     .direct = &LK_ISA(lk__block_direct),
     .winograd = &LK_ISA(lk__block_winograd),
     .lanes = &LK_ISA(lk__lanes),
+};
+
+const lk_isa LK_ISA(lk__isa) = {
+    .name = LK_ISA_NAME,
+    .width = LK_WIDTH,
+    .f32 = &LK_ISA_F32(lk__isa_kernels),
+    .bf16 = &LK_ISA(lk__isa_kernels),
+};
+
+#else
+
+const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
+    .direct = &LK_ISA(lk__block_direct),
+    .winograd = &LK_ISA(lk__block_winograd),
+    .dense = &LK_ISA(lk__dense),
+    .lanes = &LK_ISA(lk__lanes),
     .lanes_winograd = &LK_ISA(lk__lanes_winograd),
 };
+
+const lk_isa LK_ISA(lk__isa) = {.name = LK_ISA_NAME, .width = LK_WIDTH, .f32 = &LK_ISA(lk__isa_kernels)};
+
+#endif

@@ -1,5 +1,7 @@
 #include "cpu/max_pool.h"
 
+#include "base/bf16.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,39 +9,50 @@
 
 typedef lk_pixel_range range;
 
-/* Replaces the maximum by x if x is greater. It has no branch, so that loops over it become vectors. */
-static inline void max_pool_take_maximum(float x, int32_t index, float *y, int32_t *where)
+/* x is bf16 or else f32, a constant in each function that these bodies become. y is f32. Rows and vectors of them are
+ * given by the number of their first element. */
+typedef struct operands {
+    bool bf16;
+    const void *x;
+    float *y;
+    int32_t *where;
+} operands;
+
+/* Replaces maximum `to` by element `from` of x if that is greater. It has no branch, so that loops over it become
+ * vectors. */
+LK_BODY void max_pool_take_maximum(const operands *o, int64_t from, int32_t index, int64_t to)
 {
-    bool greater = !(x <= *y) & !isnan(*y); /* also if only x is NaN */
-    *y = greater ? x : *y;
-    *where = greater ? index : *where;
+    float x = lk__element(o->x, from, o->bf16), y = o->y[to];
+    bool greater = !(x <= y) & !isnan(y); /* also if only x is NaN */
+    o->y[to] = greater ? x : y;
+    o->where[to] = greater ? index : o->where[to];
 }
 
 /* --- vectors ------------------------------------------------------------------------------------------------------ */
 
-static void max_vector(const lk_geometry *pool, const float *x, range rows, range columns, float *restrict y,
-                       int32_t *restrict where)
+LK_BODY void max_vector(const lk_geometry *pool, const operands *o, int64_t x, range rows, range columns, int64_t y)
 {
     int64_t n = pool->channels, first = rows.begin * pool->in[1] + columns.begin;
     for (int64_t i = 0; i < n; i++) {
-        y[i] = x[first * n + i];
-        where[i] = (int32_t)first;
+        o->y[y + i] = lk__element(o->x, x + first * n + i, o->bf16);
+        o->where[y + i] = (int32_t)first;
     }
     for (int64_t row = rows.begin; row < rows.end; row++) {
         for (int64_t column = columns.begin; column < columns.end; column++) {
             int64_t at = row * pool->in[1] + column;
+            LK_ANY_ORDER
             for (int64_t i = 0; i < n; i++)
-                max_pool_take_maximum(x[at * n + i], (int32_t)at, &y[i], &where[i]);
+                max_pool_take_maximum(o, x + at * n + i, (int32_t)at, y + i);
         }
     }
 }
 
-static void max_vectors(const lk_geometry *pool, const float *x, float *y, int32_t *where)
+LK_BODY void max_vectors(const lk_geometry *pool, const operands *o, int64_t x, int64_t y)
 {
     for (int64_t row = 0; row < pool->out[0]; row++) {
         range rows = lk__geometry_window(pool, 0, row);
-        for (int64_t column = 0; column < pool->out[1]; column++, y += pool->channels, where += pool->channels)
-            max_vector(pool, x, rows, lk__geometry_window(pool, 1, column), y, where);
+        for (int64_t column = 0; column < pool->out[1]; column++, y += pool->channels)
+            max_vector(pool, o, x, rows, lk__geometry_window(pool, 1, column), y);
     }
 }
 
@@ -55,57 +68,85 @@ static range max_pool_columns_with(const lk_geometry *pool, int64_t tap)
     return (range){begin, end < pool->out[1] ? end : pool->out[1]};
 }
 
-static inline __attribute__((always_inline)) void max_tap(const float *x, int32_t first, int64_t stride, int64_t count,
-                                                          float *restrict y, int32_t *restrict where)
+LK_BODY void max_tap(const operands *o, int64_t x, int32_t first, int64_t stride, int64_t count, int64_t y)
 {
+    LK_ANY_ORDER
     for (int32_t i = 0; i < (int32_t)count; i++)
-        max_pool_take_maximum(x[i * stride], first + i * (int32_t)stride, &y[i], &where[i]);
+        max_pool_take_maximum(o, x + i * stride, first + i * (int32_t)stride, y + i);
 }
 
-static void max_row(const lk_geometry *pool, const float *x, range rows, float *y, int32_t *where)
+LK_BODY void max_row(const lk_geometry *pool, const operands *o, int64_t x, range rows, int64_t y)
 {
     int64_t stride = pool->stride[1];
     for (int64_t i = 0; i < pool->out[1]; i++) {
-        where[i] = (int32_t)(rows.begin * pool->in[1] + lk__geometry_window(pool, 1, i).begin);
-        y[i] = x[where[i]];
+        int64_t first = rows.begin * pool->in[1] + lk__geometry_window(pool, 1, i).begin;
+        o->y[y + i] = lk__element(o->x, x + first, o->bf16);
+        o->where[y + i] = (int32_t)first;
     }
     for (int64_t row = rows.begin; row < rows.end; row++) {
         for (int64_t tap = 0; tap < pool->kernel[1]; tap++) {
-            range o = max_pool_columns_with(pool, tap);
-            int64_t first = row * pool->in[1] + o.begin * stride - pool->padding[1] + tap, count = o.end - o.begin;
+            range c = max_pool_columns_with(pool, tap);
+            int64_t first = row * pool->in[1] + c.begin * stride - pool->padding[1] + tap, count = c.end - c.begin;
             if (count > 0 && stride == 2) /* clang vectorizes only strides that it knows */
-                max_tap(x + first, (int32_t)first, 2, count, y + o.begin, where + o.begin);
+                max_tap(o, x + first, (int32_t)first, 2, count, y + c.begin);
             else if (count > 0)
-                max_tap(x + first, (int32_t)first, stride, count, y + o.begin, where + o.begin);
+                max_tap(o, x + first, (int32_t)first, stride, count, y + c.begin);
         }
     }
 }
 
-static void max_pool_plane(const lk_geometry *pool, const float *x, float *y, int32_t *where)
+LK_BODY void max_plane(const lk_geometry *pool, const operands *o, int64_t x, int64_t y)
 {
-    for (int64_t row = 0; row < pool->out[0]; row++, y += pool->out[1], where += pool->out[1])
-        max_row(pool, x, lk__geometry_window(pool, 0, row), y, where);
+    for (int64_t row = 0; row < pool->out[0]; row++, y += pool->out[1])
+        max_row(pool, o, x, lk__geometry_window(pool, 0, row), y);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-void lk__max_pool(const lk_geometry *pool, const float *x, float *y, int32_t *where)
+/* Pools the plane that begins at element x of o->x. */
+LK_BODY void max_pool_body(const lk_geometry *pool, const operands *o, int64_t x)
+{
+    if (pool->channels == 1)
+        max_plane(pool, o, x, 0);
+    else
+        max_vectors(pool, o, x, 0);
+}
+
+LK_AVX2 static void max_pool_avx2(const lk_geometry *pool, bool bf16, const void *from, int64_t x, float *y,
+                                  int32_t *where)
+{
+    if (bf16)
+        max_pool_body(pool, &(operands){true, from, y, where}, x);
+    else
+        max_pool_body(pool, &(operands){false, from, y, where}, x);
+}
+
+static void max_pool_anywhere(const lk_geometry *pool, bool bf16, const void *from, int64_t x, float *y, int32_t *where)
+{
+    max_pool_body(pool, &(operands){bf16, from, y, where}, x);
+}
+
+void lk__max_pool(const lk_geometry *pool, bool bf16, const void *x, void *y, int32_t *where, float *plane)
 {
     int64_t in = pool->in[0] * pool->in[1] * pool->channels, out = pool->out[0] * pool->out[1] * pool->channels;
-    for (int64_t g = 0; g < pool->images; g++, x += in, y += out, where += out) {
-        if (pool->channels == 1)
-            max_pool_plane(pool, x, y, where);
-        else
-            max_vectors(pool, x, y, where);
+    for (int64_t g = 0; g < pool->images; g++) {
+        float *maxima = bf16 ? plane : (float *)y + g * out;
+        (lk__has_avx2() ? max_pool_avx2 : max_pool_anywhere)(pool, bf16, x, g * in, maxima, where + g * out);
+        if (bf16)
+            lk__bf16_round(maxima, (uint16_t *)y + g * out, out);
     }
 }
 
-void lk__max_pool_grad(const lk_geometry *pool, const float *dy, const int32_t *where, float *dx)
+void lk__max_pool_grad(const lk_geometry *pool, bool bf16, const void *dy, const int32_t *where, void *dx, float *plane)
 {
-    int64_t n = pool->channels, in = pool->in[0] * pool->in[1] * n, outputs = pool->out[0] * pool->out[1];
-    memset(dx, 0, (size_t)(pool->images * in) * sizeof *dx);
-    for (int64_t g = 0; g < pool->images; g++, dx += in)
-        for (int64_t o = 0; o < outputs; o++, dy += n, where += n)
+    int64_t n = pool->channels, in = pool->in[0] * pool->in[1] * n, out = pool->out[0] * pool->out[1] * n;
+    for (int64_t g = 0; g < pool->images; g++) {
+        float *sums = bf16 ? plane : (float *)dx + g * in;
+        memset(sums, 0, (size_t)in * sizeof *sums);
+        for (int64_t o = g * out; o < (g + 1) * out; o += n)
             for (int64_t i = 0; i < n; i++)
-                dx[where[i] * n + i] += dy[i];
+                sums[where[o + i] * n + i] += lk__element(dy, o + i, bf16);
+        if (bf16)
+            lk__bf16_round(sums, (uint16_t *)dx + g * in, in);
+    }
 }

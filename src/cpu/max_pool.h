@@ -9,9 +9,12 @@
 
 #include "ops/geometry.h"
 
-/* Pools x [planes][H][W][n] to y [planes][H'][W'][n]. where, in the order of y, receives the index row * W + column of
- * each window's first maximum; NaN counts as greater than any number. */
-void lk__max_pool(const lk_geometry *pool, const float *x, float *y, int32_t *where);
+/* Pools x [planes][H][W][n] to y [planes][H'][W'][n], both bf16 or else f32. where, in the order of y, receives the
+ * index row * W + column of each window's first maximum; NaN counts as greater than any number. For bf16 `plane` must
+ * hold a plane of y in f32; f32 does not use it. */
+void lk__max_pool(const lk_geometry *pool, bool bf16, const void *x, void *y, int32_t *where, float *plane);
 
-/* Computes dx = the sum of dy over the windows whose maximum the element was, added in the order of dy. */
-void lk__max_pool_grad(const lk_geometry *pool, const float *dy, const int32_t *where, float *dx);
+/* Computes dx = the sum of dy over the windows whose maximum the element was, added in f32 in the order of dy. For bf16
+ * `plane` must hold a plane of dx in f32. */
+void lk__max_pool_grad(const lk_geometry *pool, bool bf16, const void *dy, const int32_t *where, void *dx,
+                       float *plane);

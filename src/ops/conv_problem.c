@@ -9,7 +9,7 @@
 
 bool lk__conv_problem_of(const lk_call *call, lk_conv_problem *p)
 {
-    *p = (lk_conv_problem){.op = call->op->id};
+    *p = (lk_conv_problem){.op = call->op->id, .dtype = call->dtype};
     switch (call->op->id) {
     case LK_OP_CONV2D:
         p->x = call->in[0]->shape;
@@ -59,7 +59,7 @@ void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
     char x[64], w[64];
     lk__shape_text(p->x, x, sizeof x);
     lk__shape_text(p->w, w, sizeof w);
-    snprintf(text, size, "f32 x%s w%s", x, w);
+    snprintf(text, size, "%s x%s w%s", lk_dtype_name(p->dtype), x, w);
     problem_append_pair(text, size, "stride", conv->stride);
     problem_append_pair(text, size, "padding", conv->padding);
     problem_append_pair(text, size, "dilation", conv->dilation);
@@ -117,6 +117,12 @@ static bool conv_problem_parse_pair(const char **text, const char *name, int64_t
     snprintf(word, sizeof word, " %s ", name);
     return conv_problem_parse_keyword(text, word) && conv_problem_parse_number(text, &pair[0]) &&
            conv_problem_parse_keyword(text, "x") && conv_problem_parse_number(text, &pair[1]);
+}
+
+static bool conv_problem_parse_dtype(const char **text, lk_dtype *dtype)
+{
+    *dtype = conv_problem_parse_keyword(text, "bf16 ") ? LK_BF16 : LK_F32;
+    return *dtype == LK_BF16 || conv_problem_parse_keyword(text, "f32 ");
 }
 
 static bool conv_problem_parse_shape(const char **text, const char *name, lk_shape *shape)
@@ -213,7 +219,7 @@ bool lk__conv_problem_parse(const char *op, const char *text, lk_conv_problem *p
     char again[320];
     const char *rest = text;
     *p = (lk_conv_problem){.op = problem_op(op)};
-    if (p->op < 0 || !conv_problem_parse_keyword(&rest, "f32 ") || !conv_problem_parse_shape(&rest, "x", &p->x) ||
+    if (p->op < 0 || !conv_problem_parse_dtype(&rest, &p->dtype) || !conv_problem_parse_shape(&rest, "x", &p->x) ||
         !conv_problem_parse_shape(&rest, " w", &p->w) || !parse_conv(&rest, &p->attrs.conv))
         return false;
     if (p->op == LK_OP_CONV_BLOCK && !conv_problem_parse_block(&rest, &p->attrs))

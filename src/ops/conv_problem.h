@@ -7,6 +7,7 @@
 
 typedef struct lk_conv_problem {
     int op;                    /* LK_OP_CONV2D, one of its gradients, or LK_OP_CONV_BLOCK for both of its passes */
+    lk_dtype dtype;            /* of the operands, f32 or bf16 */
     lk_shape x, w;             /* of the forward convolution */
     lk_conv_block_attrs attrs; /* a plain convolution has only `conv` */
 } lk_conv_problem;
@@ -14,8 +15,7 @@ typedef struct lk_conv_problem {
 /* Sets *problem if the call is of one of these operators or conv_block_grad; else returns false. */
 bool lk__conv_problem_of(const lk_call *call, lk_conv_problem *problem);
 
-/* "f32 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1". The computation is in f32 for bf16 operands
- * too. */
+/* "f32 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1". */
 void lk__conv_problem_text(const lk_conv_problem *problem, char *text, size_t size);
 
 /* The inverse. False: `op` is none of these operators, or the text is not one that lk__conv_problem_text writes. */

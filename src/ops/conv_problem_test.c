@@ -16,6 +16,7 @@ static void texts_are_read_as_they_are_written(void **state)
         const char *op, *text;
     } problems[] = {
         {"conv2d", "f32 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1"},
+        {"conv2d", "bf16 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1"},
         {"conv2d_input_grad", "f32 x[1,16,9,300] w[24,16,5,1] stride 2x1 padding 2x0 dilation 2x1"},
         {"conv2d_weight_grad", "f32 x[7,12,8,8] w[20,3,3,3] stride 1x1 padding 1x1 dilation 1x1 groups 4"},
         {"conv_block", "f32 x[9,4,8,8] w[6,4,3,3] stride 1x1 padding 1x1 dilation 1x1"},
@@ -65,7 +66,7 @@ static void other_texts_are_refused(void **state)
         {"conv_block_grad", "f32 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1"},
         {"conv2d", ""},
         {"conv2d", "f32 x[32,1,28,28]"},
-        {"conv2d", "bf16 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1"},
+        {"conv2d", "f64 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1"},
         {"conv2d", "f32 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0"},
         {"conv2d", "f32 x[32,1,28,28] w[20,1,3,3]  stride 1x1 padding 0x0 dilation 1x1"},
         {"conv2d", "f32 x[32,1,28,28] w[20,1,3,3] stride 1x1 padding 0x0 dilation 1x1 "},

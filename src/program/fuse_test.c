@@ -172,7 +172,7 @@ static network small_network(lk_device *device)
 static void small_networks_are_fused(void **state)
 {
     (void)state;
-    if (!lk__lanes()) {
+    if (!lk__lanes(LK_F32)) {
         print_message("SKIP: this processor has no AVX2\n");
         skip();
     }

@@ -128,7 +128,7 @@ static lk_status pooled_view(void *user, lk_tensor *const *in, lk_tensor **out)
 static void a_fused_operator_is_told_too(void **state)
 {
     (void)state;
-    if (!lk__lanes()) {
+    if (!lk__lanes(LK_F32)) {
         print_message("SKIP: this processor has no AVX2\n");
         skip();
     }

@@ -133,7 +133,7 @@ static void program_replay_hand_over_outputs(lk_replay *r, const lk_segment *seg
             continue;
         lk_storage *from = r->program->out[ready[i]]->storage;
         if (!program_replay_copies(r)) {
-            lk__storage_replace((*out)->storage, from->block, NULL);
+            lk__storage_replace((*out)->storage, from->block, from->layout);
             from->block = NULL;
         }
         lk_tensor_release(*out);
@@ -279,9 +279,13 @@ static lk_status program_replay_prepare(lk_replay *r, lk_tensor *const *in)
         LK_TRY(program_replay_check_input(program, i, in[i]));
         r->in[i] = lk_tensor_retain(in[i]);
     }
-    for (int i = 0; i < program->n_out; i++)
-        if (program->out[i])
-            LK_TRY(lk__tensor_new(program->device, program->out[i]->dtype, program->out[i]->shape, &r->out[i]));
+    for (int i = 0; i < program->n_out; i++) {
+        const lk_tensor *like = program->out[i];
+        if (!like)
+            continue;
+        LK_TRY(lk__tensor_new(program->device, like->dtype, like->shape, &r->out[i]));
+        r->out[i]->storage->free_layout = r->out[i]->storage->is_product = like->storage->is_product;
+    }
     program_replay_make_parts(r);
     return LK_OK;
 }

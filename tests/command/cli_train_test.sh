@@ -630,7 +630,7 @@ if [[ $("$LOCKSTEP" version) != *sanitizers* ]]; then
     failures=0
     status=1
     arguments=("${small[@]}" --limit-val 0)
-    for ((limit = 6000; status != 0 && limit < 2000000; limit += limit / 16)); do
+    for ((limit = 6000; status != 0 && limit < 2000000; limit += limit / 32)); do
         status=0
         (ulimit -v "$limit" && exec "$LOCKSTEP" "${arguments[@]}") >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
         [[ $status -eq 0 || $status -eq 1 || $status -eq 127 ]] || fail "exit status $status with ulimit -v $limit"

@@ -74,15 +74,25 @@ fi
 
 # --- exit statuses ---------------------------------------------------------------------------------------------------
 
-# A process that cannot be started is no fault of the command line, so the status is 1.
-(
-    ulimit -n 7
-    launch 1 --workers 8 "${train[@]}" --limit-train 64
-)
-grep -qE '(process|rank) 0( on [^ ]+)? could not be started: Too many open files$' "$work/stderr" ||
-    fail "no line says why a process could not be started"
-tail -n 1 "$work/stderr" | grep -qE '^chief: its supervisor \(lockstep rank\) exited with status 1' ||
-    fail "the last line does not name the chief"
+# A limit on open files is no fault of the command line, so the status is 1. It is found before a process is started: the
+# chief needs 21 files, 5 for the server, 2 for each worker.
+for limit in 7 14 30; do
+    (
+        ulimit -n "$limit"
+        launch 1 --workers 8 "${train[@]}" --limit-train 64
+    )
+    complains "launch: a process: has to open 42 more files, and " " of the $limit that a process may open are free"
+done
+
+# A process that is started by itself finds it too.
+for role in chief ps worker; do
+    (
+        ulimit -n 14
+        run 1 train --strategy parameter-server --role "$role" --coordinator 127.0.0.1:5500 --devices 1 --data synthetic
+    )
+    grep -qE '^lockstep: strategy parameter-server: has to open [0-9]+ more files, and [0-9]+ of the 14 ' "$work/stderr" ||
+        fail "no line says how many files may be open"
+done
 
 # If the chief refuses the settings, it is named, although others are ended while they start.
 for _ in {1..5}; do
@@ -106,6 +116,15 @@ kill -KILL "$(role_process ps 1)"
 finished
 grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
 says '1 server restart,'
+
+# A server that cannot write its snapshot is not started again: it would end with the same error.
+(
+    ulimit -f 100
+    launch 1 --workers 1 "${train[@]}" "${short[@]}" --limit-train 64 --snapshot-dir "$work/too-small"
+)
+[[ $(grep -c '^\[ps-0\] lockstep: .*/server-0\.snapshot\.tmp: cannot be written: File too large$' "$work/stderr") -eq 1 ]] ||
+    fail "the server does not end once, with the reason"
+tail -n 1 "$work/stderr" | grep -qE '^ps-0 on [^ ]+ exited with status 1, ' || fail "the server is not named last"
 
 # If all processes are restarted from the last checkpoint, the bits are those of a training that was not disturbed.
 again=(--limit-train 1024 --epochs 30 --shards 4)

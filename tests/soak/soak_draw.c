@@ -154,11 +154,6 @@ static void draw_disturbances(soak_random *random, const soak_case *drawn, soak_
         d->moment = soak_random_real(random, 0, 1.2);
         d->choice = soak_random_bits(random);
     }
-    /* A server that cannot write its snapshots is started ten times in each of the restarts, which takes minutes. */
-    bool repeats = soak_attempt_has(attempt, SOAK_LOSE) && soak_settings_value(&attempt->settings, "snapshot-dir");
-    for (int i = 0; repeats && i < attempt->disturbance_count; i++)
-        if (attempt->disturbances[i].kind == SOAK_DISK)
-            attempt->disturbances[i].kind = SOAK_PAUSE;
     if (soak_attempt_has(attempt, SOAK_LOSE))
         draw_add_number(attempt, "max-restarts", true, (int)soak_random_int(random, 3, 5));
 }

@@ -1,7 +1,10 @@
 /* Convolution of activations in blocks of channels: the layouts nChw8c and nChw16c, in which a vector holds 8 or 16
  * neighboring channels of a pixel. Several algorithms compute it, each compiled for several instruction sets (isa.h).
  * With each algorithm the bits of an element depend on the shape alone, neither on the element's position nor on the
- * width of vectors. */
+ * width of vectors.
+ *
+ * Operands are f32 or bf16, one dtype for all of an algorithm. Sums are f32 in either case. A result in bf16 is rounded
+ * once; the gradient of the weights is f32. */
 #pragma once
 
 #include "ops/geometry.h"
@@ -11,8 +14,8 @@
 /* Weights in row-major order, [filters, channels, KH, KW], and memory in which an algorithm keeps them packed in its
  * own order. */
 typedef struct lk_block_weights {
-    const float *plain;
-    float *kept;  /* of kept_bytes, aligned to a cache line; NULL: the packed weights are not kept */
+    const void *plain;
+    void *kept;   /* of kept_bytes, aligned to a cache line; NULL: the packed weights are not kept */
     bool is_made; /* an earlier call filled `kept`; otherwise this call fills it */
 } lk_block_weights;
 
@@ -30,12 +33,12 @@ typedef struct lk_block_algorithm {
 
     /* Computes y = x * w + bias; bias may be NULL. If `passed` is not NULL, y is relu of that, and `passed` receives a
      * bit for each element of y in memory, set where it is above 0. */
-    void (*conv2d)(const lk_geometry *conv, const float *x, const lk_block_weights *w, const float *bias, float *y,
+    void (*conv2d)(const lk_geometry *conv, const void *x, const lk_block_weights *w, const void *bias, void *y,
                    uint8_t *passed, void *memory);
     /* Computes dx from dy and w. */
-    void (*input_grad)(const lk_geometry *conv, const float *dy, const lk_block_weights *w, float *dx, void *memory);
+    void (*input_grad)(const lk_geometry *conv, const void *dy, const lk_block_weights *w, void *dx, void *memory);
     /* Computes dw, row-major, from dy and x. */
-    void (*weight_grad)(const lk_geometry *conv, const float *dy, const float *x, float *dw, void *memory);
+    void (*weight_grad)(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory);
 } lk_block_algorithm;
 
 /* Direct convolution: a sum over the kernel's taps of products of matrices. For each tap there is a list of the pairs
@@ -43,12 +46,18 @@ typedef struct lk_block_algorithm {
  * A list spans several images, so small images fill tiles too. An element of a result is one chain of fused
  * multiply-adds over (tap, channel). The gradient of the weights is one chain for each piece of a chunk of images, and
  * the pieces are added up in order. */
-extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, lk__block_direct_emulated;
+extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, lk__block_direct_emulated,
+    lk__block_direct_avx512bf16, lk__block_direct_emulatedbf16;
 
 /* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1, takes a quarter of the multiplications (Lavin and Gray,
- * "Fast Algorithms for Convolutional Neural Networks", 2016). Its rounding errors are about ten times as large. */
-extern const lk_block_algorithm lk__block_winograd_avx2, lk__block_winograd_avx512, lk__block_winograd_emulated;
+ * "Fast Algorithms for Convolutional Neural Networks", 2016). Its rounding errors are about ten times as large. With
+ * bf16 the transformed operands are rounded to bf16 too. */
+extern const lk_block_algorithm lk__block_winograd_avx2, lk__block_winograd_avx512, lk__block_winograd_emulated,
+    lk__block_winograd_avx512bf16, lk__block_winograd_emulatedbf16;
 
 /* Return the algorithms of lk__isa(); NULL if that is NULL. */
 const lk_block_algorithm *lk__block_direct(void);
 const lk_block_algorithm *lk__block_winograd(void);
+/* The same for bf16; lk__isa() must have kernels for it. */
+const lk_block_algorithm *lk__block_direct_bf16(void);
+const lk_block_algorithm *lk__block_winograd_bf16(void);

@@ -1,6 +1,7 @@
 /* Convolution in blocks of channels by each algorithm, against sums in double. */
 #include "cpu/blocks/block_conv.h"
 
+#include "base/bf16.h"
 #include "cpu/isa.h"
 #include "cpu/layouts_testing.h"
 
@@ -12,14 +13,9 @@ typedef struct conv_case {
     int64_t size[2], kernel[2], stride[2], padding[2], dilation[2];
 } conv_case;
 
-static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
+static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated, &lk__isa_avx512bf16,
+                                     &lk__isa_emulatedbf16};
 enum { ISAS = sizeof isas / sizeof *isas };
-
-/* Tolerance relative to the sum of magnitudes. */
-static double tolerance_of(const lk_block_algorithm *algorithm)
-{
-    return strncmp(algorithm->name, "direct:", 7) == 0 ? 1e-6 : 1e-5;
-}
 
 /* Single blocks and odd numbers of them, several pieces of channels and of filters, images that share a chunk, chunks
  * that are not full, images with more pixels or tiles than a chunk, padding beyond the kernel's reach. */
@@ -51,7 +47,15 @@ static lk_geometry conv_of(const conv_case *c)
     return conv;
 }
 
+/* An algorithm and the dtype of its operands. */
+typedef struct variant {
+    const lk_block_algorithm *algorithm;
+    bool bf16;
+} variant;
+
+/* Values are kept as floats, which bf16 represents if the algorithm is for bf16. */
 typedef struct operands {
+    variant subject;
     const lk_block_algorithm *algorithm;
     lk_geometry conv;
     test_shape x_shape, y_shape;
@@ -69,11 +73,36 @@ static float *floats(int64_t count)
     return x;
 }
 
-static float *numbers(int64_t count, int64_t seed)
+/* Returns the elements that an algorithm takes for these values; free them. */
+static void *elements_of(const variant *s, const float *values, int64_t count)
+{
+    void *elements = floats(count);
+    if (s->bf16)
+        lk__bf16_round(values, elements, count);
+    else
+        memcpy(elements, values, (size_t)count * sizeof *values);
+    return elements;
+}
+
+/* The inverse; frees the elements. */
+static void read_elements(const variant *s, void *elements, float *values, int64_t count)
+{
+    if (s->bf16)
+        lk__bf16_widen(elements, values, count);
+    else
+        memcpy(values, elements, (size_t)count * sizeof *values);
+    free(elements);
+}
+
+static float *numbers(const variant *s, int64_t count, int64_t seed)
 {
     float *x = floats(count);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
+    uint32_t state = (uint32_t)seed;
+    for (int64_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = (float)(state >> 8) / (1 << 23) - 1;
+    }
+    read_elements(s, elements_of(s, x, count), x, count);
     return x;
 }
 
@@ -100,18 +129,19 @@ static test_layout layout_of(const lk_block_algorithm *algorithm)
     return algorithm->block == 16 ? BLOCKS_OF_16 : BLOCKS_OF_8;
 }
 
-static operands make_operands(const lk_block_algorithm *algorithm, const conv_case *c)
+static operands make_operands(variant s, const conv_case *c)
 {
-    operands o = {.algorithm = algorithm, .conv = conv_of(c)};
+    const lk_block_algorithm *algorithm = s.algorithm;
+    operands o = {.subject = s, .algorithm = algorithm, .conv = conv_of(c)};
     o.x_shape = (test_shape){c->images, c->channels, c->size[0] * c->size[1]};
     o.y_shape = (test_shape){c->images, c->filters, o.conv.out[0] * o.conv.out[1]};
     o.x_count = test_size(PLAIN, o.x_shape);
     o.y_count = test_size(PLAIN, o.y_shape);
     o.w_count = c->filters * c->channels * c->kernel[0] * c->kernel[1];
-    o.x = numbers(o.x_count, 1);
-    o.w = numbers(o.w_count, 2);
-    o.bias = numbers(c->filters, 3);
-    o.dy = numbers(o.y_count, 4);
+    o.x = numbers(&s, o.x_count, 1);
+    o.w = numbers(&s, o.w_count, 2);
+    o.bias = numbers(&s, c->filters, 3);
+    o.dy = numbers(&s, o.y_count, 4);
     o.x_blocks = test_arranged(layout_of(algorithm), o.x_shape, o.x, 0);
     o.dy_blocks = test_arranged(layout_of(algorithm), o.y_shape, o.dy, 0);
     o.y = floats(o.y_count);
@@ -192,13 +222,32 @@ static void free_sums(sums *s)
         free(all[i]);
 }
 
-static void expect_close(const lk_block_algorithm *algorithm, int which, const char *what, const float *have,
+/* Tolerance relative to the sum of magnitudes. */
+static double tolerance_of(const variant *s)
+{
+    if (strncmp(s->algorithm->name, "direct:", 7) == 0)
+        return 1e-6;
+    return s->bf16 ? 5e-2 : 1e-5;
+}
+
+/* rounded: to bf16, if the algorithm is for bf16. The tolerance of an element of Winograd's with bf16 would not show
+ * that a product is missing; the error of all elements together would. */
+static void expect_close(const variant *s, int which, const char *what, bool rounded, const float *have,
                          const double *want, const double *size, int64_t count)
 {
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)have[i] - want[i]) <= tolerance_of(algorithm) * (1 + size[i])))
-            fail_msg("%s, case %d: %s[%lld] is %.9g, not %.9g", algorithm->name, which, what, (long long)i,
+    const double rounding = s->bf16 && rounded ? 1.0 / 256 : 0, together = s->bf16 ? 3e-2 : 1e-5;
+    double errors = 0, values = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double error = fabs((double)have[i] - want[i]);
+        errors += error * error;
+        values += want[i] * want[i];
+        if (!(error <= tolerance_of(s) * (1 + size[i]) + rounding * fabs(want[i])))
+            fail_msg("%s, case %d: %s[%lld] is %.9g, not %.9g", s->algorithm->name, which, what, (long long)i,
                      (double)have[i], want[i]);
+    }
+    if (!(sqrt(errors) <= together * sqrt(values)))
+        fail_msg("%s, case %d: the relative error of %s is %.2g", s->algorithm->name, which, what,
+                 sqrt(errors / values));
 }
 
 /* Returns the row-major elements of a tensor in blocks; channels fill the blocks. */
@@ -212,13 +261,45 @@ static float *plain_of(test_layout layout, test_shape s, const float *blocks)
     return plain;
 }
 
+/* Computes y of the first images of the operands, in blocks. `from`: in blocks. bias, passed: may be NULL. */
+static void run_forward(const operands *o, const lk_geometry *conv, const float *from, const float *bias, float *y,
+                        uint8_t *passed)
+{
+    const variant *s = &o->subject;
+    int64_t x_count = lk__geometry_x_count(conv), y_count = lk__geometry_y_count(conv);
+    void *x = elements_of(s, from, x_count), *kernels = elements_of(s, o->w, o->w_count),
+         *offsets = bias ? elements_of(s, bias, conv->filters) : NULL, *result = floats(y_count);
+    lk_block_weights w = {.plain = kernels};
+    o->algorithm->conv2d(conv, x, &w, offsets, result, passed, o->memory);
+    read_elements(s, result, y, y_count);
+    free(x);
+    free(kernels);
+    free(offsets);
+}
+
+static void run_input_grad(const operands *o, const lk_geometry *conv, const float *from, float *dx)
+{
+    const variant *s = &o->subject;
+    int64_t x_count = lk__geometry_x_count(conv);
+    void *dy = elements_of(s, from, lk__geometry_y_count(conv)), *kernels = elements_of(s, o->w, o->w_count),
+         *result = floats(x_count);
+    lk_block_weights w = {.plain = kernels};
+    o->algorithm->input_grad(conv, dy, &w, result, o->memory);
+    read_elements(s, result, dx, x_count);
+    free(dy);
+    free(kernels);
+}
+
 static void run(operands *o)
 {
-    lk_block_weights w = {.plain = o->w};
-    o->algorithm->conv2d(&o->conv, o->x_blocks, &w, o->bias, o->y, NULL, o->memory);
-    o->algorithm->input_grad(&o->conv, o->dy_blocks, &w, o->dx, o->memory);
-    o->algorithm->weight_grad(&o->conv, o->dy_blocks, o->x_blocks, o->dw, o->memory);
+    void *x = elements_of(&o->subject, o->x_blocks, o->x_count),
+         *dy = elements_of(&o->subject, o->dy_blocks, o->y_count);
+    run_forward(o, &o->conv, o->x_blocks, o->bias, o->y, NULL);
+    run_input_grad(o, &o->conv, o->dy_blocks, o->dx);
+    o->algorithm->weight_grad(&o->conv, dy, x, o->dw, o->memory);
     expect_guard(o);
+    free(x);
+    free(dy);
 }
 
 /* Checks relu of the result, and its bits in the order of the elements in memory. */
@@ -228,8 +309,7 @@ static void check_rectified(operands *o, int which)
     float *rectified = floats(o->y_count);
     assert_non_null(passed);
     passed[o->y_count / 8] = 0x5a;
-    lk_block_weights w = {.plain = o->w};
-    o->algorithm->conv2d(&o->conv, o->x_blocks, &w, o->bias, rectified, passed, o->memory);
+    run_forward(o, &o->conv, o->x_blocks, o->bias, rectified, passed);
     for (int64_t i = 0; i < o->y_count; i++) {
         bool above = o->y[i] > 0;
         if (rectified[i] != (above ? o->y[i] : 0) || (passed[i / 8] >> i % 8 & 1) != above)
@@ -241,16 +321,17 @@ static void check_rectified(operands *o, int which)
     free(rectified);
 }
 
-static void check_case(const lk_block_algorithm *algorithm, int which)
+static void check_case(variant subject, int which)
 {
-    operands o = make_operands(algorithm, &cases[which]);
+    const lk_block_algorithm *algorithm = subject.algorithm;
+    operands o = make_operands(subject, &cases[which]);
     sums s = expected(&o);
     run(&o);
     check_rectified(&o, which);
     float *y = plain_of(layout_of(algorithm), o.y_shape, o.y), *dx = plain_of(layout_of(algorithm), o.x_shape, o.dx);
-    expect_close(algorithm, which, "y", y, s.y, s.y_size, o.y_count);
-    expect_close(algorithm, which, "dx", dx, s.dx, s.dx_size, o.x_count);
-    expect_close(algorithm, which, "dw", o.dw, s.dw, s.dw_size, o.w_count);
+    expect_close(&subject, which, "y", true, y, s.y, s.y_size, o.y_count);
+    expect_close(&subject, which, "dx", true, dx, s.dx, s.dx_size, o.x_count);
+    expect_close(&subject, which, "dw", false, o.dw, s.dw, s.dw_size, o.w_count);
     free(y);
     free(dx);
     free_sums(&s);
@@ -264,12 +345,12 @@ static bool takes(const lk_block_algorithm *algorithm, const conv_case *c)
 }
 
 /* Returns the number of cases that the algorithm takes. */
-static int check_algorithm(const lk_block_algorithm *algorithm)
+static int check_algorithm(variant subject)
 {
     int taken = 0;
     for (int i = 0; i < CASES; i++)
-        if (takes(algorithm, &cases[i])) {
-            check_case(algorithm, i);
+        if (takes(subject.algorithm, &cases[i])) {
+            check_case(subject, i);
             taken++;
         }
     return taken;
@@ -287,21 +368,31 @@ static bool runs(const lk_isa *isa)
     return false;
 }
 
+/* Sets `both` to the algorithms that an instruction set has for one dtype: those for bf16, if it has them, because its
+ * kernels for f32 are another one's. */
+static void subjects_of(const lk_isa *isa, variant both[2])
+{
+    const lk_isa_kernels *kernels = isa->bf16 ? isa->bf16 : isa->f32;
+    both[0] = (variant){kernels->direct, isa->bf16 != NULL};
+    both[1] = (variant){kernels->winograd, isa->bf16 != NULL};
+}
+
 static void results_are_the_sums(void **state)
 {
     (void)state;
     for (int i = 0; i < ISAS; i++)
         if (runs(isas[i])) {
             bool wide = isas[i]->width == 16;
-            assert_int_equal(check_algorithm(isas[i]->direct), wide ? 7 : CASES); /* channels fill blocks */
-            assert_int_equal(check_algorithm(isas[i]->winograd),
-                             wide ? 5 : 10); /* the same, and 3x3, stride 1, dilation 1 */
+            variant both[2];
+            subjects_of(isas[i], both);
+            assert_int_equal(check_algorithm(both[0]), wide ? 7 : CASES); /* channels fill blocks */
+            assert_int_equal(check_algorithm(both[1]), wide ? 5 : 10);    /* the same, and 3x3, stride 1, dilation 1 */
         }
 }
 
 static void expect_same(const conv_case *c, const lk_block_algorithm *narrow, const lk_block_algorithm *wide)
 {
-    operands o[2] = {make_operands(narrow, c), make_operands(wide, c)};
+    operands o[2] = {make_operands((variant){narrow, false}, c), make_operands((variant){wide, false}, c)};
     float *y[2], *dx[2];
     for (int i = 0; i < 2; i++) {
         run(&o[i]);
@@ -322,28 +413,27 @@ static void bits_do_not_depend_on_the_width(void **state)
 {
     (void)state;
     for (int i = 0; i < ISAS; i++)
-        for (int c = 0; c < CASES && runs(isas[i]); c++) {
-            if (takes(isas[i]->direct, &cases[c]))
-                expect_same(&cases[c], isas[0]->direct, isas[i]->direct);
-            if (takes(isas[i]->winograd, &cases[c]))
-                expect_same(&cases[c], isas[0]->winograd, isas[i]->winograd);
+        for (int c = 0; c < CASES && !isas[i]->bf16 && runs(isas[i]); c++) {
+            if (takes(isas[i]->f32->direct, &cases[c]))
+                expect_same(&cases[c], isas[0]->f32->direct, isas[i]->f32->direct);
+            if (takes(isas[i]->f32->winograd, &cases[c]))
+                expect_same(&cases[c], isas[0]->f32->winograd, isas[i]->f32->winograd);
         }
 }
 
 /* Each image alone gives the bits that it has in the batch, at every position in a chunk or a tile. */
-static void check_positions(const lk_block_algorithm *algorithm, const conv_case *c)
+static void check_positions(variant subject, const conv_case *c)
 {
-    operands o = make_operands(algorithm, c);
+    operands o = make_operands(subject, c);
     lk_geometry one = o.conv;
-    lk_block_weights w = {.plain = o.w};
     int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
     float *y = floats(y_image), *dx = floats(x_image);
     one.images = 1;
-    algorithm->conv2d(&o.conv, o.x_blocks, &w, NULL, o.y, NULL, o.memory);
-    algorithm->input_grad(&o.conv, o.dy_blocks, &w, o.dx, o.memory);
+    run_forward(&o, &o.conv, o.x_blocks, NULL, o.y, NULL);
+    run_input_grad(&o, &o.conv, o.dy_blocks, o.dx);
     for (int64_t n = 0; n < o.conv.images; n++) {
-        algorithm->conv2d(&one, o.x_blocks + n * x_image, &w, NULL, y, NULL, o.memory);
-        algorithm->input_grad(&one, o.dy_blocks + n * y_image, &w, dx, o.memory);
+        run_forward(&o, &one, o.x_blocks + n * x_image, NULL, y, NULL);
+        run_input_grad(&o, &one, o.dy_blocks + n * y_image, dx);
         assert_memory_equal(y, o.y + n * y_image, (size_t)y_image * sizeof *y);
         assert_memory_equal(dx, o.dx + n * x_image, (size_t)x_image * sizeof *dx);
     }
@@ -357,7 +447,8 @@ static void an_image_does_not_depend_on_its_position(void **state)
     (void)state;
     for (int i = 0; i < ISAS; i++)
         if (runs(isas[i])) {
-            const lk_block_algorithm *both[] = {isas[i]->direct, isas[i]->winograd};
+            variant both[2];
+            subjects_of(isas[i], both);
             for (int a = 0; a < 2; a++) {
                 check_positions(both[a], &cases[4]);
                 check_positions(both[a], &cases[15]);

@@ -19,6 +19,8 @@
 #include <immintrin.h>
 #endif
 
+#include <string.h>
+
 /* --- whether block_conv.h runs a call ----------------------------------------------------------------------------- */
 
 bool lk__cpu_blocks_take_act(const lk_conv_problem *p)
@@ -101,7 +103,21 @@ lk_status lk__cpu_block_act(lk_call *call)
 
 #if defined(__x86_64__)
 
-/* Sets dz to dy where a bit is set, otherwise to 0. count: a multiple of 8. */
+/* Sets dz to dy where a bit is set, otherwise to 0. count: a multiple of 16. */
+LK_AVX2 static void cpu_block_act_keep_passed_bf16(const uint16_t *dy, const uint8_t *passed, int64_t count,
+                                                   uint16_t *dz)
+{
+    const __m256i lane =
+        _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, INT16_MIN);
+    for (int64_t i = 0; i < count; i += 16) {
+        int16_t all;
+        memcpy(&all, passed + i / 8, sizeof all);
+        __m256i mask = _mm256_cmpeq_epi16(_mm256_and_si256(_mm256_set1_epi16(all), lane), lane);
+        __m256i kept = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)(dy + i)), mask);
+        _mm256_storeu_si256((__m256i *)(void *)(dz + i), kept);
+    }
+}
+
 LK_AVX2 static void cpu_block_act_keep_passed(const float *dy, const uint8_t *passed, int64_t count, float *dz)
 {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -113,6 +129,12 @@ LK_AVX2 static void cpu_block_act_keep_passed(const float *dy, const uint8_t *pa
 }
 
 #else
+
+static void cpu_block_act_keep_passed_bf16(const uint16_t *dy, const uint8_t *passed, int64_t count, uint16_t *dz)
+{
+    for (int64_t i = 0; i < count; i++)
+        dz[i] = passed[i / 8] >> i % 8 & 1 ? dy[i] : 0;
+}
 
 static void cpu_block_act_keep_passed(const float *dy, const uint8_t *passed, int64_t count, float *dz)
 {
@@ -132,7 +154,7 @@ static size_t cpu_block_act_sums_bytes(const lk_call *call)
 {
     lk_geometry conv = act_grad_conv(call);
     lk_channels channels = lk__channels_of(call->in[0], cpu_block_act_tag_of(call));
-    size_t convolution = lk__cpu_block_algorithm(call)->memory(&conv), bias = lk__channel_memory_bytes(&channels);
+    size_t convolution = lk__cpu_block_gradient_bytes(call, &conv), bias = lk__channel_memory_bytes(&channels);
     return lk__aligned_bytes(convolution > bias ? convolution : bias);
 }
 
@@ -141,7 +163,8 @@ static lk_status block_act_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_pre
     (void)cpu;
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk__cpu_choice_describe(call, prepared);
-    prepared->scratch_bytes = cpu_block_act_sums_bytes(call) + (size_t)lk_tensor_count(call->in[0]) * sizeof(float);
+    prepared->scratch_bytes =
+        cpu_block_act_sums_bytes(call) + (size_t)lk_tensor_count(call->in[0]) * lk_dtype_size(call->dtype);
     if (attrs->input_grad) {
         lk_geometry conv = act_grad_conv(call);
         prepared->weights = 3;
@@ -158,11 +181,14 @@ static void block_act_compute_grad(lk_call *call, const lk_converted *in, float 
     const lk_block_algorithm *algorithm = lk__cpu_block_algorithm(call);
     lk_geometry conv = act_grad_conv(call);
     lk_channels channels = lk__channels_of(call->in[0], cpu_block_act_tag_of(call));
-    float *dz = scratch + cpu_block_act_sums_bytes(call) / sizeof(float);
-    cpu_block_act_keep_passed(in[0].data, lk__cpu_data(call->in[1]), lk_tensor_count(call->in[0]), dz);
-    algorithm->weight_grad(&conv, dz, in[2].data, call->out[0]->storage->data, scratch);
+    void *dz = scratch + cpu_block_act_sums_bytes(call) / sizeof(float);
+    if (call->dtype == LK_BF16)
+        cpu_block_act_keep_passed_bf16(in[0].data, lk__cpu_data(call->in[1]), lk_tensor_count(call->in[0]), dz);
+    else
+        cpu_block_act_keep_passed(in[0].data, lk__cpu_data(call->in[1]), lk_tensor_count(call->in[0]), dz);
+    lk__cpu_block_gradient(call, &conv, dz, in[2].data, call->out[0], scratch);
     if (attrs->bias)
-        lk__cpu_bias_sums(&channels, dz, call->out[1]->storage->data, scratch);
+        lk__cpu_bias_sums(&channels, dz, call->out[1], scratch);
     if (!attrs->input_grad)
         return;
     lk_block_weights w = lk__cpu_block_weights_of(call, in[3].data);

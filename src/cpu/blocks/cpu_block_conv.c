@@ -1,5 +1,7 @@
 #include "cpu/blocks/cpu_block_conv.h"
 
+#include "base/bf16.h"
+#include "base/mem.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/blocks/block_conv.h"
@@ -52,11 +54,11 @@ static lk_geometry conv_of_problem(const lk_conv_problem *p)
     return lk__geometry_of_conv(p->x, p->w, y, &p->attrs.conv);
 }
 
-/* With AVX-512 oneDNN comes close to the peak of a core unless the convolution is strided: docs/performance.md. */
+/* With AVX-512 oneDNN comes close to the peak of a core unless the convolution is strided: docs/performance.md. For
+ * bf16 it would run on stand-ins. */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem)
 {
-    (void)problem;
-    return lk__block_direct()->block == 8;
+    return problem->dtype == LK_BF16 || lk__block_direct()->block == 8;
 }
 
 bool lk__cpu_winograd_takes(const lk_conv_problem *problem)
@@ -111,6 +113,25 @@ static task block_conv_weight_grad_task(const lk_call *call)
     return block_task(call, call->in[1], call->out[0], call->in[0]);
 }
 
+size_t lk__cpu_block_gradient_bytes(const lk_call *call, const lk_geometry *conv)
+{
+    size_t bytes = lk__aligned_bytes(lk__cpu_block_algorithm(call)->memory(conv));
+    return call->dtype == LK_BF16 ? bytes + (size_t)lk__geometry_w_count(conv) * sizeof(float) : bytes;
+}
+
+void lk__cpu_block_gradient(const lk_call *call, const lk_geometry *conv, const void *dy, const void *x,
+                            const lk_tensor *dw, float *scratch)
+{
+    const lk_block_algorithm *algorithm = lk__cpu_block_algorithm(call);
+    if (dw->dtype == LK_F32) {
+        algorithm->weight_grad(conv, dy, x, lk__cpu_data(dw), scratch);
+        return;
+    }
+    float *sums = scratch + lk__aligned_bytes(algorithm->memory(conv)) / sizeof(float);
+    algorithm->weight_grad(conv, dy, x, sums, scratch);
+    lk__bf16_round(sums, lk__cpu_data(dw), lk__geometry_w_count(conv));
+}
+
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
 /* Prepares a call that computes y from x, or dx from dy. */
@@ -144,7 +165,7 @@ static lk_status block_prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_
     (void)cpu;
     task t = block_conv_weight_grad_task(call);
     lk__cpu_choice_describe(call, prepared);
-    prepared->scratch_bytes = t.algorithm->memory(&t.conv);
+    prepared->scratch_bytes = lk__cpu_block_gradient_bytes(call, &t.conv);
     LK_TRY(lk__cpu_block_layout(call, call->in[0], &prepared->layouts_in[0]));
     return lk__cpu_block_layout(call, call->in[1], &prepared->layouts_in[1]);
 }
@@ -164,7 +185,7 @@ static lk_status block_conv_run(lk_call *call, const lk_conv2d_opts *opts, lk_pr
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-lk_block_weights lk__cpu_block_weights_of(const lk_call *call, const float *plain)
+lk_block_weights lk__cpu_block_weights_of(const lk_call *call, const void *plain)
 {
     lk_packed packed = lk__own_packed(call, NULL);
     return (lk_block_weights){plain, packed.data, packed.is_made};
@@ -198,7 +219,7 @@ lk_status lk__cpu_block_conv2d_input_grad(lk_call *call)
 static void block_compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     task t = block_conv_weight_grad_task(call);
-    t.algorithm->weight_grad(&t.conv, in[0].data, in[1].data, lk__cpu_data(call->out[0]), scratch);
+    lk__cpu_block_gradient(call, &t.conv, in[0].data, in[1].data, call->out[0], scratch);
 }
 
 lk_status lk__cpu_block_conv2d_weight_grad(lk_call *call)

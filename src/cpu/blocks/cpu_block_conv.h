@@ -10,7 +10,8 @@
  * filters in whole blocks, which are as wide as vectors. */
 bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
-/* Returns whether the direct algorithm is faster than oneDNN for a convolution that it takes: with AVX2 it is. */
+/* Returns whether the direct algorithm is faster than oneDNN for a convolution that it takes: with AVX2 and for bf16.
+ */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem);
 
 /* Returns whether Winograd's algorithm can be used, and whether it is faster. */
@@ -18,9 +19,14 @@ bool lk__cpu_winograd_takes(const lk_conv_problem *problem);
 bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem);
 
 /* Returns the weights of a call that lk__own_run runs; `plain` are their elements. */
-lk_block_weights lk__cpu_block_weights_of(const lk_call *call, const float *plain);
+lk_block_weights lk__cpu_block_weights_of(const lk_call *call, const void *plain);
 
-/* The algorithm of the alternative that was chosen for a call, and the layout of an f32 tensor that it works on. */
+/* Computes the gradient of the weights into `dw`, which may be bf16. scratch: lk__cpu_block_gradient_bytes. */
+size_t lk__cpu_block_gradient_bytes(const lk_call *call, const lk_geometry *conv);
+void lk__cpu_block_gradient(const lk_call *call, const lk_geometry *conv, const void *dy, const void *x,
+                            const lk_tensor *dw, float *scratch);
+
+/* The algorithm of the alternative that was chosen for a call, and the layout in which it takes a tensor. */
 const lk_block_algorithm *lk__cpu_block_algorithm(const lk_call *call);
 lk_status lk__cpu_block_layout(const lk_call *call, const lk_tensor *x, const lk_layout **layout);
 

@@ -20,7 +20,7 @@ enum { PIXELS_OF_CHUNK = 400 };
 
 /* For the gradient of the weights this many pixels of a pair of blocks of dy, of a block of x and of two lists fit into
  * the first-level cache. */
-enum { PIXELS_AT_ONCE = 224 };
+enum { PIXELS_AT_ONCE = 224, WORDS_AT_ONCE = PIXELS_AT_ONCE / LK_PER_WORD };
 
 static int64_t direct_conv_area_of(const int64_t size[2])
 {
@@ -72,9 +72,13 @@ static void direct_conv_list_tap(const lk_geometry *conv, int64_t row_tap, int64
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* The memory of a call: packed weights, then the lists of all taps, then their offsets. */
+/* The memory of a call: packed weights or their gradient, sums or joined pixels, then the lists of all taps, then their
+ * offsets. */
 typedef struct tables {
-    float *packed;
+    element *packed;
+    float *gradient; /* of the weights, in the memory of `packed` */
+    float *sums;     /* with bf16: y of a pair of blocks and a chunk of images */
+    element *joined; /* with bf16, in the memory of `sums`: for the gradient of the weights, see direct_join_pixels */
     tap_list *lists;
 } tables;
 
@@ -88,22 +92,40 @@ static int64_t direct_packed_count(const lk_geometry *conv)
 static size_t direct_kept_bytes(const lk_geometry *conv, bool for_input_grad)
 {
     (void)for_input_grad;
-    return (size_t)direct_packed_count(conv) * sizeof(float);
+    return (size_t)direct_packed_count(conv) * sizeof(element);
+}
+
+/* A chunk's images lie as far apart as in y. */
+static int64_t direct_conv_sums_of(const lk_geometry *conv, int64_t channels, int64_t pixels)
+{
+    return ((direct_conv_chunk_images(conv) - 1) * channels + lk__min(channels, WIDTH)) * pixels;
+}
+
+/* Returns the number of floats of `sums` and `joined`. */
+static int64_t direct_conv_sums_count(const lk_geometry *conv)
+{
+    if (LK_PER_WORD == 1)
+        return 0;
+    int64_t forward = direct_conv_sums_of(conv, conv->filters, direct_conv_area_of(conv->out));
+    int64_t backward = direct_conv_sums_of(conv, conv->channels, direct_conv_area_of(conv->in));
+    int64_t joined = (conv->filters + BLOCK) * WORDS_AT_ONCE;
+    return lk__max(joined, lk__max(forward, backward));
 }
 
 static size_t direct_memory_bytes(const lk_geometry *conv)
 {
     int64_t taps = direct_conv_area_of(conv->kernel);
-    return (size_t)direct_packed_count(conv) * sizeof(float) + (size_t)taps * sizeof(tap_list) +
-           (size_t)(2 * taps * direct_conv_list_capacity(conv)) * sizeof(int32_t);
+    return (size_t)(direct_packed_count(conv) + direct_conv_sums_count(conv)) * sizeof(float) +
+           (size_t)taps * sizeof(tap_list) + (size_t)(2 * taps * direct_conv_list_capacity(conv)) * sizeof(int32_t);
 }
 
 /* Lays out `memory` and fills the lists. */
 static tables direct_start(const lk_geometry *conv, void *memory)
 {
     int64_t taps = direct_conv_area_of(conv->kernel), capacity = direct_conv_list_capacity(conv);
-    tables made = {.packed = memory};
-    made.lists = (tap_list *)(void *)(made.packed + direct_packed_count(conv));
+    float *sums = (float *)memory + direct_packed_count(conv);
+    tables made = {.packed = memory, .gradient = memory, .sums = sums, .joined = (element *)(void *)sums};
+    made.lists = (tap_list *)(void *)(sums + direct_conv_sums_count(conv));
     int32_t *offsets = (int32_t *)(void *)(made.lists + taps);
     for (int64_t t = 0; t < taps; t++, offsets += 2 * capacity) {
         made.lists[t] = (tap_list){.in = offsets, .out = offsets + capacity};
@@ -112,9 +134,9 @@ static tables direct_start(const lk_geometry *conv, void *memory)
     return made;
 }
 
-/* Packs the weights as [pair of blocks of `to`][tap][`from`][WIDTH], with zeros for missing channels. `to` and `from`
- * are filters and channels; for the gradient of the input, channels and filters. */
-static void direct_pack(const lk_geometry *conv, const float *w, bool for_gradient, float *packed)
+/* Packs the weights as [pair of blocks of `to`][tap][words of `from`][WIDTH][LK_PER_WORD], with zeros for missing
+ * channels. `to` and `from` are filters and channels; for the gradient of the input, channels and filters. */
+static void direct_pack(const lk_geometry *conv, const element *w, bool for_gradient, element *packed)
 {
     int64_t taps = direct_conv_area_of(conv->kernel), a_filter = conv->channels * taps;
     int64_t to = for_gradient ? conv->channels : conv->filters, from = for_gradient ? conv->filters : conv->channels;
@@ -123,12 +145,13 @@ static void direct_pack(const lk_geometry *conv, const float *w, bool for_gradie
         int64_t width = lk__min(to - first, WIDTH);
         for (int64_t i = 0; i < from; i++)
             for (int64_t t = 0; t < taps; t++) {
-                const float *weights = w + i * from_stride + t;
-                float *row = packed + (t * from + i) * WIDTH;
+                const element *weights = w + i * from_stride + t;
+                int64_t rest = i % LK_PER_WORD;
+                element *row = packed + (t * from + i - rest) * WIDTH + rest;
                 for (int64_t o = 0; o < width; o++)
-                    row[o] = weights[o * to_stride];
+                    row[o * LK_PER_WORD] = weights[o * to_stride];
                 for (int64_t o = width; o < WIDTH; o++)
-                    row[o] = 0;
+                    row[o * LK_PER_WORD] = 0;
             }
     }
 }
@@ -154,24 +177,24 @@ typedef struct side {
 } side;
 
 /* Adds w x to `n` pixels and `wide` blocks of y, over `blocks` blocks of x. */
-LK_BODY void multiply_tile(const float *x, side from, const float *w, int64_t blocks, float *y, side to, const int n,
-                           const int wide)
+LK_BODY void multiply_tile(const element *x, side from, const element *w, int64_t blocks, float *y, side to,
+                           const int n, const int wide)
 {
     vec sum[PIXELS][PAIR]; /* only ever indexed by constants, so it lives in registers */
-    const float *pixel[PIXELS];
+    const element *pixel[PIXELS];
     for (int j = 0; j < n; j++) {
         pixel[j] = x + from.offsets[j];
         for (int b = 0; b < wide; b++)
             sum[j][b] = vec_loadu(y + to.offsets[j] + b * to.block);
     }
     for (int64_t at = 0; at < blocks * from.block; at += from.block) {
-        for (int i = 0; i < BLOCK; i++, w += WIDTH) {
-            vec w0 = vec_load(w), w1 = vec_load(w + BLOCK);
+        for (int i = 0; i < BLOCK; i += LK_PER_WORD, w += WIDTH * LK_PER_WORD) {
+            vec_word w0 = word_load(w), w1 = word_load(w + BLOCK * LK_PER_WORD);
             for (int j = 0; j < n; j++) {
-                vec value = vec_broadcast(pixel[j] + at + i);
-                sum[j][0] = vec_fmadd(value, w0, sum[j][0]);
+                vec_word value = word_broadcast(pixel[j] + at + i);
+                sum[j][0] = word_fmadd(value, w0, sum[j][0]);
                 if (wide == PAIR)
-                    sum[j][1] = vec_fmadd(value, w1, sum[j][1]);
+                    sum[j][1] = word_fmadd(value, w1, sum[j][1]);
             }
         }
     }
@@ -181,7 +204,7 @@ LK_BODY void multiply_tile(const float *x, side from, const float *w, int64_t bl
 }
 
 /* The same for fewer than six pixels. */
-LK_BODY void multiply_rest(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n,
+LK_BODY void multiply_rest(const element *x, side from, const element *w, int64_t blocks, float *y, side to, int64_t n,
                            const int wide)
 {
 #define TILE_CASE(n)                                       \
@@ -195,8 +218,8 @@ LK_BODY void multiply_rest(const float *x, side from, const float *w, int64_t bl
 }
 
 /* The same for any number of pixels. w: the packed weights of a tap from some channel on, `blocks` blocks of them. */
-LK_BODY void multiply_pixels(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n,
-                             const int wide)
+LK_BODY void multiply_pixels(const element *x, side from, const element *w, int64_t blocks, float *y, side to,
+                             int64_t n, const int wide)
 {
     for (; n >= PIXELS; n -= PIXELS, from.offsets += PIXELS, to.offsets += PIXELS)
         multiply_tile(x, from, w, blocks, y, to, PIXELS, wide);
@@ -205,13 +228,13 @@ LK_BODY void multiply_pixels(const float *x, side from, const float *w, int64_t 
     multiply_rest(x, from, w, blocks, y, to, n, wide);
 }
 
-static void direct_conv_multiply_single(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
-                                        int64_t n)
+static void direct_conv_multiply_single(const element *x, side from, const element *w, int64_t blocks, float *y,
+                                        side to, int64_t n)
 {
     multiply_pixels(x, from, w, blocks, y, to, n, 1);
 }
 
-static void direct_conv_multiply_pair(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
+static void direct_conv_multiply_pair(const element *x, side from, const element *w, int64_t blocks, float *y, side to,
                                       int64_t n)
 {
     multiply_pixels(x, from, w, blocks, y, to, n, PAIR);
@@ -223,9 +246,9 @@ typedef struct direction {
     int64_t from_channels, from_pixels, to_channels, to_pixels;
 } direction;
 
-/* Computes one pair of blocks of y for a chunk of images. */
-static void direct_conv_multiply_chunk(const lk_geometry *conv, const direction *d, const tables *t, const float *x,
-                                       int64_t pair, int64_t images, float *y)
+/* Adds the products for one pair of blocks of y to `sums`, for a chunk of images. */
+static void direct_conv_multiply_chunk(const lk_geometry *conv, const direction *d, const tables *t, const element *x,
+                                       int64_t pair, int64_t images, float *sums)
 {
     int64_t taps = direct_conv_area_of(conv->kernel);
     bool single = (pair + 1) * WIDTH > d->to_channels;
@@ -235,35 +258,54 @@ static void direct_conv_multiply_chunk(const lk_geometry *conv, const direction 
         side to = {d->gradient ? list->in : list->out, d->to_pixels * BLOCK};
         for (int64_t c = 0; c < d->from_channels; c += CHANNELS_AT_ONCE) {
             int64_t blocks = lk__min(d->from_channels - c, CHANNELS_AT_ONCE) / BLOCK;
-            const float *weights = t->packed + ((pair * taps + tap) * d->from_channels + c) * WIDTH;
-            (single ? direct_conv_multiply_single : direct_conv_multiply_pair)(x + c * d->from_pixels, from, weights,
-                                                                               blocks, y + pair * WIDTH * d->to_pixels,
-                                                                               to, list->an_image * images);
+            const element *weights = t->packed + ((pair * taps + tap) * d->from_channels + c) * WIDTH;
+            (single ? direct_conv_multiply_single : direct_conv_multiply_pair)(
+                x + c * d->from_pixels, from, weights, blocks, sums, to, list->an_image * images);
         }
     }
 }
 
-/* Sets the pixels of an image to the bias of their channels. */
-static void direct_conv_start_image(const direction *d, const float *bias, float *y)
+/* Sets `blocks` blocks of sums to the bias of their channels. */
+static void direct_conv_start_sums(const direction *d, const element *bias, int64_t blocks, float *sums)
 {
+    int64_t a_block = d->to_pixels * BLOCK;
     if (!bias) {
-        memset(y, 0, (size_t)(d->to_channels * d->to_pixels) * sizeof *y);
+        memset(sums, 0, (size_t)(blocks * a_block) * sizeof *sums);
         return;
     }
-    for (int64_t c = 0; c < d->to_channels; c += BLOCK, bias += BLOCK)
-        for (int64_t p = 0; p < d->to_pixels; p++, y += BLOCK)
-            memcpy(y, bias, BLOCK * sizeof *y);
+    for (int64_t b = 0; b < blocks; b++, bias += BLOCK) {
+        vec of_channels = vec_widen(bias);
+        for (int64_t i = 0; i < a_block; i += BLOCK, sums += BLOCK)
+            vec_storeu(sums, of_channels);
+    }
 }
 
-/* Applies relu to a chunk of y, which is still in the second-level cache. */
-static void direct_conv_rectify_values(float *y, int64_t count, uint8_t *passed)
+/* Rounds sums, which are still in the cache, to y, and applies relu. */
+static void direct_conv_finish_sums(const float *sums, int64_t count, element *y, uint8_t *passed)
 {
-    for (int64_t i = 0; i < count; i += BLOCK)
-        vec_storeu(y + i, lk__rectify(vec_loadu(y + i), passed + i / 8));
+    for (int64_t i = 0; i < count; i += BLOCK) {
+        vec value = vec_loadu(sums + i);
+        vec_round(y + i, passed ? lk__rectify(value, passed + i / 8) : value);
+    }
 }
 
-static void direct_convolve(const lk_geometry *conv, const direction *d, const float *x, const lk_block_weights *w,
-                            const float *bias, float *y, uint8_t *passed, void *memory)
+/* Computes one pair of blocks of y for a chunk of images. With f32, y itself holds the sums. */
+static void direct_conv_chunk(const lk_geometry *conv, const direction *d, const tables *t, const element *x,
+                              int64_t pair, int64_t images, const element *bias, element *y, uint8_t *passed)
+{
+    int64_t an_image = d->to_channels * d->to_pixels, blocks = lk__min(d->to_channels - pair * WIDTH, WIDTH) / BLOCK,
+            count = blocks * BLOCK * d->to_pixels;
+    float *sums = LK_PER_WORD == 1 ? (float *)(void *)y : t->sums;
+    for (int64_t i = 0; i < images; i++)
+        direct_conv_start_sums(d, bias, blocks, sums + i * an_image);
+    direct_conv_multiply_chunk(conv, d, t, x, pair, images, sums);
+    for (int64_t i = 0; i < images && (LK_PER_WORD > 1 || passed); i++)
+        direct_conv_finish_sums(sums + i * an_image, count, y + i * an_image,
+                                passed ? passed + i * an_image / 8 : NULL);
+}
+
+static void direct_convolve(const lk_geometry *conv, const direction *d, const element *x, const lk_block_weights *w,
+                            const element *bias, element *y, uint8_t *passed, void *memory)
 {
     tables t = direct_start(conv, memory);
     int64_t chunk = direct_conv_chunk_images(conv), from_image = d->from_channels * d->from_pixels;
@@ -274,32 +316,41 @@ static void direct_convolve(const lk_geometry *conv, const direction *d, const f
         direct_pack(conv, w->plain, d->gradient, t.packed);
     for (int64_t first = 0; first < conv->images; first += chunk) {
         int64_t images = lk__min(conv->images - first, chunk);
-        for (int64_t i = first; i < first + images; i++)
-            direct_conv_start_image(d, bias, y + i * to_image);
-        for (int64_t pair = 0; pair < block_pairs(d->to_channels); pair++)
-            direct_conv_multiply_chunk(conv, d, &t, x + first * from_image, pair, images, y + first * to_image);
-        if (passed)
-            direct_conv_rectify_values(y + first * to_image, images * to_image, passed + first * to_image / 8);
+        for (int64_t pair = 0; pair < block_pairs(d->to_channels); pair++) {
+            int64_t at = first * to_image + pair * WIDTH * d->to_pixels;
+            direct_conv_chunk(conv, d, &t, x + first * from_image, pair, images, bias ? bias + pair * WIDTH : NULL,
+                              y + at, passed ? passed + at / 8 : NULL);
+        }
     }
 }
 
 /* --- the gradient of the weights ---------------------------------------------------------------------------------- */
 
-/* Adds to dw [CHANNELS][WIDTH] the sum of x dy over n pixels. */
-LK_BODY void gradient_tile(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
-                           const int wide)
+/* The words of pixels that a piece multiplies. With f32 they are elements of x and dy, found through a list. With bf16
+ * a word joins two pixels that follow each other on the list, and words lie next to each other. */
+typedef struct words {
+    const element *x, *dy;
+    const int32_t *in, *out; /* with f32 */
+    int64_t dy_block;        /* the distance from one block of dy to the next */
+    int64_t count;
+} words;
+
+/* Adds to dw [CHANNELS][WIDTH] the sum of x dy. */
+LK_BODY void gradient_tile(const words *from, int64_t channel, float *dw, const int wide)
 {
     vec sum[CHANNELS][PAIR];
     for (int i = 0; i < CHANNELS; i++)
         sum[i][0] = sum[i][1] = vec_zero();
-    for (int64_t k = 0; k < n; k++) {
-        const float *from = dy + out.offsets[k], *pixel = x + in[k];
-        vec d0 = vec_loadu(from), d1 = wide == PAIR ? vec_loadu(from + out.block) : d0;
+    for (int64_t k = 0; k < from->count; k++) {
+        int64_t a_word = BLOCK * LK_PER_WORD;
+        const element *dy = from->dy + (LK_PER_WORD == 1 ? from->out[k] : k * a_word);
+        const element *pixel = from->x + (LK_PER_WORD == 1 ? from->in[k] : k * a_word) + channel * LK_PER_WORD;
+        vec_word d0 = word_loadu(dy), d1 = wide == PAIR ? word_loadu(dy + from->dy_block) : d0;
         for (int i = 0; i < CHANNELS; i++) {
-            vec value = vec_broadcast(pixel + i);
-            sum[i][0] = vec_fmadd(value, d0, sum[i][0]);
+            vec_word value = word_broadcast(pixel + i * LK_PER_WORD);
+            sum[i][0] = word_fmadd(value, d0, sum[i][0]);
             if (wide == PAIR)
-                sum[i][1] = vec_fmadd(value, d1, sum[i][1]);
+                sum[i][1] = word_fmadd(value, d1, sum[i][1]);
         }
     }
     for (int i = 0; i < CHANNELS; i++)
@@ -309,67 +360,113 @@ LK_BODY void gradient_tile(const float *x, const int32_t *in, const float *dy, s
         }
 }
 
-static void gradient_block(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
-                           bool single)
+static void gradient_block(const words *from, float *dw, bool single)
 {
     for (int64_t i = 0; i < BLOCK; i += CHANNELS) {
         if (single)
-            gradient_tile(x + i, in, dy, out, n, dw + i * WIDTH, 1);
+            gradient_tile(from, i, dw + i * WIDTH, 1);
         else
-            gradient_tile(x + i, in, dy, out, n, dw + i * WIDTH, PAIR);
+            gradient_tile(from, i, dw + i * WIDTH, PAIR);
     }
 }
 
 /* Adds to the gradient of a pair of blocks of filters, for each tap, at most PIXELS_AT_ONCE pairs of pixels, from
  * number `begin` of its list on. */
-static void direct_conv_gradient_piece(const lk_geometry *conv, const tables *t, const float *dy, const float *x,
+static void direct_conv_gradient_piece(const lk_geometry *conv, const tables *t, const element *dy, const element *x,
                                        int64_t pair, int64_t begin, int64_t images)
 {
     int64_t taps = direct_conv_area_of(conv->kernel), in_pixels = direct_conv_area_of(conv->in),
             out_pixels = direct_conv_area_of(conv->out);
     bool single = (pair + 1) * WIDTH > conv->filters;
-    float *dw = t->packed + pair * conv->channels * taps * WIDTH;
-    dy += pair * WIDTH * out_pixels;
+    float *dw = t->gradient + pair * conv->channels * taps * WIDTH;
     for (int64_t c = 0; c < conv->channels; c += BLOCK)
         for (int64_t tap = 0; tap < taps; tap++, dw += BLOCK * WIDTH) {
             const tap_list *list = &t->lists[tap];
-            int64_t n = lk__min(list->an_image * images - begin, PIXELS_AT_ONCE);
-            side out = {list->out + begin, out_pixels * BLOCK};
-            gradient_block(x + c * in_pixels, list->in + begin, dy, out, n, dw, single);
+            words from = {.x = x + c * in_pixels,
+                          .dy = dy + pair * WIDTH * out_pixels,
+                          .in = list->in + begin,
+                          .out = list->out + begin,
+                          .dy_block = out_pixels * BLOCK,
+                          .count = lk__min(list->an_image * images - begin, PIXELS_AT_ONCE)};
+            gradient_block(&from, dw, single);
         }
 }
 
-static void direct_conv_gradient_chunk(const lk_geometry *conv, const tables *t, const float *dy, const float *x,
-                                       int64_t pair, int64_t images)
+/* Joins n pixels of a block, found through a list, to words; an odd last pixel is joined with zeros. */
+static void direct_join_pixels(const element *x, const int32_t *offsets, int64_t n, element *joined)
 {
-    for (int64_t begin = 0; begin < images * direct_conv_area_of(conv->out); begin += PIXELS_AT_ONCE)
-        direct_conv_gradient_piece(conv, t, dy, x, pair, begin, images);
+    static const element zeros[BLOCK];
+    for (int64_t k = 0; k < n; k += LK_PER_WORD, joined += BLOCK * LK_PER_WORD) {
+        const element *pixel[LK_PER_WORD];
+        for (int i = 0; i < LK_PER_WORD; i++)
+            pixel[i] = k + i < n ? x + offsets[k + i] : zeros;
+        word_store(joined, word_join(pixel));
+    }
 }
 
-static void direct_weight_grad(const lk_geometry *conv, const float *dy, const float *x, float *dw, void *memory)
+/* The same as direct_conv_gradient_piece for all filters and one tap. dy is joined once for all channels, and x once
+ * for all filters. */
+static void direct_conv_gradient_tap(const lk_geometry *conv, const tables *t, const element *dy, const element *x,
+                                     int64_t tap, int64_t begin, int64_t images)
+{
+    enum { A_BLOCK = WORDS_AT_ONCE * BLOCK * LK_PER_WORD };
+    const tap_list *list = &t->lists[tap];
+    int64_t taps = direct_conv_area_of(conv->kernel), in_pixels = direct_conv_area_of(conv->in),
+            out_pixels = direct_conv_area_of(conv->out);
+    int64_t n = lk__min(list->an_image * images - begin, PIXELS_AT_ONCE), blocks = conv->filters / BLOCK;
+    words from = {.x = t->joined, .dy_block = A_BLOCK, .count = (n + LK_PER_WORD - 1) / LK_PER_WORD};
+    if (n <= 0)
+        return;
+    for (int64_t b = 0; b < blocks; b++)
+        direct_join_pixels(dy + b * BLOCK * out_pixels, list->out + begin, n, t->joined + (b + 1) * A_BLOCK);
+    for (int64_t c = 0; c < conv->channels; c += BLOCK) {
+        direct_join_pixels(x + c * in_pixels, list->in + begin, n, t->joined);
+        for (int64_t pair = 0; pair < block_pairs(conv->filters); pair++) {
+            float *dw = t->gradient + (pair * conv->channels * taps + c * taps + tap * BLOCK) * WIDTH;
+            from.dy = t->joined + (1 + pair * PAIR) * A_BLOCK;
+            gradient_block(&from, dw, (pair + 1) * WIDTH > conv->filters);
+        }
+    }
+}
+
+static void direct_conv_gradient_chunk(const lk_geometry *conv, const tables *t, const element *dy, const element *x,
+                                       int64_t images)
+{
+    int64_t pixels = images * direct_conv_area_of(conv->out);
+    if (LK_PER_WORD > 1) {
+        for (int64_t begin = 0; begin < pixels; begin += PIXELS_AT_ONCE)
+            for (int64_t tap = 0; tap < direct_conv_area_of(conv->kernel); tap++)
+                direct_conv_gradient_tap(conv, t, dy, x, tap, begin, images);
+        return;
+    }
+    for (int64_t pair = 0; pair < block_pairs(conv->filters); pair++)
+        for (int64_t begin = 0; begin < pixels; begin += PIXELS_AT_ONCE)
+            direct_conv_gradient_piece(conv, t, dy, x, pair, begin, images);
+}
+
+static void direct_weight_grad(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory)
 {
     tables t = direct_start(conv, memory);
+    const element *dys = dy, *xs = x;
     int64_t chunk = direct_conv_chunk_images(conv), in_image = conv->channels * direct_conv_area_of(conv->in);
     int64_t out_image = conv->filters * direct_conv_area_of(conv->out);
-    memset(t.packed, 0, (size_t)direct_packed_count(conv) * sizeof(float));
-    for (int64_t first = 0; first < conv->images; first += chunk) {
-        int64_t images = lk__min(conv->images - first, chunk);
-        for (int64_t pair = 0; pair < block_pairs(conv->filters); pair++)
-            direct_conv_gradient_chunk(conv, &t, dy + first * out_image, x + first * in_image, pair, images);
-    }
-    direct_conv_unpack_gradient(conv, t.packed, dw);
+    memset(t.gradient, 0, (size_t)direct_packed_count(conv) * sizeof *t.gradient);
+    for (int64_t first = 0; first < conv->images; first += chunk)
+        direct_conv_gradient_chunk(conv, &t, dys + first * out_image, xs + first * in_image,
+                                   lk__min(conv->images - first, chunk));
+    direct_conv_unpack_gradient(conv, t.gradient, dw);
 }
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
-static void direct_conv2d(const lk_geometry *conv, const float *x, const lk_block_weights *w, const float *bias,
-                          float *y, uint8_t *passed, void *memory)
+static void direct_conv2d(const lk_geometry *conv, const void *x, const lk_block_weights *w, const void *bias, void *y,
+                          uint8_t *passed, void *memory)
 {
     direction d = {false, conv->channels, direct_conv_area_of(conv->in), conv->filters, direct_conv_area_of(conv->out)};
     direct_convolve(conv, &d, x, w, bias, y, passed, memory);
 }
 
-static void direct_input_grad(const lk_geometry *conv, const float *dy, const lk_block_weights *w, float *dx,
+static void direct_input_grad(const lk_geometry *conv, const void *dy, const lk_block_weights *w, void *dx,
                               void *memory)
 {
     direction d = {true, conv->filters, direct_conv_area_of(conv->out), conv->channels, direct_conv_area_of(conv->in)};

@@ -78,9 +78,13 @@ static pieces winograd_conv_input_grad_pieces(const lk_geometry *conv)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* Points of the kernels or their gradient (u), of inputs (v) and of outputs (m). */
+/* Points of the kernels (u), of inputs (v) and of outputs (m). Operands of products are elements, and results floats: m
+ * in the forward direction, u as the gradient of the weights. */
 typedef struct points {
-    float *u, *v, *m;
+    element *u, *v;
+    float *m;
+    float *u_sums;       /* in the memory of u */
+    element *m_elements; /* in the memory of m */
 } points;
 
 static int64_t winograd_conv_u_count(const pieces *p)
@@ -98,48 +102,48 @@ static int64_t winograd_conv_m_count(const pieces *p)
     return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->chunk);
 }
 
-static int64_t winograd_conv_total_count(const pieces *p)
+static size_t winograd_conv_total_bytes(const pieces *p)
 {
-    return winograd_conv_u_count(p) + winograd_conv_v_count(p) + winograd_conv_m_count(p);
+    return (size_t)(winograd_conv_u_count(p) + winograd_conv_m_count(p)) * sizeof(float) +
+           (size_t)winograd_conv_v_count(p) * sizeof(element);
 }
 
 static size_t winograd_memory_bytes(const lk_geometry *conv)
 {
     pieces forward = winograd_conv_forward_pieces(conv), backward = winograd_conv_input_grad_pieces(conv);
-    return (size_t)lk__max(winograd_conv_total_count(&forward), winograd_conv_total_count(&backward)) * sizeof(float);
+    return lk__max(winograd_conv_total_bytes(&forward), winograd_conv_total_bytes(&backward));
 }
 
 static size_t winograd_kept_bytes(const lk_geometry *conv, bool for_input_grad)
 {
     pieces p = for_input_grad ? winograd_conv_input_grad_pieces(conv) : winograd_conv_forward_pieces(conv);
-    return (size_t)((p.to.channels + p.channels - 1) / p.channels * winograd_conv_u_count(&p)) * sizeof(float);
+    return (size_t)((p.to.channels + p.channels - 1) / p.channels * winograd_conv_u_count(&p)) * sizeof(element);
 }
 
 static points winograd_conv_points_in(void *memory, const pieces *p)
 {
-    points at = {.u = memory};
-    at.v = at.u + winograd_conv_u_count(p);
-    at.m = at.v + winograd_conv_v_count(p);
-    return at;
+    float *m = (float *)memory + winograd_conv_u_count(p);
+    element *v = (element *)(void *)(m + winograd_conv_m_count(p));
+    return (points){.u = memory, .v = v, .m = m, .u_sums = memory, .m_elements = (element *)(void *)m};
 }
 
 /* --- products at a point ------------------------------------------------------------------------------------------ */
 
 /* Computes n tiles of a pair of blocks of m = v u, over `blocks` blocks of channels. v_block, m_block: the distance
  * from one block to the next. */
-LK_BODY void multiply_tile(const float *v, int64_t v_block, const float *u, int64_t blocks, float *m, int64_t m_block,
-                           const int n)
+LK_BODY void multiply_tile(const element *v, int64_t v_block, const element *u, int64_t blocks, float *m,
+                           int64_t m_block, const int n)
 {
     vec sum[TILES][2]; /* only ever indexed by constants, so it lives in registers */
     for (int j = 0; j < n; j++)
         sum[j][0] = sum[j][1] = vec_zero();
     for (int64_t b = 0; b < blocks; b++, v += v_block)
-        for (int i = 0; i < LK_BLOCK; i++, u += LK_PAIR) {
-            vec u0 = vec_load(u), u1 = vec_load(u + LK_BLOCK);
+        for (int i = 0; i < LK_BLOCK; i += LK_PER_WORD, u += LK_PAIR * LK_PER_WORD) {
+            vec_word u0 = word_load(u), u1 = word_load(u + LK_BLOCK * LK_PER_WORD);
             for (int j = 0; j < n; j++) {
-                vec value = vec_broadcast(v + j * LK_BLOCK + i);
-                sum[j][0] = vec_fmadd(value, u0, sum[j][0]);
-                sum[j][1] = vec_fmadd(value, u1, sum[j][1]);
+                vec_word value = word_broadcast(v + j * LK_BLOCK + i);
+                sum[j][0] = word_fmadd(value, u0, sum[j][0]);
+                sum[j][1] = word_fmadd(value, u1, sum[j][1]);
             }
         }
     for (int j = 0; j < n; j++) {
@@ -148,7 +152,7 @@ LK_BODY void multiply_tile(const float *v, int64_t v_block, const float *u, int6
     }
 }
 
-static void winograd_conv_multiply_tiles(const float *v, const float *u, int64_t blocks, float *m, int64_t n)
+static void winograd_conv_multiply_tiles(const element *v, const element *u, int64_t blocks, float *m, int64_t n)
 {
     int64_t a_block = LK_BLOCK * n;
     for (; n >= TILES; n -= TILES, v += TILES * LK_BLOCK, m += TILES * LK_BLOCK)
@@ -174,26 +178,26 @@ static void winograd_multiply(const points *at, int64_t from, int64_t to, int64_
 {
     int64_t pairs = lk__paired(to);
     for (int64_t i = 0; i < LK_POINTS; i++) {
-        const float *v = at->v + i * lk__point_stride(from * n), *u = at->u + i * lk__point_stride(pairs * from);
+        const element *v = at->v + i * lk__point_stride(from * n), *u = at->u + i * lk__point_stride(pairs * from);
         float *m = at->m + i * lk__point_stride(pairs * n);
         for (int64_t o = 0; o < pairs; o += LK_PAIR)
             winograd_conv_multiply_tiles(v, u + o * from, from / LK_BLOCK, m + o * n, n);
     }
 }
 
-/* Adds to CHANNELS by a pair of blocks of du the sum of v dm over n tiles. */
-LK_BODY void multiply_gradient(const float *v, const float *dm, int64_t n, float *du)
+/* Adds to CHANNELS by a pair of blocks of du the sum of v dm over n words of tiles. */
+LK_BODY void multiply_gradient(const element *v, const element *dm, int64_t n, float *du)
 {
     vec sum[CHANNELS][2];
-    int64_t a_block = LK_BLOCK * n;
+    int64_t a_word = LK_BLOCK * LK_PER_WORD, a_block = a_word * n;
     for (int i = 0; i < CHANNELS; i++)
         sum[i][0] = sum[i][1] = vec_zero();
-    for (int64_t k = 0; k < n; k++, v += LK_BLOCK, dm += LK_BLOCK) {
-        vec d0 = vec_loadu(dm), d1 = vec_loadu(dm + a_block);
+    for (int64_t k = 0; k < n; k++, v += a_word, dm += a_word) {
+        vec_word d0 = word_loadu(dm), d1 = word_loadu(dm + a_block);
         for (int i = 0; i < CHANNELS; i++) {
-            vec value = vec_broadcast(v + i);
-            sum[i][0] = vec_fmadd(value, d0, sum[i][0]);
-            sum[i][1] = vec_fmadd(value, d1, sum[i][1]);
+            vec_word value = word_broadcast(v + i * LK_PER_WORD);
+            sum[i][0] = word_fmadd(value, d0, sum[i][0]);
+            sum[i][1] = word_fmadd(value, d1, sum[i][1]);
         }
     }
     for (int i = 0; i < CHANNELS; i++)
@@ -203,57 +207,60 @@ LK_BODY void multiply_gradient(const float *v, const float *dm, int64_t n, float
         }
 }
 
+/* The same for `to` filters at all points, over n tiles. */
 static void winograd_conv_add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
 {
-    int64_t pairs = lk__paired(to);
+    int64_t pairs = lk__paired(to), words = lk__tile_words(n), elements = words * LK_PER_WORD;
     for (int64_t i = 0; i < LK_POINTS; i++) {
-        const float *v = at->v + i * lk__point_stride(from * n), *dm = at->m + i * lk__point_stride(pairs * n);
-        float *du = at->u + i * lk__point_stride(pairs * from);
+        const element *v = at->v + i * lk__point_stride(from * elements),
+                      *dm = at->m_elements + i * lk__point_stride(pairs * elements);
+        float *du = at->u_sums + i * lk__point_stride(pairs * from);
         for (int64_t o = 0; o < pairs; o += LK_PAIR)
             for (int64_t c = 0; c < from; c += CHANNELS)
-                multiply_gradient(v + c / LK_BLOCK * LK_BLOCK * n + c % LK_BLOCK, dm + o * n, n,
-                                  du + (o * from + c * LK_PAIR));
+                multiply_gradient(v + c / LK_BLOCK * LK_BLOCK * elements + c % LK_BLOCK * LK_PER_WORD,
+                                  dm + o * elements, words, du + (o * from + c * LK_PAIR));
     }
 }
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
-/* Transforms the inputs of a chunk. If there is only one chunk, all pieces use the points that the first piece made. */
-static void winograd_conv_transform_chunk(const pieces *p, const float *x, lk_tile_range t, int64_t channel, float *v)
+/* Returns whether the inputs of a chunk must be transformed for the piece that begins at `channel`. If there is only
+ * one chunk, all pieces use the points that the first piece made. */
+static bool winograd_conv_needs_points(const pieces *p, int64_t channel)
 {
-    if (channel == 0 || p->chunk < p->tiles)
-        lk__points_of_input(&p->from, x, t, (lk_channel_range){0, p->from.channels}, v);
+    return channel == 0 || p->chunk < p->tiles;
 }
 
 /* Convolves piece by piece. Kept points of kernels lie one piece after the other. */
-static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const float *x, const lk_block_weights *w,
-                              const float *bias, float *y, uint8_t *passed, void *memory)
+static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const element *x, const lk_block_weights *w,
+                              const element *bias, element *y, uint8_t *passed, void *memory)
 {
     points at = winograd_conv_points_in(memory, p);
     for (int64_t k = 0; k < p->to.channels; k += p->channels) {
         if (w->kept)
-            at.u = w->kept + k / p->channels * winograd_conv_u_count(p);
+            at.u = (element *)w->kept + k / p->channels * winograd_conv_u_count(p);
         lk_channel_range c = {k, lk__min(p->channels, p->to.channels - k)};
         if (!w->is_made)
             lk__points_of_kernels(kernels, w->plain, c, at.u);
         for (int64_t first = 0; first < p->tiles; first += p->chunk) {
             lk_tile_range t = {first, lk__min(p->chunk, p->tiles - first)};
-            winograd_conv_transform_chunk(p, x, t, k, at.v);
+            if (winograd_conv_needs_points(p, k))
+                lk__points_of_input(&p->from, x, t, (lk_channel_range){0, p->from.channels}, at.v);
             winograd_multiply(&at, p->from.channels, c.count, t.count);
             lk__output_of_points(&p->to, at.m, bias, t, c, y, passed);
         }
     }
 }
 
-static void winograd_conv2d(const lk_geometry *conv, const float *x, const lk_block_weights *w, const float *bias,
-                            float *y, uint8_t *passed, void *memory)
+static void winograd_conv2d(const lk_geometry *conv, const void *x, const lk_block_weights *w, const void *bias,
+                            void *y, uint8_t *passed, void *memory)
 {
     pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
     winograd_convolve(&p, &kernels, x, w, bias, y, passed, memory);
 }
 
-static void winograd_input_grad(const lk_geometry *conv, const float *dy, const lk_block_weights *w, float *dx,
+static void winograd_input_grad(const lk_geometry *conv, const void *dy, const lk_block_weights *w, void *dx,
                                 void *memory)
 {
     pieces p = winograd_conv_input_grad_pieces(conv);
@@ -261,21 +268,22 @@ static void winograd_input_grad(const lk_geometry *conv, const float *dy, const 
     winograd_convolve(&p, &kernels, dy, w, NULL, dx, NULL, memory);
 }
 
-static void winograd_weight_grad(const lk_geometry *conv, const float *dy, const float *x, float *dw, void *memory)
+static void winograd_weight_grad(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory)
 {
     pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
     points at = winograd_conv_points_in(memory, &p);
     for (int64_t k = 0; k < conv->filters; k += p.channels) {
         lk_channel_range c = {k, lk__min(p.channels, conv->filters - k)};
-        memset(at.u, 0, (size_t)winograd_conv_u_count(&p) * sizeof *at.u);
+        memset(at.u_sums, 0, (size_t)winograd_conv_u_count(&p) * sizeof *at.u_sums);
         for (int64_t first = 0; first < p.tiles; first += p.chunk) {
             lk_tile_range t = {first, lk__min(p.chunk, p.tiles - first)};
-            winograd_conv_transform_chunk(&p, x, t, k, at.v);
-            lk__points_of_gradient(&p.to, dy, t, c, at.m);
+            if (winograd_conv_needs_points(&p, k))
+                lk__points_of_input_in_words(&p.from, x, t, (lk_channel_range){0, p.from.channels}, at.v);
+            lk__points_of_gradient(&p.to, dy, t, c, at.m_elements);
             winograd_conv_add_gradients(&at, conv->channels, c.count, t.count);
         }
-        lk__kernels_of_points(&kernels, at.u, c, dw);
+        lk__kernels_of_points(&kernels, at.u_sums, c, dw);
     }
 }
 

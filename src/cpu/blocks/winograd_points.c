@@ -10,39 +10,71 @@ enum { OUT = LK_TILE, IN = 6, KERNEL = 3, TAPS = KERNEL * KERNEL, EIGHT = 8 };
 
 /* --- transforms of a row or a column, for a block of channels ---------------------------------------------------- */
 
-/* Computes t = B^T d for the points 0, 1, -1, 2, -2 and infinity. Names follow Lavin and Gray. These are the transforms
- * of cpu/lanes/winograd_transforms.h, written for this one size. */
+/* Polynomials are evaluated at 0, A, -A, B, -B and infinity. With f32 powers of two make exact products. Points that
+ * are rounded to bf16 need others: with 1 and 2 the relative error of a result is about 0.02, with these about 0.01. */
+#if defined(LK_VECTOR_BF16)
+#define A 0.625F
+#define B 1.5F
+#else
+#define A 1.0F
+#define B 2.0F
+#endif
+#define A2 (A * A)
+#define B2 (B * B)
+
+/* Factors of the transformed kernel at 0, at A and -A (negative), and at B and -B. */
+#define AT_0 (1 / (A2 * B2))
+#define AT_A (1 / (2 * A2 * (B2 - A2)))
+#define AT_B (1 / (2 * B2 * (B2 - A2)))
+
+/* Products with 1 are left out. */
+LK_BODY vec scaled(const float factor, vec a)
+{
+    return factor == 1 ? a : vec_mul(vec_set(factor), a);
+}
+
+/* Returns c + factor a. */
+LK_BODY vec add_scaled(const float factor, vec a, vec c)
+{
+    return factor == 1 ? vec_add(c, a) : vec_fmadd(vec_set(factor), a, c);
+}
+
+/* Returns c - factor a. */
+LK_BODY vec sub_scaled(const float factor, vec a, vec c)
+{
+    return factor == 1 ? vec_sub(c, a) : vec_fnmadd(vec_set(factor), a, c);
+}
+
+/* Computes t = B^T d. Names follow Lavin and Gray. These are the transforms of cpu/lanes/winograd_transforms.h, written
+ * for this one size. */
 LK_BODY void transform_input(const vec d[IN], vec t[IN])
 {
-    const vec two = vec_set(2), four = vec_set(4), five = vec_set(5);
-    vec a = vec_fnmadd(four, d[2], d[4]), b = vec_fnmadd(four, d[1], d[3]);
-    vec c = vec_sub(d[4], d[2]), e = vec_mul(two, vec_sub(d[3], d[1]));
-    t[0] = vec_fmadd(four, d[0], vec_fnmadd(five, d[2], d[4]));
-    t[1] = vec_add(a, b);
-    t[2] = vec_sub(a, b);
+    vec a = sub_scaled(B2, d[2], d[4]), b = sub_scaled(B2, d[1], d[3]);
+    vec c = sub_scaled(A2, d[2], d[4]), e = scaled(B, sub_scaled(A2, d[1], d[3]));
+    t[0] = add_scaled(A2 * B2, d[0], sub_scaled(A2 + B2, d[2], d[4]));
+    t[1] = add_scaled(A, b, a);
+    t[2] = sub_scaled(A, b, a);
     t[3] = vec_add(c, e);
     t[4] = vec_sub(c, e);
-    t[5] = vec_fmadd(four, d[1], vec_fnmadd(five, d[3], d[5]));
+    t[5] = add_scaled(A2 * B2, d[1], sub_scaled(A2 + B2, d[3], d[5]));
 }
 
 /* Computes y = A^T m. */
 LK_BODY void transform_output(const vec m[IN], vec y[OUT])
 {
-    const vec two = vec_set(2), four = vec_set(4), eight = vec_set(8);
     vec s1 = vec_add(m[1], m[2]), d1 = vec_sub(m[1], m[2]);
     vec s2 = vec_add(m[3], m[4]), d2 = vec_sub(m[3], m[4]);
     y[0] = vec_add(m[0], vec_add(s1, s2));
-    y[1] = vec_fmadd(two, d2, d1);
-    y[2] = vec_fmadd(four, s2, s1);
-    y[3] = vec_add(m[5], vec_fmadd(eight, d2, d1));
+    y[1] = add_scaled(B, d2, scaled(A, d1));
+    y[2] = add_scaled(B2, s2, scaled(A2, s1));
+    y[3] = vec_add(m[5], add_scaled(B2 * B, d2, scaled(A2 * A, d1)));
 }
 
 /* Computes m = A y, the transpose of transform_output. */
 LK_BODY void transform_gradient(const vec y[OUT], vec m[IN])
 {
-    const vec two = vec_set(2), four = vec_set(4), eight = vec_set(8);
-    vec s1 = vec_add(y[0], y[2]), d1 = vec_add(y[1], y[3]);
-    vec s2 = vec_fmadd(four, y[2], y[0]), d2 = vec_fmadd(eight, y[3], vec_mul(two, y[1]));
+    vec s1 = add_scaled(A2, y[2], y[0]), d1 = add_scaled(A2 * A, y[3], scaled(A, y[1]));
+    vec s2 = add_scaled(B2, y[2], y[0]), d2 = add_scaled(B2 * B, y[3], scaled(B, y[1]));
     m[0] = y[0];
     m[1] = vec_add(s1, d1);
     m[2] = vec_sub(s1, d1);
@@ -54,27 +86,24 @@ LK_BODY void transform_gradient(const vec y[OUT], vec m[IN])
 /* Computes t = G g. */
 LK_BODY void transform_kernel(const vec g[KERNEL], vec t[IN])
 {
-    const vec quarter = vec_set(1.0F / 4), sixth = vec_set(-1.0F / 6);
-    const vec two = vec_set(2), four = vec_set(4), last = vec_set(1.0F / 24);
-    vec s = vec_add(g[0], g[2]), far = vec_fmadd(four, g[2], g[0]), d = vec_mul(two, g[1]);
-    t[0] = vec_mul(quarter, g[0]);
-    t[1] = vec_mul(sixth, vec_add(s, g[1]));
-    t[2] = vec_mul(sixth, vec_sub(s, g[1]));
-    t[3] = vec_mul(last, vec_add(far, d));
-    t[4] = vec_mul(last, vec_sub(far, d));
+    vec near = add_scaled(A2, g[2], g[0]), a = scaled(A, g[1]);
+    vec far = add_scaled(B2, g[2], g[0]), b = scaled(B, g[1]);
+    t[0] = scaled(AT_0, g[0]);
+    t[1] = scaled(-AT_A, vec_add(near, a));
+    t[2] = scaled(-AT_A, vec_sub(near, a));
+    t[3] = scaled(AT_B, vec_add(far, b));
+    t[4] = scaled(AT_B, vec_sub(far, b));
     t[5] = g[2];
 }
 
 /* Computes g = G^T u, the transpose of transform_kernel. */
 LK_BODY void transform_kernel_gradient(const vec u[IN], vec g[KERNEL])
 {
-    const vec quarter = vec_set(1.0F / 4), sixth = vec_set(1.0F / 6);
-    const vec two = vec_set(2), four = vec_set(4), last = vec_set(1.0F / 24);
-    vec s1 = vec_mul(sixth, vec_add(u[1], u[2])), d1 = vec_mul(sixth, vec_sub(u[2], u[1]));
-    vec s2 = vec_mul(last, vec_add(u[3], u[4])), d2 = vec_mul(last, vec_sub(u[3], u[4]));
-    g[0] = vec_add(vec_fmsub(quarter, u[0], s1), s2);
-    g[1] = vec_fmadd(two, d2, d1);
-    g[2] = vec_add(u[5], vec_fmsub(four, s2, s1));
+    vec s1 = scaled(AT_A, vec_add(u[1], u[2])), d1 = scaled(AT_A, vec_sub(u[2], u[1]));
+    vec s2 = scaled(AT_B, vec_add(u[3], u[4])), d2 = scaled(AT_B, vec_sub(u[3], u[4]));
+    g[0] = vec_add(vec_fmsub(vec_set(AT_0), u[0], s1), s2);
+    g[1] = add_scaled(B, d2, scaled(A, d1));
+    g[2] = vec_add(u[5], vec_fmsub(vec_set(B2), s2, scaled(A2, s1)));
 }
 
 /* --- positions of tiles ------------------------------------------------------------------------------------------- */
@@ -98,35 +127,40 @@ static int64_t block_offset(const lk_tiles *tiles, int64_t image, int64_t channe
 }
 
 /* Loads side x side pixels of a block, zeros outside the image. */
-LK_BODY void load_tile(const lk_tiles *tiles, const position *p, const float *block, vec *d, const int64_t side)
+LK_BODY void load_tile(const lk_tiles *tiles, const position *p, const element *block, vec *d, const int64_t side)
 {
     int64_t width = tiles->size[1];
     if (p->row >= 0 && p->column >= 0 && p->row + side <= tiles->size[0] && p->column + side <= width) {
-        const float *at = block + (p->row * width + p->column) * LK_BLOCK;
+        const element *at = block + (p->row * width + p->column) * LK_BLOCK;
         for (int64_t r = 0; r < side; r++, at += width * LK_BLOCK)
             for (int64_t c = 0; c < side; c++)
-                d[r * side + c] = vec_loadu(at + c * LK_BLOCK);
+                d[r * side + c] = vec_widen(at + c * LK_BLOCK);
         return;
     }
     for (int64_t r = 0; r < side; r++)
         for (int64_t c = 0; c < side; c++) {
             int64_t row = p->row + r, column = p->column + c;
             bool inside = row >= 0 && row < tiles->size[0] && column >= 0 && column < width;
-            d[r * side + c] = inside ? vec_loadu(block + (row * width + column) * LK_BLOCK) : vec_zero();
+            d[r * side + c] = inside ? vec_widen(block + (row * width + column) * LK_BLOCK) : vec_zero();
         }
 }
 
 /* --- activations -------------------------------------------------------------------------------------------------- */
 
-LK_BODY void store_points(const vec v[LK_POINTS], float *to, int64_t stride)
+/* Stores n points of LK_PER_WORD tiles or kernels, v[LK_PER_WORD][n], as words. */
+LK_BODY void store_words(const vec *v, const int n, element *to, int64_t stride)
 {
-    for (int i = 0; i < LK_POINTS; i++)
-        vec_storeu(to + i * stride, v[i]);
+    for (int i = 0; i < n; i++) {
+        vec parts[LK_PER_WORD];
+        for (int k = 0; k < LK_PER_WORD; k++)
+            parts[k] = v[k * n + i];
+        word_store(to + i * stride, word_round(parts));
+    }
 }
 
-static void input_tile(const lk_tiles *tiles, const position *p, const float *block, float *to, int64_t stride)
+LK_BODY void input_points(const lk_tiles *tiles, const position *p, const element *block, vec d[LK_POINTS])
 {
-    vec d[LK_POINTS], half[LK_POINTS], column[IN], t[IN];
+    vec half[LK_POINTS], column[IN], t[IN];
     load_tile(tiles, p, block, d, IN);
     for (int c = 0; c < IN; c++) {
         for (int r = 0; r < IN; r++)
@@ -137,12 +171,19 @@ static void input_tile(const lk_tiles *tiles, const position *p, const float *bl
     }
     for (int r = 0; r < IN; r++)
         transform_input(half + r * IN, d + r * IN);
-    store_points(d, to, stride);
 }
 
-static void gradient_tile(const lk_tiles *tiles, const position *p, const float *block, float *to, int64_t stride)
+static void input_tile(const lk_tiles *tiles, const position *p, const element *block, element *to, int64_t stride)
 {
-    vec d[OUT * OUT], half[IN * OUT], column[OUT], t[IN], m[LK_POINTS];
+    vec d[LK_POINTS];
+    input_points(tiles, p, block, d);
+    for (int i = 0; i < LK_POINTS; i++)
+        vec_round(to + i * stride, d[i]);
+}
+
+LK_BODY void gradient_points(const lk_tiles *tiles, const position *p, const element *block, vec m[LK_POINTS])
+{
+    vec d[OUT * OUT], half[IN * OUT], column[OUT], t[IN];
     load_tile(tiles, p, block, d, OUT);
     for (int c = 0; c < OUT; c++) {
         for (int r = 0; r < OUT; r++)
@@ -153,12 +194,11 @@ static void gradient_tile(const lk_tiles *tiles, const position *p, const float 
     }
     for (int r = 0; r < IN; r++)
         transform_gradient(half + r * OUT, m + r * IN);
-    store_points(m, to, stride);
 }
 
 /* Transforms one tile of outputs. block, passed: at the first pixel of the image. */
 static void output_tile(const lk_tiles *tiles, const position *p, const float *from, int64_t stride, vec bias,
-                        float *block, uint8_t *passed)
+                        element *block, uint8_t *passed)
 {
     vec half[OUT * IN], column[IN], t[OUT], y[OUT];
     for (int c = 0; c < IN; c++) {
@@ -174,12 +214,12 @@ static void output_tile(const lk_tiles *tiles, const position *p, const float *f
         transform_output(half + r * IN, y);
         for (int64_t c = 0; c < OUT && c < columns; c++, at += LK_BLOCK) {
             vec value = vec_add(y[c], bias);
-            vec_storeu(block + at, passed ? lk__rectify(value, passed + at / 8) : value);
+            vec_round(block + at, passed ? lk__rectify(value, passed + at / 8) : value);
         }
     }
 }
 
-void lk__points_of_input(const lk_tiles *tiles, const float *x, lk_tile_range t, lk_channel_range c, float *points)
+void lk__points_of_input(const lk_tiles *tiles, const element *x, lk_tile_range t, lk_channel_range c, element *points)
 {
     int64_t stride = lk__point_stride(c.count * t.count);
     for (int64_t i = 0; i < t.count; i++) {
@@ -190,22 +230,50 @@ void lk__points_of_input(const lk_tiles *tiles, const float *x, lk_tile_range t,
     }
 }
 
-void lk__points_of_gradient(const lk_tiles *tiles, const float *dy, lk_tile_range t, lk_channel_range c, float *points)
+/* Transforms the tiles of a word, for each block of channels. A tile beyond the range becomes zeros. */
+LK_BODY void transform_word(const lk_tiles *tiles, const element *x, lk_tile_range t, lk_channel_range c,
+                            element *points, int64_t a_block, int64_t stride, const bool gradient)
 {
-    int64_t pairs = lk__paired(c.count), stride = lk__point_stride(pairs * t.count);
-    if (pairs > c.count)
-        for (int i = 0; i < LK_POINTS; i++)
-            memset(points + i * stride + c.count * t.count, 0, (size_t)(LK_BLOCK * t.count) * sizeof *points);
-    for (int64_t i = 0; i < t.count; i++) {
-        position p = position_of_tile(tiles, t.first + i);
-        for (int64_t k = 0; k < c.count; k += LK_BLOCK)
-            gradient_tile(tiles, &p, dy + block_offset(tiles, p.image, c.first + k),
-                          points + k * t.count + i * LK_BLOCK, stride);
+    position p[LK_PER_WORD];
+    vec v[LK_PER_WORD][LK_POINTS];
+    for (int i = 0; i < LK_PER_WORD; i++)
+        p[i] = position_of_tile(tiles, t.first + i);
+    for (int64_t k = 0; k < c.count; k += LK_BLOCK, points += a_block) {
+        for (int i = 0; i < LK_PER_WORD; i++) {
+            const element *block = x + block_offset(tiles, p[i].image, c.first + k);
+            if (i >= t.count)
+                memset(v[i], 0, sizeof v[i]);
+            else if (gradient)
+                gradient_points(tiles, &p[i], block, v[i]);
+            else
+                input_points(tiles, &p[i], block, v[i]);
+        }
+        store_words(v[0], LK_POINTS, points, stride);
     }
 }
 
-void lk__output_of_points(const lk_tiles *tiles, const float *points, const float *bias, lk_tile_range t,
-                          lk_channel_range c, float *y, uint8_t *passed)
+void lk__points_of_input_in_words(const lk_tiles *tiles, const element *x, lk_tile_range t, lk_channel_range c,
+                                  element *points)
+{
+    int64_t tile_words = lk__tile_words(t.count) * LK_PER_WORD, stride = lk__point_stride(c.count * tile_words);
+    for (; t.count > 0; t.first += LK_PER_WORD, t.count -= LK_PER_WORD, points += LK_BLOCK * LK_PER_WORD)
+        transform_word(tiles, x, t, c, points, LK_BLOCK * tile_words, stride, false);
+}
+
+void lk__points_of_gradient(const lk_tiles *tiles, const element *dy, lk_tile_range t, lk_channel_range c,
+                            element *points)
+{
+    int64_t pairs = lk__paired(c.count), tile_words = lk__tile_words(t.count) * LK_PER_WORD;
+    int64_t stride = lk__point_stride(pairs * tile_words);
+    if (pairs > c.count)
+        for (int i = 0; i < LK_POINTS; i++)
+            memset(points + i * stride + c.count * tile_words, 0, (size_t)(LK_BLOCK * tile_words) * sizeof *points);
+    for (; t.count > 0; t.first += LK_PER_WORD, t.count -= LK_PER_WORD, points += LK_BLOCK * LK_PER_WORD)
+        transform_word(tiles, dy, t, c, points, LK_BLOCK * tile_words, stride, true);
+}
+
+void lk__output_of_points(const lk_tiles *tiles, const float *points, const element *bias, lk_tile_range t,
+                          lk_channel_range c, element *y, uint8_t *passed)
 {
     int64_t stride = lk__point_stride(lk__paired(c.count) * t.count);
     for (int64_t i = 0; i < t.count; i++) {
@@ -213,7 +281,7 @@ void lk__output_of_points(const lk_tiles *tiles, const float *points, const floa
         for (int64_t k = 0; k < c.count; k += LK_BLOCK) {
             int64_t block = block_offset(tiles, p.image, c.first + k);
             output_tile(tiles, &p, points + k * t.count + i * LK_BLOCK, stride,
-                        bias ? vec_loadu(bias + c.first + k) : vec_zero(), y + block,
+                        bias ? vec_widen(bias + c.first + k) : vec_zero(), y + block,
                         passed ? passed + block / 8 : NULL);
         }
     }
@@ -221,20 +289,21 @@ void lk__output_of_points(const lk_tiles *tiles, const float *points, const floa
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-static void kernel_points(const vec g[TAPS], float *to, int64_t stride)
+static void kernel_points(const vec g[LK_PER_WORD][TAPS], element *to, int64_t stride)
 {
-    vec half[IN * KERNEL], column[KERNEL], t[IN];
-    for (int c = 0; c < KERNEL; c++) {
-        for (int r = 0; r < KERNEL; r++)
-            column[r] = g[r * KERNEL + c];
-        transform_kernel(column, t);
-        for (int r = 0; r < IN; r++)
-            half[r * KERNEL + c] = t[r];
-    }
+    vec half[LK_PER_WORD][IN * KERNEL], column[KERNEL], t[IN], rows[LK_PER_WORD][IN];
+    for (int n = 0; n < LK_PER_WORD; n++)
+        for (int c = 0; c < KERNEL; c++) {
+            for (int r = 0; r < KERNEL; r++)
+                column[r] = g[n][r * KERNEL + c];
+            transform_kernel(column, t);
+            for (int r = 0; r < IN; r++)
+                half[n][r * KERNEL + c] = t[r];
+        }
     for (int r = 0; r < IN; r++) {
-        transform_kernel(half + r * KERNEL, t);
-        for (int c = 0; c < IN; c++)
-            vec_storeu(to + (r * IN + c) * stride, t[c]);
+        for (int n = 0; n < LK_PER_WORD; n++)
+            transform_kernel(half[n] + r * KERNEL, rows[n]);
+        store_words(rows[0], IN, to + r * IN * stride, stride);
     }
 }
 
@@ -258,28 +327,30 @@ LK_BODY void transpose_eight(__m256 v[EIGHT])
 }
 
 /* Loads the kernels of eight channels, `stride` elements apart, tap by tap. */
-LK_BODY void load_eight(const float *w, int64_t stride, __m256 g[TAPS])
+LK_BODY void load_eight(const element *w, int64_t stride, __m256 g[TAPS])
 {
     for (int o = 0; o < EIGHT; o++)
-        g[o] = _mm256_loadu_ps(w + o * stride);
+        g[o] = eight_widen(w + o * stride);
     transpose_eight(g);
-    const float *last = w + EIGHT;
-    g[EIGHT] = _mm256_setr_ps(last[0], last[stride], last[2 * stride], last[3 * stride], last[4 * stride],
-                              last[5 * stride], last[6 * stride], last[7 * stride]);
+    const element *last = w + EIGHT;
+    g[EIGHT] = _mm256_setr_ps(element_widen(last[0]), element_widen(last[stride]), element_widen(last[2 * stride]),
+                              element_widen(last[3 * stride]), element_widen(last[4 * stride]),
+                              element_widen(last[5 * stride]), element_widen(last[6 * stride]),
+                              element_widen(last[7 * stride]));
 }
 
 /* Kernels are prefetched this many steps ahead. Those of a block's channels are too many streams, or too far apart, for
  * the hardware to predict. */
 enum { AHEAD = 8 };
 
-LK_BODY void fetch_kernels(const float *w, int64_t stride)
+LK_BODY void fetch_kernels(const element *w, int64_t stride)
 {
     for (int64_t o = 0; o < LK_BLOCK; o++)
         __builtin_prefetch(w + o * stride);
 }
 
 /* Loads the kernels of a block of channels; `turned` rotates each by 180 degrees. */
-LK_BODY void load_kernels(const float *w, int64_t stride, bool turned, vec g[TAPS])
+LK_BODY void load_kernels(const element *w, int64_t stride, bool turned, vec g[TAPS])
 {
     __m256 eight[LK_EIGHTS][TAPS], part[LK_EIGHTS];
     for (int e = 0; e < LK_EIGHTS; e++)
@@ -303,24 +374,25 @@ LK_BODY void store_eight(__m256 g[TAPS], float *dw, int64_t stride)
     }
 }
 
-void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk_channel_range to, float *points)
+void lk__points_of_kernels(const lk_kernels *kernels, const element *w, lk_channel_range to, element *points)
 {
     bool turned = kernels->for_input_grad;
     int64_t a_filter = kernels->channels * TAPS, from = turned ? kernels->filters : kernels->channels;
     int64_t to_stride = turned ? TAPS : a_filter, from_stride = turned ? a_filter : TAPS;
     int64_t stride = lk__point_stride(lk__paired(to.count) * from);
-    vec g[TAPS];
+    vec g[LK_PER_WORD][TAPS];
     for (int64_t o = 0; o < to.count; o += LK_PAIR)
-        for (int64_t i = 0; i < from; i++)
-            for (int64_t k = o; k < o + LK_PAIR; k += LK_BLOCK, points += LK_BLOCK) {
-                const float *at = w + (to.first + k) * to_stride + i * from_stride;
-                if (k < to.count) {
-                    fetch_kernels(at + AHEAD * from_stride, to_stride);
-                    load_kernels(at, to_stride, turned, g);
-                } else {
+        for (int64_t i = 0; i < from; i += LK_PER_WORD)
+            for (int64_t k = o; k < o + LK_PAIR; k += LK_BLOCK, points += LK_BLOCK * LK_PER_WORD) {
+                const element *at = w + (to.first + k) * to_stride + i * from_stride;
+                if (k < to.count)
+                    for (int n = 0; n < LK_PER_WORD; n++, at += from_stride) {
+                        fetch_kernels(at + AHEAD * from_stride, to_stride);
+                        load_kernels(at, to_stride, turned, g[n]);
+                    }
+                else
                     memset(g, 0, sizeof g);
-                }
-                kernel_points(g, points, stride);
+                kernel_points((const vec(*)[TAPS])g, points, stride);
             }
 }
 

@@ -52,7 +52,7 @@ static bool lanes_block_is_dense(const lk_conv2d_opts *opts)
 static bool lanes_block_fits_saved(const lk_lanes_block *block)
 {
     size_t bytes = (size_t)(block->conv.images * block->pool.in[0] * block->pool.in[1] * block->pool.channels);
-    return lk__lanes()->saved_bytes(block) <= bytes &&
+    return lk__lanes(LK_F32)->saved_bytes(block) <= bytes &&
            (!block->max || block->pool.kernel[0] * block->pool.kernel[1] < 255);
 }
 
@@ -122,20 +122,15 @@ static lk_status lanes_block_run(lk_call *call, lk_status (*by_blocks)(lk_call *
     return lk__own_run(call, &key, prepare, compute);
 }
 
-static size_t lanes_block_line_bytes(size_t floats)
-{
-    return lk__aligned_bytes(floats * sizeof(float));
-}
-
 /* The scratch memory begins with room for packed weights, which is unused if they are kept between calls. */
-static size_t lanes_block_packed_bytes(const lk_lanes_conv *conv)
+static size_t lanes_block_packed_bytes(const lk_call *call, const lk_lanes_conv *conv)
 {
-    return lanes_block_line_bytes(lk__lanes()->packed_count(conv));
+    return lk__aligned_bytes(lk__lanes(call->dtype)->packed_bytes(conv));
 }
 
 static size_t lanes_block_winograd_packed_bytes(const lk_lanes_conv *conv)
 {
-    return lanes_block_line_bytes(lk__lanes_winograd()->packed_count(conv));
+    return lk__aligned_bytes(lk__lanes_winograd()->packed_count(conv) * sizeof(float));
 }
 
 /* --- row-major neighbors ------------------------------------------------------------------------------------------ */
@@ -155,27 +150,50 @@ static bool lanes_block_is_written_plain(const lk_call *call)
 
 static lk_status lanes_block_layout_of(const lk_tensor *x, bool plain, const lk_layout **layout)
 {
-    return lk__layout_tagged(x->shape, LK_F32, plain ? dnnl_nchw : lk__cpu_lanes_tag(), layout);
+    *layout = NULL;
+    return plain ? LK_OK : lk__cpu_lanes_layout(x->shape, x->dtype, layout);
 }
 
 static int64_t lanes_block_pair_images(void)
 {
-    return 2 * lk__lanes()->lanes;
+    return 2 * lk__lanes(LK_F32)->lanes;
 }
 
-static int64_t lanes_block_image_count(lk_shape x)
+/* Bytes of an image of x. In the lanes of a bf16 tensor, channels are in pairs. */
+static size_t lanes_block_image_bytes(const lk_tensor *x, bool plain)
 {
-    return x.dim[1] * x.dim[2] * x.dim[3];
+    int64_t channels = x->shape.dim[1], pixels = x->shape.dim[2] * x->shape.dim[3];
+    if (x->dtype == LK_BF16 && !plain)
+        channels += channels % 2;
+    return (size_t)(channels * pixels) * lk_dtype_size(x->dtype);
 }
 
-static size_t lanes_block_pair_bytes(lk_shape x)
+static size_t lanes_block_pair_bytes(const lk_tensor *x)
 {
-    return lanes_block_line_bytes((size_t)(lanes_block_pair_images() * lanes_block_image_count(x)));
+    return lk__aligned_bytes((size_t)lanes_block_pair_images() * lanes_block_image_bytes(x, false));
 }
 
 static lk_interleaving lanes_block_interleaving_of(lk_shape x, int64_t images)
 {
-    return lk__interleaving_of_images(images, x.dim[1], x.dim[2] * x.dim[3], lk__lanes()->lanes);
+    return lk__interleaving_of_images(images, x.dim[1], x.dim[2] * x.dim[3], lk__lanes(LK_F32)->lanes);
+}
+
+static void lanes_block_interleave(const lk_tensor *x, int64_t images, const void *plain, void *vectors)
+{
+    lk_interleaving shape = lanes_block_interleaving_of(x->shape, images);
+    if (x->dtype == LK_BF16)
+        lk__interleave_pairs(&shape, plain, vectors);
+    else
+        lk__interleave(&shape, plain, vectors);
+}
+
+static void lanes_block_deinterleave(const lk_tensor *x, int64_t images, const void *vectors, void *plain)
+{
+    lk_interleaving shape = lanes_block_interleaving_of(x->shape, images);
+    if (x->dtype == LK_BF16)
+        lk__deinterleave_pairs(&shape, vectors, plain);
+    else
+        lk__deinterleave(&shape, vectors, plain);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -194,11 +212,11 @@ static lk_status lanes_block_prepare_forward(lk_cpu *cpu, const lk_call *call, l
     prepared->scratch_bytes =
         lk__cpu_choice(call)->in_points
             ? lanes_block_winograd_packed_bytes(&block.conv) + lk__lanes_winograd()->memory(&block)
-            : lanes_block_packed_bytes(&block.conv) + lanes_block_pair_bytes(call->in[0]->shape) +
-                  lanes_block_pair_bytes(call->out[0]->shape);
+            : lanes_block_packed_bytes(call, &block.conv) + lk__cpu_lanes_wide_bytes(call->in[2]) +
+                  lanes_block_pair_bytes(call->in[0]) + lanes_block_pair_bytes(call->out[0]);
     prepared->weights = 1;
     prepared->packed_bytes = lk__cpu_choice(call)->in_points ? lanes_block_winograd_packed_bytes(&block.conv)
-                                                             : lanes_block_packed_bytes(&block.conv);
+                                                             : lanes_block_packed_bytes(call, &block.conv);
     LK_TRY(lanes_block_layout_of(call->in[0], lanes_block_is_read_plain(call, 0), &prepared->layouts_in[0]));
     return lanes_block_layout_of(call->out[0], lanes_block_is_written_plain(call), &prepared->layouts_out[0]);
 }
@@ -214,25 +232,22 @@ static void lanes_block_forward_in_points(const lk_lanes_block *block, lk_call *
                                   (char *)scratch + lanes_block_winograd_packed_bytes(&block->conv));
 }
 
-/* Runs a pair of blocks of images, or what is left of one. */
-static void lanes_block_forward_pair(const lk_lanes_block *pair, const lk_call *call, const lk_converted *in,
-                                     const float *packed, int64_t first, uint8_t *saved, float *scratch)
+/* Runs a pair of blocks of images, or what is left of one. memory: for operands in lanes. */
+static void lanes_block_forward_pair(const lk_lanes_block *pair, const lk_call *call, const void *all_x,
+                                     const void *packed, const float *bias, int64_t first, uint8_t *saved, char *memory)
 {
-    lk_shape x_shape = call->in[0]->shape, y_shape = call->out[0]->shape;
-    const float *x = (const float *)in[0].data + first * lanes_block_image_count(x_shape);
-    float *y = (float *)call->out[0]->storage->data + first * lanes_block_image_count(y_shape), *to = y;
-    char *memory = (char *)scratch + lanes_block_packed_bytes(&pair->conv);
-    lk_interleaving of_x = lanes_block_interleaving_of(x_shape, pair->conv.images);
-    lk_interleaving of_y = lanes_block_interleaving_of(y_shape, pair->conv.images);
-    if (lanes_block_is_read_plain(call, 0)) {
-        lk__interleave(&of_x, x, (float *)(void *)memory);
-        x = (float *)(void *)memory;
+    bool plain_x = lanes_block_is_read_plain(call, 0), plain_y = lanes_block_is_written_plain(call);
+    const lk_tensor *of_x = call->in[0], *of_y = call->out[0];
+    const char *x = (const char *)all_x + (size_t)first * lanes_block_image_bytes(of_x, plain_x);
+    char *y = (char *)of_y->storage->data + (size_t)first * lanes_block_image_bytes(of_y, plain_y);
+    char *y_lanes = plain_y ? memory + lanes_block_pair_bytes(of_x) : y;
+    if (plain_x) {
+        lanes_block_interleave(of_x, pair->conv.images, x, memory);
+        x = memory;
     }
-    if (lanes_block_is_written_plain(call))
-        to = (float *)(void *)(memory + lanes_block_pair_bytes(x_shape));
-    lk__lanes()->forward(pair, x, packed, in[2].data, to, saved);
-    if (to != y)
-        lk__deinterleave(&of_y, to, y);
+    lk__lanes(call->dtype)->forward(pair, x, packed, bias, y_lanes, saved);
+    if (plain_y)
+        lanes_block_deinterleave(of_y, pair->conv.images, y_lanes, y);
 }
 
 static void lanes_block_forward_by_pairs(const lk_lanes_block *block, const lk_call *call, const lk_converted *in,
@@ -241,14 +256,17 @@ static void lanes_block_forward_by_pairs(const lk_lanes_block *block, const lk_c
     uint8_t *saved = call->out[1]->storage->data;
     int64_t all = block->conv.images;
     lk_packed w = lk__own_packed(call, scratch);
+    char *memory = (char *)scratch + lanes_block_packed_bytes(call, &block->conv);
+    const float *bias = lk__cpu_lanes_widened(call, in, 2, memory);
+    memory += lk__cpu_lanes_wide_bytes(call->in[2]);
     if (!w.is_made)
-        lk__lanes()->pack(&block->conv, in[1].data, false, w.data);
+        lk__lanes(call->dtype)->pack(&block->conv, in[1].data, false, w.data);
     for (int64_t first = 0; first < all; first += lanes_block_pair_images()) {
         lk_lanes_block pair = *block;
         pair.conv.images = pair.pool.images =
             all - first < lanes_block_pair_images() ? all - first : lanes_block_pair_images();
-        lanes_block_forward_pair(&pair, call, in, w.data, first, saved, scratch);
-        saved += lk__lanes()->saved_bytes(&pair);
+        lanes_block_forward_pair(&pair, call, in[0].data, w.data, bias, first, saved, memory);
+        saved += lk__lanes(call->dtype)->saved_bytes(&pair);
     }
 }
 
@@ -277,14 +295,23 @@ static lk_lanes_block grad_block(const lk_call *call)
     return block;
 }
 
+static size_t lanes_block_grad_packed_bytes(const lk_call *call, const lk_lanes_block *block)
+{
+    lk_lanes_conv back = lk__lanes_input_grad_conv(block);
+    return lanes_block_packed_bytes(call, &back);
+}
+
 static lk_status lanes_block_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_lanes_block block = grad_block(call);
     lk__cpu_choice_describe(call, prepared);
-    size_t packed = lanes_block_packed_bytes(&block.conv);
-    prepared->scratch_bytes = packed + lk__lanes()->grad_bytes(&block, attrs->input_grad);
+    size_t packed = lanes_block_grad_packed_bytes(call, &block);
+    prepared->scratch_bytes =
+        packed + lk__lanes(call->dtype)->grad_bytes(&block, attrs->input_grad) + lk__cpu_lanes_wide_bytes(call->out[0]);
+    if (attrs->bias)
+        prepared->scratch_bytes += lk__cpu_lanes_wide_bytes(call->out[1]);
     if (lk__cpu_choice(call)->in_points) {
         packed = lanes_block_winograd_packed_bytes(&block.conv);
         size_t bytes = packed + lk__lanes_winograd()->memory(&block);
@@ -302,20 +329,20 @@ static lk_status lanes_block_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_p
     return lanes_block_layout_of(call->in[2], false, &prepared->layouts_out[1 + attrs->bias]);
 }
 
-static void lanes_block_grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
-                                     float *scratch)
+static void lanes_block_grad_of_sums(const lk_call *call, const lk_lanes_block *block, lk_lanes_grad grad,
+                                     const void *w, lk_packed packed, char *memory)
 {
     if (grad.dx && !packed.is_made) {
         lk_lanes_conv back = lk__lanes_input_grad_conv(block);
-        lk__lanes()->pack(&back, w, true, packed.data);
+        lk__lanes(call->dtype)->pack(&back, w, true, packed.data);
     }
     grad.packed = packed.data;
-    lk__lanes()->grad(block, &grad, (char *)scratch + lanes_block_packed_bytes(&block->conv));
+    lk__lanes(call->dtype)->grad(block, &grad, memory);
 }
 
 /* Computes dx by Winograd, and dw too unless a direct sum is faster. */
-static void lanes_block_grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, const float *w,
-                                       lk_packed packed, float *scratch)
+static void lanes_block_grad_in_points(const lk_call *call, const lk_lanes_block *block, lk_lanes_grad grad,
+                                       const float *w, lk_packed packed, float *scratch)
 {
     bool sums = lk__cpu_lanes_winograd_sums(block);
     lk_lanes_grad plain = grad;
@@ -327,24 +354,33 @@ static void lanes_block_grad_in_points(const lk_lanes_block *block, lk_lanes_gra
         lk__lanes_winograd()->pack(&block->conv, w, packed.data);
     lk__lanes_winograd()->grad(block, &grad, (char *)scratch + lanes_block_winograd_packed_bytes(&block->conv));
     if (!sums)
-        lanes_block_grad_of_sums(block, plain, w, packed, scratch);
+        lanes_block_grad_of_sums(call, block, plain, w, packed,
+                                 (char *)scratch + lanes_block_grad_packed_bytes(call, block));
 }
 
 static void lanes_block_compute_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_lanes_block block = grad_block(call);
+    char *memory = (char *)scratch + lanes_block_grad_packed_bytes(call, &block);
     lk_lanes_grad grad = {.dy = in[0].data,
                           .saved = lk__cpu_data(call->in[1]),
                           .x = in[2].data,
-                          .dw = call->out[0]->storage->data,
-                          .dbias = attrs->bias ? call->out[1]->storage->data : NULL,
+                          .dw = lk__cpu_lanes_wide(call->out[0], memory),
                           .dx = attrs->input_grad ? call->out[1 + attrs->bias]->storage->data : NULL};
+    memory += lk__cpu_lanes_wide_bytes(call->out[0]);
+    if (attrs->bias) {
+        grad.dbias = lk__cpu_lanes_wide(call->out[1], memory);
+        memory += lk__cpu_lanes_wide_bytes(call->out[1]);
+    }
     lk_packed packed = lk__own_packed(call, scratch);
     if (lk__cpu_choice(call)->in_points)
-        lanes_block_grad_in_points(&block, grad, in[3].data, packed, scratch);
+        lanes_block_grad_in_points(call, &block, grad, in[3].data, packed, scratch);
     else
-        lanes_block_grad_of_sums(&block, grad, in[3].data, packed, scratch);
+        lanes_block_grad_of_sums(call, &block, grad, in[3].data, packed, memory);
+    lk__cpu_lanes_round(call->out[0], grad.dw);
+    if (attrs->bias)
+        lk__cpu_lanes_round(call->out[1], grad.dbias);
 }
 
 lk_status lk__cpu_conv_block_grad(lk_call *call)

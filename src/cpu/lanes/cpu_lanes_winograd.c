@@ -6,7 +6,7 @@
 
 const lk_lanes_winograd *lk__lanes_winograd(void)
 {
-    return lk__isa()->lanes_winograd;
+    return lk__isa()->f32->lanes_winograd;
 }
 
 const char *lk__cpu_lanes_winograd_name(void)

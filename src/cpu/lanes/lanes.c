@@ -2,10 +2,11 @@
 
 #include "cpu/isa.h"
 
-const lk_lanes_kernels *lk__lanes(void)
+const lk_lanes_kernels *lk__lanes(lk_dtype dtype)
 {
     const lk_isa *isa = lk__isa();
-    return isa ? isa->lanes : NULL;
+    const lk_isa_kernels *kernels = !isa ? NULL : dtype == LK_BF16 ? isa->bf16 : isa->f32;
+    return kernels ? kernels->lanes : NULL;
 }
 
 lk_lanes_block lk__lanes_block_of(const lk_lanes_conv *conv)

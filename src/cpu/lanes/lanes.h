@@ -1,17 +1,21 @@
 /* Convolution and pooling with images in the vector lanes.
  *
- * A vector holds the same channel of the same pixel of LANES images, where LANES is 8 or 16. A tensor lies in memory as
- * [N / LANES][H][W][C][LANES].
+ * A vector holds the same channel of the same pixel of LANES images, where LANES is 8 or 16. A tensor of f32 lies in
+ * memory as [N / LANES][H][W][C][LANES]. One of bf16 lies as [N / LANES][H][W][C / 2][LANES][2]: a word of 32 bits
+ * holds two channels, and an instruction adds both products of a pair of words to a sum in f32. An odd last channel
+ * shares its word with 0.
  *
  * This is faster than channels in the lanes, which most libraries use, when channels do not fill a block: LeNet's 20
  * and 50 channels are padded to 24 and 56 there, and the single channel of a first layer leaves seven lanes of eight
  * empty. With images in the lanes only the last block of images is padded, and a row of a kernel's window is one
  * contiguous run of (column, channel), so the inner loop has no gaps.
  *
- * An output element is one chain of fused multiply-adds over (row, column, channel). Its bits depend neither on its
- * position in a block nor on LANES. */
+ * An output element is one chain of multiply-adds over (row, column, channel). Its bits depend neither on its position
+ * in a block nor on LANES. For bf16, sums, bias, relu, pooling and gradients of parameters are in f32; y, dx, and the
+ * gradient of the convolution's result, from which dx and dw are computed, are rounded. */
 #pragma once
 
+#include "lockstep/tensor.h"
 #include "ops/geometry.h"
 
 #include <stddef.h>
@@ -32,13 +36,13 @@ typedef struct lk_lanes_block {
 } lk_lanes_block;
 
 typedef struct lk_lanes_grad {
-    const float *dy;
+    const void *dy;
     const uint8_t *saved;
-    const float *x;
-    const float *packed; /* weights, needed for dx */
-    float *dw;           /* [out channels, in channels, KH, KW], plain */
-    float *dbias;        /* NULL: not wanted */
-    float *dx;           /* NULL: not wanted */
+    const void *x;
+    const void *packed; /* weights, needed for dx */
+    float *dw;          /* [out channels, in channels, KH, KW], plain */
+    float *dbias;       /* NULL: not wanted */
+    void *dx;           /* NULL: not wanted */
 } lk_lanes_grad;
 
 /* Describes a convolution without relu and pooling as a block. */
@@ -55,23 +59,24 @@ static inline int64_t lk__lanes_used(const lk_lanes_block *block, int axis)
  * rows and columns that the pooling reads. */
 lk_lanes_conv lk__lanes_input_grad_conv(const lk_lanes_block *block);
 
-/* The kernels for one instruction set. Tensors and memory must be aligned to a cache line. */
+/* The kernels for one instruction set and one dtype, in which x, y, dy, dx and w are. Tensors and memory must be
+ * aligned to a cache line. */
 typedef struct lk_lanes_kernels {
     const char *name; /* "lanes:avx2" */
     int lanes;
 
-    /* Returns the number of floats of packed weights. */
-    size_t (*packed_count)(const lk_lanes_conv *conv);
+    /* Returns the bytes of packed weights. */
+    size_t (*packed_bytes)(const lk_lanes_conv *conv);
 
     /* Packs w [out channels, in channels, KH, KW] for conv2d. For the gradient of the input, which is a convolution of
      * dy, w is [in channels, out channels, KH, KW] and each kernel is rotated by 180 degrees. */
-    void (*pack)(const lk_lanes_conv *conv, const float *w, bool for_gradient, float *packed);
+    void (*pack)(const lk_lanes_conv *conv, const void *w, bool for_gradient, void *packed);
 
     /* Computes y = x * w + bias; bias may be NULL. Lanes beyond the last image become 0. */
-    void (*conv2d)(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y);
+    void (*conv2d)(const lk_lanes_conv *conv, const void *x, const void *packed, const float *bias, void *y);
 
-    void (*avg_pool)(const lk_geometry *pool, const float *x, float *y);
-    void (*avg_pool_grad)(const lk_geometry *pool, const float *dy, float *dx);
+    void (*avg_pool)(const lk_geometry *pool, const void *x, void *y);
+    void (*avg_pool_grad)(const lk_geometry *pool, const void *dy, void *dx);
 
     /* Returns the bytes that the forward pass saves for the gradient.
      *
@@ -82,18 +87,19 @@ typedef struct lk_lanes_kernels {
     size_t (*saved_bytes)(const lk_lanes_block *block);
 
     /* Runs the block forward. It skips pixels that no window covers. Lanes beyond the last image become 0. */
-    void (*forward)(const lk_lanes_block *block, const float *x, const float *packed, const float *bias, float *y,
+    void (*forward)(const lk_lanes_block *block, const void *x, const void *packed, const float *bias, void *y,
                     uint8_t *saved);
 
     /* Returns the bytes of memory that grad needs. */
     size_t (*grad_bytes)(const lk_lanes_block *block, bool input_grad);
 
-    /* Computes the gradients. Sums over images go block by block, then band of rows by band, then pixel by pixel, each
-     * lane for itself; the order depends on the shape alone. */
+    /* Computes the gradients. Sums over images go block by block, for bf16 two blocks at a time, then band of rows by
+     * band, then pixel by pixel, each lane for itself; the order depends on the shape alone. */
     void (*grad)(const lk_lanes_block *block, const lk_lanes_grad *grad, void *memory);
 } lk_lanes_kernels;
 
 extern const lk_lanes_kernels lk__lanes_avx2, lk__lanes_avx512, lk__lanes_emulated;
+extern const lk_lanes_kernels lk__lanes_avx512bf16, lk__lanes_emulatedbf16;
 
-/* Returns the kernels of lk__isa(); NULL if that is NULL. */
-const lk_lanes_kernels *lk__lanes(void);
+/* Returns the kernels of lk__isa() for f32 or bf16; NULL: there are none. */
+const lk_lanes_kernels *lk__lanes(lk_dtype dtype);

@@ -7,13 +7,24 @@
  * That last sum runs over pixels: dw[o][row][column][c] += dconv[pixel][o] * x[pixel + (row, column)][c], lane by lane.
  * A tile of output channels by neighboring elements of x stays in registers over a band of rows. For this loop dconv
  * lies as [pixel][tile], and x is cut into slices of two channels, [slice][H][W][2]: what a tile reads is then
- * contiguous, and all taps of a band find it in the first-level cache. */
+ * contiguous, and all taps of a band find it in the first-level cache.
+ *
+ * For bf16 a word must hold two elements whose products go into the same sum. Two channels, as in the tensors, do not.
+ * Two pixels would, but the pairs differ from tap to tap, and x would have to be there twice. So both blocks of images
+ * are summed together: a word holds the same element of an image of each. The copies of dconv and x that the loop reads
+ * anyway are written in such words; a missing second block is zeros. dx takes dconv with channels in pairs. */
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/interleave.h"
 
 #include <string.h>
 
 enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR, SLICE = 2, BAND_PIXELS = 104 };
+
+/* Blocks of images that are summed together. */
+enum { TOGETHER = LK_PER_WORD };
+
+/* Words of a pixel of a tile of dconv, with channels in pairs for bf16. */
+enum { TILE_WORDS = (TILE + LK_PER_WORD - 1) / LK_PER_WORD };
 
 /* Bytes that relu saved for a pixel and a channel. */
 enum { SIGNS = sizeof(vec_bits) };
@@ -56,11 +67,12 @@ static int64_t lanes_grad_position_tiles(const lk_lanes_conv *conv, int64_t slic
 typedef struct work_memory {
     double *bias;                /* [out channels] */
     float *sums;                 /* lane sums of dw: [tile][slice][kernel row][positions][TILE_SUMS] */
-    float *tile;                 /* dconv of a band and a tile: [pixel][tile] */
-    float *x;                    /* x of a block of images, padded, in slices of channels */
-    float *dconv;                /* dconv of two blocks of images: [pixel][channel]; for dx only */
-    float *from_x, *from_dy;     /* two blocks of x and of dy, if these are row-major */
-    int32_t *offsets[SLICE + 1]; /* offsets of x at each pixel of a band, in floats, by the size of the slice */
+    element *tile;               /* dconv of a band and a tile: [pixel][tile] */
+    element *apart[TOGETHER];    /* for bf16: the same of each block of images, with channels in pairs */
+    element *x;                  /* x of the blocks summed together, padded, in slices of channels */
+    element *dconv;              /* dconv of two blocks of images: [pixel][channel]; for dx only */
+    element *from_x, *from_dy;   /* two blocks of x and of dy, if these are row-major */
+    int32_t *offsets[SLICE + 1]; /* offsets of x at each pixel of a band, in elements, by the size of the slice */
     size_t n_sums;               /* floats of `sums` */
 } work_memory;
 
@@ -73,36 +85,35 @@ static size_t lanes_grad_sums_count(const lk_lanes_block *block)
     return (size_t)(lk__lanes_tiling(conv->out[2]).tiles * conv->kernel[0] * positions * TILE_SUMS + 15) / 16 * 16;
 }
 
-/* x in its own layout is one slice already if it has one or two channels and no padding. */
+/* x in its own layout is one slice already if it is f32 and has one or two channels and no padding. */
 static bool lanes_grad_needs_slices(const lk_lanes_conv *conv)
 {
-    return lanes_grad_slice_count(conv) > 1 || conv->padding[0] > 0 || conv->padding[1] > 0;
+    return TOGETHER > 1 || lanes_grad_slice_count(conv) > 1 || conv->padding[0] > 0 || conv->padding[1] > 0;
 }
 
 static size_t lanes_grad_x_count(const lk_lanes_conv *conv)
 {
     return lanes_grad_needs_slices(conv)
-               ? (size_t)(lanes_grad_padded_size(conv, 0) * lanes_grad_padded_size(conv, 1) * conv->in[2] * LK_WIDTH)
+               ? (size_t)(lanes_grad_padded_size(conv, 0) * lanes_grad_padded_size(conv, 1) * conv->in[2] * LK_ELEMENTS)
                : 0;
 }
 
-/* Floats of dconv of one block of images. */
+/* Elements of dconv of one block of images. */
 static size_t lanes_grad_dconv_count(const lk_lanes_block *block)
 {
-    return (size_t)(lk__lanes_used(block, 0) * lk__lanes_used(block, 1) * block->conv.out[2] * LK_WIDTH);
+    int64_t used[] = {lk__lanes_used(block, 0), lk__lanes_used(block, 1)};
+    return (size_t)lk__lanes_block_elements(used, block->conv.out[2]);
 }
 
-/* Floats of one block of x or dy after its conversion from row-major; 0 if none is needed. */
+/* Elements of one block of x or dy after its conversion from row-major; 0 if none is needed. */
 static size_t lanes_grad_from_x_count(const lk_lanes_block *block)
 {
-    const int64_t *in = block->conv.in;
-    return block->plain_x ? (size_t)(in[0] * in[1] * in[2] * LK_WIDTH) : 0;
+    return block->plain_x ? (size_t)lk__lanes_block_elements(block->conv.in, block->conv.in[2]) : 0;
 }
 
 static size_t lanes_grad_from_dy_count(const lk_lanes_block *block)
 {
-    const lk_geometry *pool = &block->pool;
-    return block->plain_dy ? (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH) : 0;
+    return block->plain_dy ? (size_t)lk__lanes_block_elements(block->pool.out, block->pool.channels) : 0;
 }
 
 static size_t lanes_grad_band_pixels(const lk_lanes_block *block)
@@ -112,7 +123,13 @@ static size_t lanes_grad_band_pixels(const lk_lanes_block *block)
 
 static size_t lanes_grad_tile_count(const lk_lanes_block *block)
 {
-    return lanes_grad_band_pixels(block) * TILE * LK_WIDTH;
+    return lanes_grad_band_pixels(block) * TILE * LK_ELEMENTS;
+}
+
+/* Elements of `apart`, for one block of images. */
+static size_t lanes_grad_apart_count(const lk_lanes_block *block)
+{
+    return TOGETHER > 1 ? lanes_grad_band_pixels(block) * TILE_WORDS * LK_ELEMENTS : 0;
 }
 
 /* Doubles for the gradient of the bias, in whole cache lines, since floats follow them. */
@@ -123,12 +140,13 @@ static size_t lanes_grad_bias_count(const lk_lanes_block *block)
 
 size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad)
 {
-    size_t floats = lanes_grad_sums_count(block) + lanes_grad_tile_count(block) + lanes_grad_x_count(&block->conv);
+    size_t elements = lanes_grad_tile_count(block) + lanes_grad_x_count(&block->conv);
+    elements += TOGETHER * lanes_grad_apart_count(block);
     if (input_grad)
-        floats += PAIR * lanes_grad_dconv_count(block);
-    floats += PAIR * (lanes_grad_from_x_count(block) + lanes_grad_from_dy_count(block));
-    floats += SLICE * lanes_grad_band_pixels(block); /* offsets */
-    return floats * sizeof(float) + lanes_grad_bias_count(block) * sizeof(double);
+        elements += PAIR * lanes_grad_dconv_count(block);
+    elements += PAIR * (lanes_grad_from_x_count(block) + lanes_grad_from_dy_count(block));
+    return lanes_grad_bias_count(block) * sizeof(double) + lanes_grad_sums_count(block) * sizeof(float) +
+           elements * sizeof(element) + SLICE * lanes_grad_band_pixels(block) * sizeof(int32_t);
 }
 
 static void lanes_grad_fill_offsets(const lk_lanes_block *block, const work_memory *m)
@@ -137,15 +155,17 @@ static void lanes_grad_fill_offsets(const lk_lanes_block *block, const work_memo
     for (int32_t row = 0; row < lanes_grad_band_rows(block); row++)
         for (int32_t column = 0; column < lk__lanes_used(block, 1); column++, i++)
             for (int32_t size = 1; size <= SLICE; size++)
-                m->offsets[size][i] = (row * width + column) * size * LK_WIDTH;
+                m->offsets[size][i] = (row * width + column) * size * LK_ELEMENTS;
 }
 
 static work_memory lanes_grad_work_memory_at(const lk_lanes_block *block, bool input_grad, void *data)
 {
     work_memory m = {.bias = data, .n_sums = lanes_grad_sums_count(block)};
     m.sums = (float *)(void *)(m.bias + lanes_grad_bias_count(block));
-    m.tile = m.sums + m.n_sums;
+    m.tile = (element *)(m.sums + m.n_sums);
     m.x = m.tile + lanes_grad_tile_count(block);
+    for (int i = 0; i < TOGETHER; i++, m.x += lanes_grad_apart_count(block))
+        m.apart[i] = m.x;
     m.dconv = m.x + lanes_grad_x_count(&block->conv);
     m.from_x = m.dconv + (input_grad ? PAIR * lanes_grad_dconv_count(block) : 0);
     m.from_dy = m.from_x + PAIR * lanes_grad_from_x_count(block);
@@ -159,7 +179,7 @@ static work_memory lanes_grad_work_memory_at(const lk_lanes_block *block, bool i
 
 /* The operands of one block of images. */
 typedef struct image_block {
-    const float *dy, *x;
+    const element *dy, *x;
     const uint8_t *saved;
 } image_block;
 
@@ -173,26 +193,45 @@ LK_BODY vec_mask passed(const uint8_t *signs, int64_t at)
 
 /* One row of a window's pixels, over which spread_tile spreads the window's dy. */
 typedef struct window_span {
-    const float *dy;
+    const element *dy;
     const uint8_t *signs;      /* saved signs of the first pixel */
     int64_t pixels, sign_step; /* sign_step: bytes of `signs` from pixel to pixel */
     float share;
-    float *to;
-    int64_t step; /* floats of `to` from pixel to pixel */
+    element *to;
+    int64_t step; /* elements of `to` from pixel to pixel */
 } window_span;
 
+/* The elements of a word whose channel relu let through. */
+LK_BODY vec_word words_passed(const uint8_t *signs, int word, int n, vec_word d)
+{
+    vec_mask through[LK_PER_WORD];
+    for (int h = 0; h < LK_PER_WORD; h++) { /* after an odd last channel there is a 0, whichever mask it gets */
+        int channel = word * LK_PER_WORD + h;
+        through[h] = passed(signs, channel < n ? channel : n - 1);
+    }
+    return word_where(through, d);
+}
+
+/* n: channels. */
 LK_BODY void spread_tile(const window_span *r, bool relu, int n)
 {
-    vec share = vec_set(r->share), d[TILE];
+    const int n_words = (n + LK_PER_WORD - 1) / LK_PER_WORD;
+    vec share = vec_set(r->share);
+    vec_word d[TILE_WORDS];
     LK_UNROLL
-    for (int o = 0; o < n; o++)
-        d[o] = vec_mul(vec_load(r->dy + o * LK_WIDTH), share);
+    for (int i = 0; i < n_words; i++) {
+        vec_word dy = word_load(r->dy + i * LK_ELEMENTS);
+        vec scaled[LK_PER_WORD];
+        for (int h = 0; h < LK_PER_WORD; h++)
+            scaled[h] = vec_mul(word_part(dy, h), share);
+        d[i] = word_round(scaled);
+    }
     const uint8_t *signs = r->signs;
-    float *to = r->to;
+    element *to = r->to;
     for (int64_t p = 0; p < r->pixels; p++, signs += r->sign_step, to += r->step) {
         LK_UNROLL
-        for (int o = 0; o < n; o++)
-            vec_store(to + o * LK_WIDTH, relu ? vec_where(passed(signs, o), d[o]) : d[o]);
+        for (int i = 0; i < n_words; i++)
+            word_store(to + i * LK_ELEMENTS, relu ? words_passed(signs, i, n, d[i]) : d[i]);
     }
 }
 
@@ -214,64 +253,75 @@ typedef void (*spread_fn)(const window_span *r, bool relu);
 static const spread_fn spread_tiles[TILE + 1] = {LK_LANES_TILES(SPREAD_OF)};
 /* clang-format on */
 
-/* Spreads dy of one window, times `share`, over one row of its pixels. to: [column][n]; tiling: the tiles of n. */
+/* Spreads dy of one window, times `share`, over one row of its pixels. y: offset of the window's dy for the channels of
+ * the tile. to: [column][n]; tiling: the tiles of n. */
 static void lanes_grad_spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
                                       range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling,
-                                      float *to)
+                                      element *to)
 {
-    int64_t channels = block->conv.out[2];
+    int64_t channels = block->conv.out[2], step = lk__lanes_words(tile.n) * LK_ELEMENTS;
     int64_t signs = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
-    window_span r = {.dy = images->dy + (y * channels + tile.first) * LK_WIDTH,
+    window_span r = {.dy = images->dy + y,
                      .pixels = columns.end - columns.begin,
                      .sign_step = block->relu ? channels * SIGNS : 0,
                      .share = share,
-                     .to = to + columns.begin * tile.n * LK_WIDTH,
-                     .step = (int64_t)tile.n * LK_WIDTH};
+                     .to = to + columns.begin * step,
+                     .step = step};
     for (int64_t t = 0; t < tiling->tiles; t++) {
         lk_lanes_tile part = lk__lanes_tile(tiling, t);
         window_span here = r;
-        here.dy += part.first * LK_WIDTH;
-        here.to += part.first * LK_WIDTH;
+        here.dy += part.first / LK_PER_WORD * LK_ELEMENTS;
+        here.to += part.first / LK_PER_WORD * LK_ELEMENTS;
         here.signs = block->relu ? images->saved + (signs + part.first) * SIGNS : NULL;
         spread_tiles[part.n](&here, block->relu);
     }
 }
 
-/* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: of the first pixel. */
-static void lanes_grad_spread_maximum(const lk_lanes_block *block, const image_block *images, int index, int64_t y,
-                                      range columns, lk_lanes_tile tile, float *to)
+/* The elements of a word of dy whose channel had its maximum at pixel `index` of the window. winners: those of the
+ * word's `n` channels. */
+LK_BODY vec_word words_won(const uint8_t *winners, int64_t n, int index, vec_word d)
 {
-    int64_t first = (y * block->conv.out[2] + tile.first) * LK_WIDTH;
-    for (int64_t column = columns.begin; column < columns.end; column++, index++) {
-        float *pixel = to + column * tile.n * LK_WIDTH;
-        for (int64_t o = 0; o < tile.n; o++) {
-            vec d = vec_load(images->dy + first + o * LK_WIDTH);
-            vec_mask won = mask_bytes_equal(images->saved + first + o * LK_WIDTH, index);
-            vec_store(pixel + o * LK_WIDTH, vec_where(won, d));
-        }
-    }
+    vec_mask won[LK_PER_WORD];
+    for (int h = 0; h < LK_PER_WORD; h++)
+        won[h] = mask_bytes_equal(winners + (h < n ? h : 0) * LK_WIDTH, index);
+    return word_where(won, d);
 }
 
-/* Computes one row of dconv for the channels of a tile. to: [column][n]. */
+/* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: of the first pixel; y: as
+ * above; winners: those of the window and the tile. */
+static void lanes_grad_spread_maximum(const image_block *images, int index, int64_t y, const uint8_t *winners,
+                                      range columns, lk_lanes_tile tile, element *to)
+{
+    element *pixel = to + columns.begin * lk__lanes_words(tile.n) * LK_ELEMENTS;
+    for (int64_t column = columns.begin; column < columns.end; column++, index++)
+        for (int64_t o = 0; o < tile.n; o += LK_PER_WORD, pixel += LK_ELEMENTS) {
+            vec_word d = word_load(images->dy + y + o / LK_PER_WORD * LK_ELEMENTS);
+            word_store(pixel, words_won(winners + o * LK_WIDTH, tile.n - o, index, d));
+        }
+}
+
+/* Computes one row of dconv for the channels of a tile, in pairs for bf16. to: [column][n]. */
 static void lanes_grad_spread_row(const lk_lanes_block *block, const image_block *images, int64_t row,
-                                  lk_lanes_tile tile, float *to)
+                                  lk_lanes_tile tile, element *to)
 {
     const lk_geometry *pool = &block->pool;
     int64_t from_top = row + pool->padding[0], window_row = from_top / pool->stride[0];
     int64_t in_window = from_top - window_row * pool->stride[0];
     bool gaps = pool->stride[1] > pool->kernel[1], covered = in_window < pool->kernel[0];
     if (gaps || !covered)
-        memset(to, 0, (size_t)(lk__lanes_used(block, 1) * tile.n * LK_WIDTH) * sizeof *to);
+        memset(to, 0, (size_t)(lk__lanes_used(block, 1) * lk__lanes_words(tile.n) * LK_ELEMENTS) * sizeof *to);
     if (!covered)
         return;
     range rows = lk__geometry_window(pool, 0, window_row);
     lk_lanes_tiling tiling = lk__lanes_tiling(tile.n);
     for (int64_t o = 0; o < pool->out[1]; o++) {
         range columns = lk__geometry_window(pool, 1, o);
-        int64_t y = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];
+        int64_t window = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];
+        int64_t y = (window * lk__lanes_words(pool->channels) + tile.first / LK_PER_WORD) * LK_ELEMENTS;
         if (block->max)
-            lanes_grad_spread_maximum(block, images, (int)(in_window * pool->kernel[1] + columns.begin - left), y,
-                                      columns, tile, to);
+            lanes_grad_spread_maximum(images, (int)(in_window * pool->kernel[1] + columns.begin - left), y,
+                                      images->saved + (window * pool->channels + tile.first) * LK_WIDTH, columns, tile,
+                                      to);
         else
             lanes_grad_spread_average(block, images, row, y, columns,
                                       1 / (float)lk__geometry_divisor(pool, rows, columns), tile, &tiling, to);
@@ -279,9 +329,10 @@ static void lanes_grad_spread_row(const lk_lanes_block *block, const image_block
 }
 
 static void lanes_grad_spread_rows(const lk_lanes_block *block, const image_block *images, range rows,
-                                   lk_lanes_tile tile, float *to)
+                                   lk_lanes_tile tile, element *to)
 {
-    for (int64_t row = rows.begin; row < rows.end; row++, to += lk__lanes_used(block, 1) * tile.n * LK_WIDTH)
+    int64_t step = lk__lanes_used(block, 1) * lk__lanes_words(tile.n) * LK_ELEMENTS;
+    for (int64_t row = rows.begin; row < rows.end; row++, to += step)
         lanes_grad_spread_row(block, images, row, tile, to);
 }
 
@@ -303,8 +354,8 @@ LK_BODY __m256 sum_lanes(const vec v[8])
 
 /* The pixels that a tile sums over. */
 typedef struct band {
-    const float *dconv, *x; /* dconv of the tile, x at its first position */
-    const int32_t *offsets; /* offset of x at each pixel; one loop over them, whose end the processor predicts */
+    const element *dconv, *x; /* dconv of the tile, x at its first position */
+    const int32_t *offsets;   /* offset of x at each pixel; one loop over them, whose end the processor predicts */
     int64_t pixels;
 } band;
 
@@ -312,21 +363,21 @@ typedef struct band {
 LK_BODY void correlate(const band *b, int n_out, int n_in, float *sums)
 {
     vec sum[TILE_SUMS]; /* only ever indexed by constants, so it lives in registers */
-    const float *dconv = b->dconv;
+    const element *dconv = b->dconv;
     LK_UNROLL
     for (int i = 0; i < TILE_SUMS; i++)
         sum[i] = vec_zero();
-    for (int64_t p = 0; p < b->pixels; p++, dconv += n_out * LK_WIDTH) {
-        const float *x = b->x + b->offsets[p];
-        vec value[PAIR];
+    for (int64_t p = 0; p < b->pixels; p++, dconv += n_out * LK_ELEMENTS) {
+        const element *x = b->x + b->offsets[p];
+        vec_word value[PAIR];
         for (int j = 0; j < n_in; j++)
-            value[j] = vec_load(x + j * LK_WIDTH);
+            value[j] = word_load(x + j * LK_ELEMENTS);
         LK_UNROLL
         for (int o = 0; o < n_out; o++) {
             /* loaded once; as a memory operand of each product it would be loaded PAIR times */
-            vec d = vec_pinned(vec_load(dconv + o * LK_WIDTH));
+            vec_word d = word_pinned(word_load(dconv + o * LK_ELEMENTS));
             for (int j = 0; j < n_in; j++)
-                sum[j * n_out + o] = vec_fmadd(d, value[j], sum[j * n_out + o]);
+                sum[j * n_out + o] = word_fmadd(d, value[j], sum[j * n_out + o]);
         }
     }
     LK_UNROLL
@@ -357,30 +408,38 @@ static const correlate_fn correlate_tile[TILE + 1][PAIR + 1] = {LK_LANES_TILES(C
  * sums. */
 static float *lanes_grad_correlate_slice(const lk_lanes_conv *conv, band b, int n_out, int64_t size, float *sums)
 {
-    int64_t run = conv->kernel[1] * size, row_step = lanes_grad_padded_size(conv, 1) * size * LK_WIDTH;
-    const float *x = b.x;
+    int64_t run = conv->kernel[1] * size, row_step = lanes_grad_padded_size(conv, 1) * size * LK_ELEMENTS;
+    const element *x = b.x;
     for (int64_t row = 0; row < conv->kernel[0]; row++) {
         for (int64_t position = 0; position < run; position += PAIR, sums += TILE_SUMS) {
             int n_in = run - position < PAIR ? 1 : PAIR;
-            b.x = x + row * row_step + position * LK_WIDTH;
+            b.x = x + row * row_step + position * LK_ELEMENTS;
             correlate_tile[n_out][n_in](&b, sums);
         }
     }
     return sums;
 }
 
-/* Sums in double the lanes of `pixels` vectors that lie `step` floats apart. Four chains in f32, over every fourth
+LK_BODY vec add_word(vec sum, const element *from)
+{
+    vec_word word = word_load(from);
+    for (int h = 0; h < LK_PER_WORD; h++)
+        sum = vec_add(sum, word_part(word, h));
+    return sum;
+}
+
+/* Sums in double the lanes of `pixels` vectors that lie `step` elements apart. Four chains in f32, over every fourth
  * pixel, come first. */
-static double lanes_grad_sum_pixels(const float *x, int64_t pixels, int64_t step)
+static double lanes_grad_sum_pixels(const element *x, int64_t pixels, int64_t step)
 {
     enum { CHAINS = 4 }; /* a single chain would wait for each addition */
     vec sum[CHAINS] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
     int64_t p = 0;
     for (; p + CHAINS <= pixels; p += CHAINS)
         for (int i = 0; i < CHAINS; i++)
-            sum[i] = vec_add(sum[i], vec_load(x + (p + i) * step));
+            sum[i] = add_word(sum[i], x + (p + i) * step);
     for (; p < pixels; p++)
-        sum[0] = vec_add(sum[0], vec_load(x + p * step));
+        sum[0] = add_word(sum[0], x + p * step);
     __m256d four = _mm256_setzero_pd();
     double lanes[4];
     for (int i = 0; i < CHAINS; i++)
@@ -393,30 +452,68 @@ static double lanes_grad_sum_pixels(const float *x, int64_t pixels, int64_t step
     return lanes[0] + lanes[1] + (lanes[2] + lanes[3]);
 }
 
-static void lanes_grad_add_bias_sums(const float *dconv, int64_t pixels, lk_lanes_tile tile, double *bias)
+static void lanes_grad_add_bias_sums(const element *dconv, int64_t pixels, lk_lanes_tile tile, double *bias)
 {
     for (int o = 0; o < tile.n; o++)
         bias[tile.first + o] +=
-            lanes_grad_sum_pixels(dconv + (int64_t)o * LK_WIDTH, pixels, (int64_t)tile.n * LK_WIDTH);
+            lanes_grad_sum_pixels(dconv + (int64_t)o * LK_ELEMENTS, pixels, (int64_t)tile.n * LK_ELEMENTS);
 }
 
-/* Adds to the sums of dw and of the bias a band of rows of one block of images. x: in slices. */
-static void lanes_grad_add_band(const lk_lanes_block *block, const image_block *images, range rows, const float *x,
-                                const work_memory *m, bool bias)
+#if defined(LK_VECTOR_BF16)
+
+/* Writes words with channels in pairs, of two blocks of images, as words with an element of each block. There is no
+ * second block if b is NULL. n: channels. */
+LK_BODY void join_blocks(const element *a, const element *b, int64_t n, element *to)
+{
+    for (int64_t c = 0; c < n; c += 2, a += LK_ELEMENTS, to += 2 * LK_ELEMENTS) {
+        vec_word first = word_load(a), second = b ? word_load(b + c / 2 * LK_ELEMENTS) : word_zero();
+        word_store(to, word_firsts(first, second));
+        if (c + 1 < n)
+            word_store(to + LK_ELEMENTS, word_seconds(first, second));
+    }
+}
+
+/* Computes dconv of a band and a tile for the blocks that are summed together. */
+static void lanes_grad_spread_band(const lk_lanes_block *block, const image_block *images, int n, range rows,
+                                   lk_lanes_tile tile, const work_memory *m)
+{
+    int64_t pixels = (rows.end - rows.begin) * lk__lanes_used(block, 1), step = lk__lanes_words(tile.n) * LK_ELEMENTS;
+    for (int i = 0; i < n; i++)
+        lanes_grad_spread_rows(block, &images[i], rows, tile, m->apart[i]);
+    for (int64_t p = 0; p < pixels; p++)
+        join_blocks(m->apart[0] + p * step, n > 1 ? m->apart[1] + p * step : NULL, tile.n,
+                    m->tile + p * tile.n * LK_ELEMENTS);
+}
+
+#else
+
+static void lanes_grad_spread_band(const lk_lanes_block *block, const image_block *images, int n, range rows,
+                                   lk_lanes_tile tile, const work_memory *m)
+{
+    (void)n;
+    lanes_grad_spread_rows(block, images, rows, tile, m->tile);
+}
+
+#endif
+
+/* Adds to the sums of dw and of the bias a band of rows of the n blocks of images that are summed together. x: in
+ * slices. */
+static void lanes_grad_add_band(const lk_lanes_block *block, const image_block *images, int n, range rows,
+                                const element *x, const work_memory *m, bool bias)
 {
     const lk_lanes_conv *conv = &block->conv;
     int64_t width = lk__lanes_used(block, 1),
-            plane = lanes_grad_padded_size(conv, 0) * lanes_grad_padded_size(conv, 1) * LK_WIDTH;
+            plane = lanes_grad_padded_size(conv, 0) * lanes_grad_padded_size(conv, 1) * LK_ELEMENTS;
     float *sums = m->sums;
     lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
     for (int64_t t = 0; t < tiling.tiles; t++) {
         lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
-        lanes_grad_spread_rows(block, images, rows, tile, m->tile);
+        lanes_grad_spread_band(block, images, n, rows, tile, m);
         if (bias)
             lanes_grad_add_bias_sums(m->tile, (rows.end - rows.begin) * width, tile, m->bias);
         for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++) {
             int64_t size = lanes_grad_slice_channels(conv, g),
-                    first = rows.begin * lanes_grad_padded_size(conv, 1) * size * LK_WIDTH;
+                    first = rows.begin * lanes_grad_padded_size(conv, 1) * size * LK_ELEMENTS;
             band b = {.dconv = m->tile,
                       .x = x + g * SLICE * plane + first,
                       .offsets = m->offsets[size],
@@ -426,45 +523,57 @@ static void lanes_grad_add_band(const lk_lanes_block *block, const image_block *
     }
 }
 
-/* Copies `size` channels of a row's pixels. */
-LK_BODY void copy_row(const float *x, int64_t pixels, int64_t channels, int64_t size, float *to)
+/* Copies `size` channels of a row's pixels, at offset `at` of the n blocks of images that are summed together. step:
+ * elements from pixel to pixel. */
+LK_BODY void copy_row(const image_block *images, int n, int64_t at, int64_t pixels, int64_t step, int64_t size,
+                      element *to)
 {
-    for (int64_t p = 0; p < pixels; p++, x += channels * LK_WIDTH, to += size * LK_WIDTH)
+    const element *x = images[0].x + at;
+#if defined(LK_VECTOR_BF16)
+    const element *second = n > 1 ? images[1].x + at : NULL;
+    for (int64_t p = 0; p < pixels; p++, to += size * LK_ELEMENTS)
+        join_blocks(x + p * step, second ? second + p * step : NULL, size, to);
+#else
+    (void)n;
+    for (int64_t p = 0; p < pixels; p++, x += step, to += size * LK_ELEMENTS)
         for (int64_t c = 0; c < size; c++)
-            vec_store(to + c * LK_WIDTH, vec_load(x + c * LK_WIDTH));
+            word_store(to + c * LK_ELEMENTS, word_load(x + c * LK_ELEMENTS));
+#endif
 }
 
 /* Copies x with its padding into slices of channels. */
-static void lanes_grad_slice_x(const lk_lanes_conv *conv, const float *x, float *to)
+static void lanes_grad_slice_x(const lk_lanes_conv *conv, const image_block *images, int n, element *to)
 {
-    int64_t channels = conv->in[2], width = lanes_grad_padded_size(conv, 1), pixels = conv->in[1];
+    int64_t step = lk__lanes_words(conv->in[2]) * LK_ELEMENTS, width = lanes_grad_padded_size(conv, 1),
+            pixels = conv->in[1];
     if (conv->padding[0] > 0 || conv->padding[1] > 0)
         memset(to, 0, lanes_grad_x_count(conv) * sizeof *to);
     for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++) {
         int64_t size = lanes_grad_slice_channels(conv, g);
         for (int64_t row = 0; row < conv->in[0]; row++) {
-            const float *from = x + (row * pixels * channels + g * SLICE) * LK_WIDTH;
-            float *first = to + ((row + conv->padding[0]) * width + conv->padding[1]) * size * LK_WIDTH;
+            int64_t at = row * pixels * step + g * SLICE / LK_PER_WORD * LK_ELEMENTS;
+            element *first = to + ((row + conv->padding[0]) * width + conv->padding[1]) * size * LK_ELEMENTS;
             if (size == SLICE)
-                copy_row(from, pixels, channels, SLICE, first);
+                copy_row(images, n, at, pixels, step, SLICE, first);
             else
-                copy_row(from, pixels, channels, 1, first);
+                copy_row(images, n, at, pixels, step, 1, first);
         }
-        to += lanes_grad_padded_size(conv, 0) * width * size * LK_WIDTH;
+        to += lanes_grad_padded_size(conv, 0) * width * size * LK_ELEMENTS;
     }
 }
 
-static void lanes_grad_add_images(const lk_lanes_block *block, const image_block *images, const work_memory *m,
+/* Adds the n blocks of images that are summed together. */
+static void lanes_grad_add_images(const lk_lanes_block *block, const image_block *images, int n, const work_memory *m,
                                   bool bias)
 {
-    const float *x = images->x;
+    const element *x = images->x;
     if (lanes_grad_needs_slices(&block->conv)) {
-        lanes_grad_slice_x(&block->conv, x, m->x);
+        lanes_grad_slice_x(&block->conv, images, n, m->x);
         x = m->x;
     }
     int64_t step = lanes_grad_band_rows(block), height = lk__lanes_used(block, 0);
     for (int64_t row = 0; row < height; row += step)
-        lanes_grad_add_band(block, images, (range){row, row + step < height ? row + step : height}, x, m, bias);
+        lanes_grad_add_band(block, images, n, (range){row, row + step < height ? row + step : height}, x, m, bias);
 }
 
 /* Copies the sums of a tile and a slice to their positions in dw. */
@@ -501,15 +610,18 @@ static void store_gradients(const lk_lanes_block *block, const work_memory *m, c
 /* --- whole tensors ------------------------------------------------------------------------------------------------ */
 
 /* Returns block b of images of a tensor, converted into `made` if the tensor is row-major. */
-static const float *lanes_grad_vectors_of(const lk_lanes_block *block, const float *x, int64_t channels,
-                                          const int64_t size[2], int64_t b, bool plain, float *made)
+static const element *lanes_grad_vectors_of(const lk_lanes_block *block, const void *x, int64_t channels,
+                                            const int64_t size[2], int64_t b, bool plain, element *made)
 {
     int64_t left = block->conv.images - b * LK_WIDTH, images = left < LK_WIDTH ? left : LK_WIDTH;
-    x += b * size[0] * size[1] * channels * LK_WIDTH;
     if (!plain)
-        return x;
+        return (const element *)x + b * lk__lanes_block_elements(size, channels);
     lk_interleaving shape = lk__interleaving_of_images(images, channels, size[0] * size[1], LK_WIDTH);
-    lk__interleave(&shape, x, made);
+#if defined(LK_VECTOR_BF16)
+    lk__interleave_pairs(&shape, (const uint16_t *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
+#else
+    lk__interleave(&shape, (const float *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
+#endif
     return made;
 }
 
@@ -518,8 +630,8 @@ static image_block lanes_grad_images_of(const lk_lanes_block *block, const lk_la
                                         const work_memory *m)
 {
     const int64_t *in = block->conv.in, *out = block->pool.out;
-    float *x = m->from_x + (size_t)i * lanes_grad_from_x_count(block),
-          *dy = m->from_dy + (size_t)i * lanes_grad_from_dy_count(block);
+    element *x = m->from_x + (size_t)i * lanes_grad_from_x_count(block),
+            *dy = m->from_dy + (size_t)i * lanes_grad_from_dy_count(block);
     size_t saved = lk__lanes_block_saved_bytes(block);
     return (image_block){.dy =
                              lanes_grad_vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
@@ -528,12 +640,12 @@ static image_block lanes_grad_images_of(const lk_lanes_block *block, const lk_la
 }
 
 static void lanes_grad_compute_dx(const lk_lanes_block *block, const lk_lanes_grad *grad, const image_block *images,
-                                  int64_t b, int n, float *dconv)
+                                  int64_t b, int n, element *dconv)
 {
     lk_lanes_conv conv = lk__lanes_input_grad_conv(block);
     lk_lanes_block plain = lk__lanes_block_of(&conv);
     lk_lanes_tile all = {0, (int)conv.in[2]};
-    const float *from[PAIR] = {dconv, n > 1 ? dconv + lanes_grad_dconv_count(block) : dconv};
+    const element *from[PAIR] = {dconv, n > 1 ? dconv + lanes_grad_dconv_count(block) : dconv};
     for (int i = 0; i < n; i++)
         lanes_grad_spread_rows(block, &images[i], (range){0, conv.in[0]}, all,
                                dconv + (size_t)i * lanes_grad_dconv_count(block));
@@ -553,8 +665,9 @@ void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad
             images[i] = lanes_grad_images_of(block, grad, b + i, i, &m);
         if (grad->dx)
             lanes_grad_compute_dx(block, grad, images, b, in_pair, m.dconv);
-        for (int i = 0; i < in_pair; i++)
-            lanes_grad_add_images(block, &images[i], &m, grad->dbias != NULL);
+        for (int i = 0; i < in_pair; i += TOGETHER)
+            lanes_grad_add_images(block, &images[i], in_pair - i < TOGETHER ? in_pair - i : TOGETHER, &m,
+                                  grad->dbias != NULL);
     }
     store_gradients(block, &m, grad);
 }

@@ -1,4 +1,5 @@
-/* Convolution, relu and pooling with images in the vector lanes, against sums in double. */
+/* Convolution, relu and pooling with images in the vector lanes, f32 and bf16, against sums in double. */
+#include "base/bf16.h"
 #include "cpu/isa.h"
 #include "cpu/lanes/lanes.h"
 #include "cpu/lanes/lanes_winograd.h"
@@ -110,22 +111,6 @@ static void expect_guard(const void *memory, size_t bytes)
         assert_int_equal(((const char *)memory)[i], 0x5a);
 }
 
-static test_layout layout_of(const lk_lanes_kernels *k)
-{
-    return k->lanes == 16 ? WIDE_IMAGES : IMAGES;
-}
-
-/* Copies row-major elements into lanes, aligned. */
-static float *in_lanes(const lk_lanes_kernels *k, test_shape s, const float *plain)
-{
-    float *arranged = test_arranged(layout_of(k), s, plain, 0);
-    size_t bytes = (size_t)test_size(layout_of(k), s) * sizeof *arranged;
-    float *aligned = guarded(bytes);
-    memcpy(aligned, arranged, bytes);
-    free(arranged);
-    return aligned;
-}
-
 /* --- expected results --------------------------------------------------------------------------------------------- */
 
 /* The kernels under test. */
@@ -135,11 +120,13 @@ typedef struct subject {
     const block_case *cases;
     int n_cases, scattered; /* scattered: the case whose images are also run one by one */
     double tolerance;
+    bool bf16;
 } subject;
 
 typedef struct operands {
     const lk_lanes_kernels *kernels;
     const lk_lanes_winograd *winograd;
+    bool bf16; /* the elements below are bf16 numbers, and the kernels get them as such */
     lk_lanes_block block;
     test_shape x_shape, conv_shape, y_shape;
     int64_t w_count;
@@ -151,18 +138,29 @@ static int64_t count_of(test_shape s)
     return test_size(PLAIN, s);
 }
 
+static float *operand(const subject *t, int64_t count, int64_t seed)
+{
+    float *x = numbers(count, seed);
+    for (int64_t i = 0; i < count && t->bf16; i++) {
+        uint16_t rounded;
+        lk__bf16_round(&x[i], &rounded, 1);
+        lk__bf16_widen(&rounded, &x[i], 1);
+    }
+    return x;
+}
+
 static operands make_operands(const subject *t, const block_case *c)
 {
-    operands o = {.kernels = t->kernels, .winograd = t->winograd, .block = block_of(c)};
+    operands o = {.kernels = t->kernels, .winograd = t->winograd, .bf16 = t->bf16, .block = block_of(c)};
     const lk_lanes_block *b = &o.block;
     o.x_shape = (test_shape){c->images, c->channels, c->size[0] * c->size[1]};
     o.conv_shape = (test_shape){c->images, c->filters, b->conv.out[0] * b->conv.out[1]};
     o.y_shape = (test_shape){c->images, c->filters, b->pool.out[0] * b->pool.out[1]};
     o.w_count = c->filters * c->channels * c->kernel[0] * c->kernel[1];
-    o.x = numbers(count_of(o.x_shape), 1);
-    o.w = numbers(o.w_count, 2);
-    o.bias = numbers(c->filters, 3);
-    o.dy = numbers(count_of(o.y_shape), 4);
+    o.x = operand(t, count_of(o.x_shape), 1);
+    o.w = operand(t, o.w_count, 2);
+    o.bias = operand(t, c->filters, 3);
+    o.dy = operand(t, count_of(o.y_shape), 4);
     return o;
 }
 
@@ -267,37 +265,93 @@ static void free_sums(sums *s)
         free(all[i]);
 }
 
-/* --- actual results ----------------------------------------------------------------------------------------------- */
+/* --- tensors in memory -------------------------------------------------------------------------------------------- */
 
-typedef struct results {
-    float *y, *dx, *dw, *dbias; /* y and dx in lanes, with guards */
-    uint8_t *saved;
-} results;
+/* Returns the number of channels in memory. */
+static int64_t lane_channels(const operands *o, test_shape s)
+{
+    return o->bf16 ? rounded_up(s.channels, 2) : s.channels;
+}
 
 static size_t lane_bytes(const operands *o, test_shape s)
 {
-    return (size_t)test_size(layout_of(o->kernels), s) * sizeof(float);
+    int64_t channels = lane_channels(o, s);
+    return (size_t)(rounded_up(s.images, o->kernels->lanes) * channels * s.pixels) * (o->bf16 ? 2 : sizeof(float));
 }
 
-static float *packed_weights(const operands *o, const lk_lanes_conv *conv, bool for_gradient)
+/* Returns the address of an element in lanes. */
+static char *lane_at(const operands *o, test_shape s, const void *lanes, int64_t n, int64_t c, int64_t p)
 {
-    size_t count = o->winograd ? o->winograd->packed_count(conv) : o->kernels->packed_count(conv);
-    float *packed = guarded(count * sizeof *packed);
-    if (o->winograd)
-        o->winograd->pack(conv, o->w, packed);
+    int64_t width = o->kernels->lanes, words = o->bf16 ? lane_channels(o, s) / 2 : s.channels;
+    int64_t word = ((n / width * s.pixels + p) * words + (o->bf16 ? c / 2 : c)) * width + n % width;
+    return (char *)(uintptr_t)lanes + word * 4 + (o->bf16 ? c % 2 * 2 : 0);
+}
+
+static float lane_value(const operands *o, test_shape s, const void *lanes, int64_t n, int64_t c, int64_t p)
+{
+    float value;
+    const void *at = lane_at(o, s, lanes, n, c, p);
+    if (o->bf16)
+        lk__bf16_widen(at, &value, 1);
     else
-        o->kernels->pack(conv, o->w, for_gradient, packed);
-    expect_guard(packed, count * sizeof *packed);
+        memcpy(&value, at, sizeof value);
+    return value;
+}
+
+/* Copies row-major elements into lanes, aligned. */
+static void *in_lanes(const operands *o, test_shape s, const float *plain)
+{
+    char *lanes = guarded(lane_bytes(o, s));
+    memset(lanes, 0, lane_bytes(o, s));
+    for (int64_t n = 0; n < s.images; n++)
+        for (int64_t c = 0; c < s.channels; c++)
+            for (int64_t p = 0; p < s.pixels; p++, plain++)
+                if (o->bf16)
+                    lk__bf16_round(plain, (uint16_t *)(void *)lane_at(o, s, lanes, n, c, p), 1);
+                else
+                    memcpy(lane_at(o, s, lanes, n, c, p), plain, sizeof *plain);
+    return lanes;
+}
+
+/* Copies row-major elements. */
+static void *in_plain(const operands *o, int64_t count, const float *plain)
+{
+    void *copy = guarded((size_t)count * sizeof *plain);
+    if (o->bf16)
+        lk__bf16_round(plain, copy, count);
+    else
+        memcpy(copy, plain, (size_t)count * sizeof *plain);
+    return copy;
+}
+
+/* --- actual results ----------------------------------------------------------------------------------------------- */
+
+typedef struct results {
+    void *y, *dx; /* in lanes, with guards */
+    float *dw, *dbias;
+    uint8_t *saved;
+} results;
+
+static void *packed_weights(const operands *o, const lk_lanes_conv *conv, bool for_gradient)
+{
+    size_t bytes = o->winograd ? o->winograd->packed_count(conv) * sizeof(float) : o->kernels->packed_bytes(conv);
+    void *packed = guarded(bytes), *w = in_plain(o, o->w_count, o->w);
+    if (o->winograd)
+        o->winograd->pack(conv, w, packed);
+    else
+        o->kernels->pack(conv, w, for_gradient, packed);
+    expect_guard(packed, bytes);
+    free(w);
     return packed;
 }
 
-static void run_grad(const operands *o, const float *x, results *r)
+static void run_grad(const operands *o, const void *x, results *r)
 {
     const lk_lanes_block *b = &o->block;
     lk_lanes_conv back = lk__lanes_input_grad_conv(b);
     size_t bytes = o->winograd ? o->winograd->memory(b) : o->kernels->grad_bytes(b, true);
-    float *dy = b->plain_dy ? o->dy : in_lanes(o->kernels, o->y_shape, o->dy);
-    float *packed = packed_weights(o, o->winograd ? &b->conv : &back, true);
+    void *dy = b->plain_dy ? in_plain(o, count_of(o->y_shape), o->dy) : in_lanes(o, o->y_shape, o->dy);
+    void *packed = packed_weights(o, o->winograd ? &b->conv : &back, true);
     char *memory = guarded(bytes);
     lk_lanes_grad grad = {dy, r->saved, x, packed, r->dw, r->dbias, r->dx};
     if (o->winograd)
@@ -306,17 +360,16 @@ static void run_grad(const operands *o, const float *x, results *r)
         o->kernels->grad(b, &grad, memory);
     expect_guard(memory, bytes);
     expect_guard(r->dx, lane_bytes(o, o->x_shape));
-    if (dy != o->dy)
-        free(dy);
+    free(dy);
     free(packed);
     free(memory);
 }
 
-static void run_forward(const operands *o, const float *x, const results *r)
+static void run_forward(const operands *o, const void *x, const results *r)
 {
     const lk_lanes_block *b = &o->block;
     size_t bytes = o->winograd ? o->winograd->memory(b) : 0;
-    float *packed = packed_weights(o, &b->conv, false);
+    void *packed = packed_weights(o, &b->conv, false);
     char *memory = guarded(bytes);
     if (o->winograd)
         o->winograd->forward(b, x, packed, o->bias, r->y, r->saved, memory);
@@ -335,7 +388,7 @@ static results run(const operands *o)
                  .dw = zeros(o->w_count, sizeof(float)),
                  .dbias = zeros(o->conv_shape.channels, sizeof(float)),
                  .saved = guarded(saved)};
-    float *x = in_lanes(o->kernels, o->x_shape, o->x);
+    void *x = in_lanes(o, o->x_shape, o->x);
     run_forward(o, x, &r);
     expect_guard(r.y, lane_bytes(o, o->y_shape));
     expect_guard(r.saved, saved);
@@ -346,41 +399,59 @@ static results run(const operands *o)
 
 static void free_results(results *r)
 {
-    float *all[] = {r->y, r->dx, r->dw, r->dbias};
+    void *all[] = {r->y, r->dx, r->dw, r->dbias, r->saved};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
-    free(r->saved);
 }
 
 static void expect_close(const subject *t, int which, const char *what, float have, double want, int64_t i)
 {
     if (!(fabs((double)have - want) <= t->tolerance * (1 + fabs(want))) && !(isnan(have) && isnan(want)) &&
         (double)have != want)
-        fail_msg("%scase %d: %s[%lld] is %.9g, not %.9g", t->winograd ? "winograd, " : "", which, what, (long long)i,
-                 (double)have, want);
+        fail_msg("%s, case %d: %s[%lld] is %.9g, not %.9g", t->winograd ? t->winograd->name : t->kernels->name, which,
+                 what, (long long)i, (double)have, want);
 }
 
-/* Compares elements in lanes with row-major ones; lanes without an image must be 0. */
-static void expect_lanes_close(const subject *t, int which, const char *what, test_shape s, const float *have,
-                               const double *want)
+/* Compares elements in lanes with row-major ones; lanes without an image, or without a channel, must be 0. */
+static void expect_lanes_close(const subject *t, int which, const char *what, const operands *o, test_shape s,
+                               const void *have, const double *want)
 {
-    for (int64_t n = 0; n < rounded_up(s.images, t->kernels->lanes); n++)
-        for (int64_t c = 0; c < s.channels; c++)
+    for (int64_t n = 0; n < rounded_up(s.images, o->kernels->lanes); n++)
+        for (int64_t c = 0; c < lane_channels(o, s); c++)
             for (int64_t p = 0; p < s.pixels; p++)
-                expect_close(t, which, what, have[test_offset(layout_of(t->kernels), s, n, c, p)],
-                             n < s.images ? want[test_offset(PLAIN, s, n, c, p)] : 0, n);
+                expect_close(t, which, what, lane_value(o, s, have, n, c, p),
+                             n < s.images && c < s.channels ? want[test_offset(PLAIN, s, n, c, p)] : 0, n);
 }
 
 static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
+static const lk_isa *const bf16_isas[] = {&lk__isa_emulatedbf16, &lk__isa_avx512bf16};
 
 static subject plain_subject(const lk_isa *isa)
 {
-    return (subject){isa->lanes, NULL, plain_cases, PLAIN_CASES, 2, 2e-5};
+    return (subject){isa->f32->lanes, NULL, plain_cases, PLAIN_CASES, 2, 2e-5, false};
+}
+
+/* A result is rounded to the 8 bits of bf16, and so is dconv. */
+static subject bf16_subject(const lk_isa *isa)
+{
+    return (subject){isa->bf16->lanes, NULL, plain_cases, PLAIN_CASES, 2, 0x1p-8, true};
 }
 
 static subject winograd_subject(const lk_isa *isa)
 {
-    return (subject){isa->lanes, isa->lanes_winograd, winograd_cases, WINOGRAD_CASES, 1, 1e-4};
+    return (subject){isa->f32->lanes, isa->f32->lanes_winograd, winograd_cases, WINOGRAD_CASES, 1, 1e-4, false};
+}
+
+static void for_bf16_kernels(void (*test)(const subject *t))
+{
+    for (size_t i = 0; i < sizeof bf16_isas / sizeof *bf16_isas; i++) {
+        if (lk__isa_runs(bf16_isas[i])) {
+            subject t = bf16_subject(bf16_isas[i]);
+            test(&t);
+            continue;
+        }
+        print_message("SKIP: this processor does not have %s\n", bf16_isas[i]->name);
+    }
 }
 
 /* Runs the test for all kernels that this processor can run; skips it if it cannot run the first. */
@@ -397,6 +468,7 @@ static void for_all_kernels(void (*test)(const subject *t))
         if (i == 0)
             skip();
     }
+    for_bf16_kernels(test);
 }
 
 static void expect_bits(const void *have, const void *want, size_t bytes, int which, const char *what)
@@ -414,7 +486,9 @@ static void check_plain(int which, const operands *o, const results *want)
     r.dx = guarded(lane_bytes(o, o->x_shape));
     r.dw = zeros(o->w_count, sizeof(float));
     r.dbias = zeros(o->conv_shape.channels, sizeof(float));
-    run_grad(&plain, o->x, &r);
+    void *x = in_plain(o, count_of(o->x_shape), o->x);
+    run_grad(&plain, x, &r);
+    free(x);
     expect_bits(r.dx, want->dx, lane_bytes(o, o->x_shape), which, "dx");
     expect_bits(r.dw, want->dw, (size_t)o->w_count * sizeof(float), which, "dw");
     expect_bits(r.dbias, want->dbias, (size_t)o->conv_shape.channels * sizeof(float), which, "dbias");
@@ -429,8 +503,8 @@ static void check(const subject *t, int which, const operands *o)
     sums s = expected(o);
     if (!t->winograd)
         check_plain(which, o, &r);
-    expect_lanes_close(t, which, "y", o->y_shape, r.y, s.y);
-    expect_lanes_close(t, which, "dx", o->x_shape, r.dx, s.dx);
+    expect_lanes_close(t, which, "y", o, o->y_shape, r.y, s.y);
+    expect_lanes_close(t, which, "dx", o, o->x_shape, r.dx, s.dx);
     for (int64_t i = 0; i < o->w_count; i++)
         expect_close(t, which, "dw", r.dw[i], s.dw[i], i);
     for (int64_t i = 0; i < o->conv_shape.channels; i++)
@@ -470,8 +544,8 @@ static void check_maximum(const subject *t)
     o.bias[0] = 0;
     results r = run(&o);
     sums s = expected(&o);
-    expect_lanes_close(t, 0, "y", o.y_shape, r.y, s.y);
-    expect_lanes_close(t, 0, "dx", o.x_shape, r.dx, s.dx);
+    expect_lanes_close(t, 0, "y", &o, o.y_shape, r.y, s.y);
+    expect_lanes_close(t, 0, "dx", &o, o.x_shape, r.dx, s.dx);
     free_sums(&s);
     free_results(&r);
     free_operands(&o);
@@ -484,15 +558,14 @@ static void the_first_maximum_wins(void **state)
 }
 
 /* Checks that `have`, of images from `first` on, has the bits of `want`. */
-static void expect_same(const operands *o, test_shape s, const float *have, const operands *of_want, test_shape all,
-                        const float *want, int64_t first)
+static void expect_same(const operands *o, test_shape s, const void *have, const operands *of_want, test_shape all,
+                        const void *want, int64_t first)
 {
     for (int64_t n = 0; n < s.images; n++)
         for (int64_t c = 0; c < s.channels; c++)
             for (int64_t p = 0; p < s.pixels; p++)
-                assert_memory_equal(&have[test_offset(layout_of(o->kernels), s, n, c, p)],
-                                    &want[test_offset(layout_of(of_want->kernels), all, first + n, c, p)],
-                                    sizeof *have);
+                assert_memory_equal(lane_at(o, s, have, n, c, p), lane_at(of_want, all, want, first + n, c, p),
+                                    o->bf16 ? 2 : sizeof(float));
 }
 
 /* Each image alone gives the bits that it has in the batch. */
@@ -522,11 +595,13 @@ static void an_image_does_not_depend_on_its_position(void **state)
     for_all_kernels(check_positions);
 }
 
-/* y and dx do not depend on the width of vectors; sums over images do, since they go lane by lane, and are not
- * compared. */
+/* y and dx do not depend on the width of vectors, nor on whether products of pairs are emulated; sums over images do,
+ * since they go lane by lane, and are not compared. */
 static void check_width(const subject *t)
 {
-    subject first = t->winograd ? winograd_subject(isas[0]) : plain_subject(isas[0]);
+    subject first = t->winograd ? winograd_subject(isas[0])
+                    : t->bf16   ? bf16_subject(bf16_isas[0])
+                                : plain_subject(isas[0]);
     for (int i = 0; i < t->n_cases; i++) {
         operands wide = make_operands(t, &t->cases[i]), narrow = make_operands(&first, &t->cases[i]);
         results have = run(&wide), want = run(&narrow);

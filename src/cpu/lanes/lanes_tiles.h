@@ -22,15 +22,31 @@ static inline int64_t lk__lanes_blocks(int64_t images)
     return (images + LK_WIDTH - 1) / LK_WIDTH;
 }
 
-/* Channels divided into as few tiles as possible, of sizes as equal as possible. */
+/* Elements of a vector of words. */
+enum { LK_ELEMENTS = LK_WIDTH * LK_PER_WORD };
+
+/* Returns the number of words that hold `channels` channels of a pixel and an image. */
+static inline int64_t lk__lanes_words(int64_t channels)
+{
+    return (channels + LK_PER_WORD - 1) / LK_PER_WORD;
+}
+
+/* Returns the number of elements of a tensor of one block of images, with padding. */
+static inline int64_t lk__lanes_block_elements(const int64_t size[2], int64_t channels)
+{
+    return size[0] * size[1] * lk__lanes_words(channels) * LK_ELEMENTS;
+}
+
+/* Channels divided into as few tiles as possible, of sizes as equal as possible. A tile consists of whole words. */
 typedef struct lk_lanes_tiling {
-    int64_t tiles, least, larger; /* the first `larger` have one channel more than `least` */
+    int64_t channels, tiles, least, larger; /* the first `larger` have one word more than `least` */
 } lk_lanes_tiling;
 
 static inline lk_lanes_tiling lk__lanes_tiling(int64_t channels)
 {
-    int64_t tiles = (channels + LK_LANES_TILE - 1) / LK_LANES_TILE;
-    return (lk_lanes_tiling){tiles, channels / tiles, channels % tiles};
+    enum { MOST = LK_LANES_TILE / LK_PER_WORD };
+    int64_t words = lk__lanes_words(channels), tiles = (words + MOST - 1) / MOST;
+    return (lk_lanes_tiling){channels, tiles, words / tiles, words % tiles};
 }
 
 typedef struct lk_lanes_tile {
@@ -41,7 +57,9 @@ typedef struct lk_lanes_tile {
 static inline lk_lanes_tile lk__lanes_tile(const lk_lanes_tiling *tiling, int64_t t)
 {
     int64_t larger = tiling->larger;
-    return (lk_lanes_tile){t * tiling->least + (t < larger ? t : larger), (int)(tiling->least + (t < larger))};
+    int64_t first = (t * tiling->least + (t < larger ? t : larger)) * LK_PER_WORD,
+            n = (tiling->least + (t < larger)) * LK_PER_WORD, left = tiling->channels - first;
+    return (lk_lanes_tile){first, (int)(n < left ? n : left)};
 }
 
 /* Bytes that the forward pass saves of one block of images. */
@@ -53,7 +71,7 @@ static inline size_t lk__lanes_block_saved_bytes(const lk_lanes_block *block)
     return (size_t)(pool->in[0] * pool->in[1] * pool->channels) * sizeof(vec_bits);
 }
 
-#define lk__lanes_packed_count LK_ISA(lk__lanes_packed_count)
+#define lk__lanes_packed_bytes LK_ISA(lk__lanes_packed_bytes)
 #define lk__lanes_pack LK_ISA(lk__lanes_pack)
 #define lk__lanes_conv2d LK_ISA(lk__lanes_conv2d)
 #define lk__lanes_avg_pool LK_ISA(lk__lanes_avg_pool)
@@ -65,18 +83,18 @@ static inline size_t lk__lanes_block_saved_bytes(const lk_lanes_block *block)
 #define lk__lanes_block_grad LK_ISA(lk__lanes_block_grad)
 
 /* lk_lanes_kernels documents these. */
-size_t lk__lanes_packed_count(const lk_lanes_conv *conv);
-void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient, float *packed);
-void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y);
-void lk__lanes_avg_pool(const lk_geometry *pool, const float *x, float *y);
-void lk__lanes_avg_pool_grad(const lk_geometry *pool, const float *dy, float *dx);
+size_t lk__lanes_packed_bytes(const lk_lanes_conv *conv);
+void lk__lanes_pack(const lk_lanes_conv *conv, const void *w, bool for_gradient, void *packed);
+void lk__lanes_conv2d(const lk_lanes_conv *conv, const void *x, const void *packed, const float *bias, void *y);
+void lk__lanes_avg_pool(const lk_geometry *pool, const void *x, void *y);
+void lk__lanes_avg_pool_grad(const lk_geometry *pool, const void *dy, void *dx);
 size_t lk__lanes_saved_bytes(const lk_lanes_block *block);
-void lk__lanes_block_forward(const lk_lanes_block *block, const float *x, const float *packed, const float *bias,
-                             float *y, uint8_t *saved);
+void lk__lanes_block_forward(const lk_lanes_block *block, const void *x, const void *packed, const float *bias, void *y,
+                             uint8_t *saved);
 size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad);
 void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *memory);
 
 /* Runs the forward pass for two blocks of images, b and b + 1, instead of all; an odd last block is its own partner. x
  * points to the two blocks; y and saved are those of all images. */
-void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *const x[LK_LANES_PAIR],
-                          const float *packed, const float *bias, float *y, uint8_t *saved);
+void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const element *const x[LK_LANES_PAIR],
+                          const element *packed, const float *bias, element *y, uint8_t *saved);

@@ -374,7 +374,8 @@ static gradient patch_gradient(const lk_patches *patches, const lk_lanes_grad *g
     size_t from = (size_t)p.images * lk__lanes_block_saved_bytes(block);
     return (gradient){.block = block,
                       .position = p,
-                      .dy = grad->dy + p.images * lanes_points_block_floats(block->pool.out, block->pool.channels),
+                      .dy = (const float *)grad->dy +
+                            p.images * lanes_points_block_floats(block->pool.out, block->pool.channels),
                       .signs = block->relu ? (const vec_bits *)(const void *)(grad->saved + from) : NULL,
                       .winners = block->max ? grad->saved + from : NULL};
 }

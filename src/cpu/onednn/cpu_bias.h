@@ -3,5 +3,6 @@
 
 #include "cpu/cpu_channels.h"
 
-/* Computes dbias[c] = the sum of dy over channel c. scratch: lk__channel_memory_bytes(shape) bytes. */
-void lk__cpu_bias_sums(const lk_channels *shape, const float *dy, float *dbias, float *scratch);
+/* Computes dbias[c] = the sum of dy over channel c. dbias: row-major, f32 or bf16. scratch:
+ * lk__channel_memory_bytes(shape). */
+void lk__cpu_bias_sums(const lk_channels *shape, const void *dy, const lk_tensor *dbias, float *scratch);

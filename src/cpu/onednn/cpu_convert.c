@@ -6,6 +6,7 @@
 #include "core/tensor.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_bf16.h"
+#include "cpu/cpu_dense.h"
 #include "cpu/onednn/cpu_state.h"
 #include "cpu/vector/interleave.h"
 #include "ops/ops.h"
@@ -134,9 +135,10 @@ lk_status lk__cpu_as(lk_device *device, const lk_tensor *x, const lk_layout *to,
         return LK_OK;
     }
     LK_TRY(lk__shape_bytes(x->shape, x->dtype, &bytes));
-    LK_TRY(lk__allocator_get(device->allocator, to ? to->bytes : bytes, &converted->block));
+    LK_TRY(lk__allocator_get(device->allocator, to ? lk__layout_bytes(to, x->dtype) : bytes, &converted->block));
     converted->data = converted->block->data;
-    return lk__cpu_convert(device, x, to, converted->block->data);
+    return x->dtype == LK_BF16 ? lk__cpu_bf16_convert(device, x, to, converted->block->data)
+                               : lk__cpu_convert(device, x, to, converted->block->data);
 }
 
 void lk__cpu_as_end(lk_device *device, lk_converted *converted)
@@ -147,5 +149,7 @@ void lk__cpu_as_end(lk_device *device, lk_converted *converted)
 
 lk_status lk__cpu_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
-    return x->dtype == LK_BF16 ? lk__cpu_bf16_to_plain(device, x, plain) : lk__cpu_convert(device, x, NULL, plain);
+    if (lk__cpu_is_product(x))
+        return lk__cpu_product_to_plain(device, x, plain);
+    return x->dtype == LK_BF16 ? lk__cpu_bf16_convert(device, x, NULL, plain) : lk__cpu_convert(device, x, NULL, plain);
 }

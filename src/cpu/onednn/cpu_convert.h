@@ -14,6 +14,6 @@ typedef struct lk_converted {
     struct lk_block *block;
 } lk_converted;
 
-/* Gives x, f32 or i32, in layout `to`. End it with lk__cpu_as_end, also after an error. */
+/* Gives x, f32, i32 or bf16, in layout `to`. End it with lk__cpu_as_end, also after an error. */
 lk_status lk__cpu_as(lk_device *device, const lk_tensor *x, const lk_layout *to, lk_converted *converted);
 void lk__cpu_as_end(lk_device *device, lk_converted *converted);

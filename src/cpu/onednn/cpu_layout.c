@@ -24,6 +24,7 @@ void lk__layouts_release(void)
         while (layouts) {
             lk_layout *next = layouts->next;
             lk__md_free(&layouts->md);
+            lk__free(layouts->partner);
             lk__free(layouts);
             layouts = next;
         }
@@ -34,7 +35,7 @@ void lk__layouts_release(void)
 static lk_layout *find_layout(const lk_md *md)
 {
     for (lk_layout *layout = layouts; layout; layout = layout->next)
-        if (lk__md_equal(&layout->md, md))
+        if (layout->inner == 0 && lk__md_equal(&layout->md, md))
             return layout;
     return NULL;
 }
@@ -59,6 +60,19 @@ static lk_status cpu_layout_find_tag(const lk_md *md, lk_shape shape, lk_dtype d
     return LK_OK;
 }
 
+/* Gives sixteen images in the lanes their partner. */
+static lk_status cpu_layout_add_pairs(lk_layout *layout, lk_shape shape)
+{
+    int64_t channels = shape.dim[1];
+    layout->partner = lk__calloc(1, sizeof *layout->partner);
+    if (!layout->partner)
+        return LK_ERR_MEMORY;
+    *layout->partner = (lk_layout){.pairs = true, .partner = layout};
+    if (channels > 0)
+        layout->partner->bytes = layout->bytes / (size_t)channels * (size_t)((channels + 1) / 2 * 2);
+    return LK_OK;
+}
+
 /* A layout never changes once it is in the table, since other devices read it without the lock. */
 static lk_status add_layout(const lk_md *md, lk_shape shape, lk_dtype dtype, lk_layout **out)
 {
@@ -66,13 +80,16 @@ static lk_status add_layout(const lk_md *md, lk_shape shape, lk_dtype dtype, lk_
     if (!layout)
         return LK_ERR_MEMORY;
     lk_status status = cpu_layout_find_tag(md, shape, dtype, &layout->tag);
+    layout->bytes = lk__md_bytes(md);
+    if (status == LK_OK && layout->tag == LK_WIDE_LANES_TAG && dtype == LK_F32)
+        status = cpu_layout_add_pairs(layout, shape);
     if (status == LK_OK)
         status = lk__md_copy(&layout->md, md);
     if (status != LK_OK) {
+        lk__free(layout->partner);
         lk__free(layout);
         return status;
     }
-    layout->bytes = lk__md_bytes(md);
     layout->next = layouts;
     layouts = layout;
     *out = layout;
@@ -104,6 +121,21 @@ lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t ta
     return status;
 }
 
+lk_status lk__layout_of_product(int64_t inner, size_t bytes, const lk_layout **out)
+{
+    pthread_mutex_lock(&layouts_lock);
+    lk_layout *layout = layouts;
+    while (layout && (layout->inner != inner || layout->bytes != bytes))
+        layout = layout->next;
+    if (!layout && (layout = lk__calloc(1, sizeof *layout)) != NULL) {
+        *layout = (lk_layout){.bytes = bytes, .tag = dnnl_format_tag_undef, .inner = inner, .next = layouts};
+        layouts = layout;
+    }
+    pthread_mutex_unlock(&layouts_lock);
+    *out = layout;
+    return layout ? LK_OK : LK_ERR_MEMORY;
+}
+
 lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout)
 {
     int64_t strides[LK_MAX_DIMS];
@@ -114,6 +146,21 @@ lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layo
     lk__md_free(&plain);
     *layout = NULL;
     return is_plain ? LK_OK : cpu_layout_find_or_add(md, shape, LK_F32, layout);
+}
+
+const lk_layout *lk__layout_of_bf16(const lk_layout *layout)
+{
+    return layout && layout->partner && !layout->pairs ? layout->partner : layout;
+}
+
+const lk_layout *lk__layout_of_f32(const lk_layout *layout)
+{
+    return layout && layout->pairs ? layout->partner : layout;
+}
+
+size_t lk__layout_bytes(const lk_layout *layout, lk_dtype dtype)
+{
+    return layout->bytes / sizeof(float) * lk_dtype_size(dtype);
 }
 
 bool lk__must_gather(const lk_tensor *x)

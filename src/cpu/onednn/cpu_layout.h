@@ -9,11 +9,17 @@
 #define LK_LANES_TAG dnnl_Acdb8a
 #define LK_WIDE_LANES_TAG dnnl_Acdb16a
 
+/* A bf16 tensor has the layout of an f32 one and takes half the bytes, with one exception: where an f32 tensor has
+ * sixteen images in the lanes, a bf16 tensor has them with channels in pairs, [N/16][H][W][C/2][16][2]; an odd last
+ * channel is followed by one of zeros. So no f32 tensor has channels in pairs, and no bf16 tensor has
+ * LK_WIDE_LANES_TAG. oneDNN does not know the layout of pairs: its md describes nothing. */
 typedef struct lk_layout {
     lk_md md;
-    size_t bytes; /* with padding; all elements lie inside. A bf16 tensor has the layout of an f32 one and takes half
-                     the bytes */
+    size_t bytes;          /* of f32, with padding; all elements lie inside */
     dnnl_format_tag_t tag; /* nhwc, nChw4c, nChw8c, nChw16c or one of the two for lanes; otherwise undef */
+    bool pairs;
+    struct lk_layout *partner; /* from sixteen images in the lanes to pairs, and back; otherwise NULL */
+    int64_t inner; /* of a product that is left as its factors (core/products.h): their inner dimension; otherwise 0 */
     struct lk_layout *next;
 } lk_layout;
 
@@ -27,6 +33,16 @@ lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layo
 
 /* Finds or adds the layout with one of the tags above, of four dimensions and f32 or i32. Gives NULL for dnnl_nchw. */
 lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t tag, const lk_layout **layout);
+
+/* Return the layout of a bf16 tensor where an f32 one has `layout`, and the inverse. NULL gives NULL. */
+const lk_layout *lk__layout_of_bf16(const lk_layout *layout);
+const lk_layout *lk__layout_of_f32(const lk_layout *layout);
+
+/* Returns the bytes that a tensor of `dtype` takes in `layout`. */
+size_t lk__layout_bytes(const lk_layout *layout, lk_dtype dtype);
+
+/* Finds or adds the layout of a product that is left as its factors, which take `bytes` bytes. */
+lk_status lk__layout_of_product(int64_t inner, size_t bytes, const lk_layout **layout);
 
 /* Describes how x lies in memory now: its private layout or its strides. If lk__must_gather(x), describes a row-major
  * copy of it. Free `md` with lk__md_free. */

@@ -1,5 +1,5 @@
-/* matmul, and dense_act, which adds a bias and relu. Transposed and sliced operands are described by their strides;
- * only an operand without a unit stride is copied. */
+/* matmul, and dense_act, which adds a bias and relu, where there are no own kernels (cpu_dense.h). Transposed and
+ * sliced operands are described by their strides; only an operand without a unit stride is copied. */
 #include "core/backend.h"
 #include "core/shape.h"
 #include "core/tensor.h"
@@ -76,7 +76,7 @@ static lk_status run_matmul(lk_call *call)
     return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], call->in[1], call->out[0]});
 }
 
-lk_status lk__cpu_matmul(lk_call *call)
+lk_status lk__cpu_onednn_matmul(lk_call *call)
 {
     return run_matmul(call);
 }
@@ -97,7 +97,7 @@ static void cpu_matmul_add_bias_and_relu(const lk_tensor *y, const float *bias, 
     }
 }
 
-lk_status lk__cpu_dense_act(lk_call *call)
+lk_status lk__cpu_onednn_dense_act(lk_call *call)
 {
     lk_converted bias = {0};
     LK_TRY(run_matmul(call));

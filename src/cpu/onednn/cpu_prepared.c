@@ -325,7 +325,7 @@ lk_status lk__prepared_run_weights(const lk_call *call, lk_prepared *prepared, l
     const lk_operand *weights = &prepared->operands[WEIGHTS];
     lk_kept *kept = NULL;
     if (weights->reorder && !weights->gather)
-        LK_TRY(lk__kept_get(call, WEIGHTS, weights->bytes, &kept));
+        LK_TRY(lk__kept_get(call, WEIGHTS, weights->bytes, LK_KEPT_MOST, &kept));
     return run_prepared(call->device->state, prepared, tensors, kept);
 }
 

@@ -1,13 +1,16 @@
 #include "cpu/vector/interleave.h"
 
 #include "base/avx2.h"
+#include "base/bf16.h"
 #include "base/minmax.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-enum { EIGHT = 8 };
+#include <string.h>
+
+enum { EIGHT = 8, WIDEST = 16 };
 
 lk_interleaving lk__interleaving_of_images(int64_t images, int64_t channels, int64_t pixels, int64_t width)
 {
@@ -138,5 +141,125 @@ LK_AVX2 void lk__deinterleave(const lk_interleaving *s, const float *vectors, fl
             tile t = interleave_tile_of(s, lane, pixel);
             for (int64_t i = 0; i < s->inners; i++, t.row += s->pixels, t.vector += s->width)
                 deinterleave_tile(&t, vectors, plain);
+        }
+}
+
+/* --- bf16 in pairs ------------------------------------------------------------------------------------------------ */
+
+static int64_t interleave_pairs_of(const lk_interleaving *s)
+{
+    return (s->inners + 1) / 2;
+}
+
+/* A tile of words: `row` is the offset of the first bf16, and `vector` that of the first word. */
+static tile interleave_pair_tile_of(const lk_interleaving *s, int64_t lane, int64_t pixel)
+{
+    tile t = interleave_tile_of(s, lane, pixel);
+    t.a_pixel = interleave_pairs_of(s) * s->width;
+    t.vector = (lane / s->width * s->pixels + pixel) * t.a_pixel + lane % s->width;
+    return t;
+}
+
+/* Joins n elements of a row of bf16, and those that lie `second` elements further, to words. second = 0: zeros. */
+LK_BODY void interleave_join(const uint16_t *row, int64_t second, int64_t n, uint32_t *words)
+{
+    for (int64_t i = 0; i < n; i++)
+        words[i] = row[i] | (second ? (uint32_t)row[second + i] << 16 : 0);
+}
+
+LK_BODY void interleave_split(const uint32_t *words, int64_t n, uint16_t *row, int64_t second)
+{
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = (uint16_t)words[i];
+        if (second)
+            row[second + i] = (uint16_t)(words[i] >> 16);
+    }
+}
+
+/* Rows of words are floats to the transposition, which copies bits. */
+LK_BODY LK_AVX2 void interleave_pair_tile(const tile *t, const uint16_t *row, int64_t second, uint32_t *words)
+{
+    uint32_t rows[EIGHT][EIGHT] = {{0}};
+    if (t->pixels == EIGHT) {
+        for (int64_t l = 0; l < t->lanes; l++)
+            interleave_join(row + l * t->a_lane, second, EIGHT, rows[l]);
+        interleave_transpose_8x8((const float *)(const void *)rows, EIGHT, (float *)(void *)words, t->a_pixel);
+        return;
+    }
+    for (int64_t l = 0; l < t->lanes; l++)
+        interleave_join(row + l * t->a_lane, second, t->pixels, rows[l]);
+    for (int64_t p = 0; p < t->pixels; p++)
+        for (int64_t l = 0; l < EIGHT; l++)
+            words[p * t->a_pixel + l] = rows[l][p];
+}
+
+LK_BODY LK_AVX2 void deinterleave_pair_tile(const tile *t, const uint32_t *words, uint16_t *row, int64_t second)
+{
+    uint32_t rows[EIGHT][EIGHT];
+    if (t->pixels == EIGHT) {
+        interleave_transpose_8x8((const float *)(const void *)words, t->a_pixel, (float *)(void *)rows, EIGHT);
+        for (int64_t l = 0; l < t->lanes; l++)
+            interleave_split(rows[l], EIGHT, row + l * t->a_lane, second);
+        return;
+    }
+    for (int64_t p = 0; p < t->pixels; p++)
+        for (int64_t l = 0; l < EIGHT; l++)
+            rows[l][p] = words[p * t->a_pixel + l];
+    for (int64_t l = 0; l < t->lanes; l++)
+        interleave_split(rows[l], t->pixels, row + l * t->a_lane, second);
+}
+
+LK_AVX2 void lk__interleave_pairs(const lk_interleaving *s, const uint16_t *plain, void *words)
+{
+    for (int64_t lane = 0; lane < interleave_padded_lanes(s); lane += EIGHT)
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
+            tile t = interleave_pair_tile_of(s, lane, pixel);
+            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width)
+                interleave_pair_tile(&t, plain + t.row, i + 1 < s->inners ? s->pixels : 0,
+                                     (uint32_t *)words + t.vector);
+        }
+}
+
+LK_AVX2 void lk__deinterleave_pairs(const lk_interleaving *s, const void *words, uint16_t *plain)
+{
+    for (int64_t lane = 0; lane < s->lanes; lane += EIGHT)
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = interleave_next_pixel(s, pixel)) {
+            tile t = interleave_pair_tile_of(s, lane, pixel);
+            for (int64_t i = 0; i < s->inners; i += 2, t.row += 2 * s->pixels, t.vector += s->width)
+                deinterleave_pair_tile(&t, (const uint32_t *)words + t.vector, plain + t.row,
+                                       i + 1 < s->inners ? s->pixels : 0);
+        }
+}
+
+LK_AVX2 void lk__widen_pairs(const lk_interleaving *s, const void *words, float *vectors)
+{
+    const uint32_t *from = words;
+    uint32_t low[WIDEST], high[WIDEST];
+    for (int64_t p = 0; p < interleave_padded_lanes(s) / s->width * s->pixels; p++)
+        for (int64_t i = 0; i < s->inners; i += 2, from += s->width) {
+            for (int64_t l = 0; l < s->width; l++) {
+                low[l] = from[l] << 16;
+                high[l] = from[l] & 0xFFFF0000u;
+            }
+            memcpy(vectors, low, (size_t)s->width * sizeof *low);
+            vectors += s->width;
+            if (i + 1 == s->inners)
+                continue;
+            memcpy(vectors, high, (size_t)s->width * sizeof *high);
+            vectors += s->width;
+        }
+}
+
+LK_AVX2 void lk__round_pairs(const lk_interleaving *s, const float *vectors, void *words)
+{
+    uint32_t *to = words;
+    uint16_t halves[2 * WIDEST];
+    for (int64_t p = 0; p < interleave_padded_lanes(s) / s->width * s->pixels; p++)
+        for (int64_t i = 0; i < s->inners; i += 2, to += s->width) {
+            bool both = i + 1 < s->inners;
+            lk__bf16_round(vectors, halves, s->width);
+            lk__bf16_round(vectors + s->width, halves + WIDEST, both ? s->width : 0);
+            interleave_join(halves, both ? WIDEST : 0, s->width, to);
+            vectors += both ? 2 * s->width : s->width;
         }
 }

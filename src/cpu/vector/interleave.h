@@ -1,7 +1,7 @@
 /* Conversions between plain activations and layouts that hold images or channels side by side in vectors.
  *
  * The eight or sixteen neighbors of a vector come from as many rows of the plain tensor, so a conversion is a
- * transposition. Elements have 32 bits and are copied unchanged. */
+ * transposition. Elements are copied unchanged: of 32 bits, or bf16 in pairs. */
 #pragma once
 
 #include <stdint.h>
@@ -24,3 +24,12 @@ lk_interleaving lk__interleaving_of_channels(int64_t images, int64_t channels, i
 /* Call these only where lk__has_avx2() holds on x86-64. Vectors need no more than a float's alignment. */
 void lk__interleave(const lk_interleaving *shape, const float *plain, float *vectors);
 void lk__deinterleave(const lk_interleaving *shape, const float *vectors, float *plain);
+
+/* The same for bf16 elements, two of which share a word of a lane: an even inner is the low half, and the next inner
+ * the high half, or 0 after the last. A pixel has (inners + 1) / 2 vectors of words, which have 32 bits. */
+void lk__interleave_pairs(const lk_interleaving *shape, const uint16_t *plain, void *words);
+void lk__deinterleave_pairs(const lk_interleaving *shape, const void *words, uint16_t *plain);
+
+/* Convert between bf16 in pairs and f32 vectors of the same shape. Rounding is lk__bf16_round's. */
+void lk__widen_pairs(const lk_interleaving *shape, const void *words, float *vectors);
+void lk__round_pairs(const lk_interleaving *shape, const float *vectors, void *words);

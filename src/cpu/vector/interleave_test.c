@@ -2,6 +2,7 @@
 #include "cpu/vector/interleave.h"
 
 #include "base/avx2.h"
+#include "base/bf16.h"
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
@@ -61,8 +62,68 @@ static void elements_go_where_the_layout_has_them(void **state)
                 expect_both_ways(layouts[l], shapes[i]);
 }
 
+/* --- bf16 in pairs ------------------------------------------------------------------------------------------------ */
+
+enum { LANES = 16 };
+
+/* Checks the words of sixteen images against row-major bf16, and that padding is 0. */
+static void expect_words(test_shape s, const uint32_t *words, const uint16_t *plain)
+{
+    int64_t pairs = (s.channels + 1) / 2;
+    for (int64_t n = 0; n < rounded_up(s.images, LANES); n++)
+        for (int64_t c = 0; c < 2 * pairs; c++)
+            for (int64_t p = 0; p < s.pixels; p++) {
+                uint32_t word = words[((n / LANES * s.pixels + p) * pairs + c / 2) * LANES + n % LANES];
+                bool is_padding = n >= s.images || c >= s.channels;
+                assert_int_equal(c % 2 ? word >> 16 : word & 0xFFFF,
+                                 is_padding ? 0 : plain[test_offset(PLAIN, s, n, c, p)]);
+            }
+}
+
+static void pairs_both_ways(test_shape s)
+{
+    lk_interleaving shape = lk__interleaving_of_images(s.images, s.channels, s.pixels, LANES);
+    int64_t count = s.images * s.channels * s.pixels,
+            size = rounded_up(s.images, LANES) * ((s.channels + 1) / 2) * s.pixels;
+    float *numbers_of_plain = numbers(count), *vectors = numbers(test_size(WIDE_IMAGES, s));
+    uint16_t *plain = malloc((size_t)(count + 1) * 2), *back = calloc((size_t)(count + 1), 2);
+    uint32_t *words = malloc((size_t)(size + 1) * 4);
+    assert_true(plain && back && words);
+    lk__bf16_round(numbers_of_plain, plain, count);
+    memset(words, 0x5a, (size_t)(size + 1) * 4);
+    back[count] = 0x5a5a;
+    lk__interleave_pairs(&shape, plain, words);
+    expect_words(s, words, plain);
+    lk__deinterleave_pairs(&shape, words, back);
+    assert_memory_equal(back, plain, (size_t)count * 2);
+    lk__bf16_widen(plain, numbers_of_plain, count);
+    lk__widen_pairs(&shape, words, vectors);
+    expect_arranged(WIDE_IMAGES, s, vectors, numbers_of_plain);
+    memset(words, 0x5a, (size_t)size * 4);
+    lk__round_pairs(&shape, vectors, words);
+    expect_words(s, words, plain);
+    assert_true(words[size] == 0x5a5a5a5a && back[count] == 0x5a5a);
+    free(numbers_of_plain);
+    free(vectors);
+    free(plain);
+    free(back);
+    free(words);
+}
+
+static void pairs_go_where_the_layout_has_them(void **state)
+{
+    (void)state;
+    if (!lk__has_avx2()) {
+        print_message("SKIP: this processor has no AVX2\n");
+        skip();
+    }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        pairs_both_ways(shapes[i]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_go_where_the_layout_has_them)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_go_where_the_layout_has_them),
+                                       cmocka_unit_test(pairs_go_where_the_layout_has_them)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define LK_ISA_SUFFIX avx512
+#define LK_F32_SUFFIX avx512
 
 #define LK_REGISTERS 32
 

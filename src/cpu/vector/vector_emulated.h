@@ -7,7 +7,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define LK_ISA_SUFFIX emulated
+#define LK_F32_SUFFIX emulated
 
 #define LK_REGISTERS 32
 
@@ -76,6 +76,11 @@ LK_BODY vec vec_sub(vec a, vec b)
 LK_BODY vec vec_mul(vec a, vec b)
 {
     return (vec){{_mm256_mul_ps(a.half[0], b.half[0]), _mm256_mul_ps(a.half[1], b.half[1])}};
+}
+
+LK_BODY vec vec_div(vec a, vec b)
+{
+    return (vec){{_mm256_div_ps(a.half[0], b.half[0]), _mm256_div_ps(a.half[1], b.half[1])}};
 }
 
 LK_BODY vec vec_fmadd(vec a, vec b, vec c)

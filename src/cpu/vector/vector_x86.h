@@ -47,6 +47,11 @@ LK_BODY vec vec_mul(vec a, vec b)
     return LK_MM(mul_ps)(a, b);
 }
 
+LK_BODY vec vec_div(vec a, vec b)
+{
+    return LK_MM(div_ps)(a, b);
+}
+
 LK_BODY vec vec_fmadd(vec a, vec b, vec c)
 {
     return LK_MM(fmadd_ps)(a, b, c);

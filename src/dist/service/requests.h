@@ -51,7 +51,7 @@ void lk__service_release(lk_service *service);
 int lk__service_port(const lk_service *service);
 
 /* Receives the next request, for the caller to release; *mail NULL: none came in time. Messages that are not from a
- * peer of this project are dropped. */
+ * peer of this project are dropped. Errors: LK_ERR_IO (too many files are open to accept another connection). */
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail);
 
 /* Answers a request, at any time. The answer is dropped without an error if the sender has gone. Frames are copied. */

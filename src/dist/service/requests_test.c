@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -242,6 +243,35 @@ static void a_connection_that_breaks_off_is_no_refusal(void **state)
     lk__post_release(post);
 }
 
+/* The limit leaves no descriptor for a connection that the service would accept. */
+static void a_service_says_that_it_can_accept_nothing_more(void **state)
+{
+    (void)state;
+    lk_post *post;
+    lk_service *service;
+    lk_mail *mail;
+    lk_address address = loopback(0);
+    struct rlimit before, low;
+    ok(lk__post_open(NULL, &post));
+    ok(lk__service_open(post, &address, &service));
+    ok(lk__service_receive(service, 0, &mail));
+    int last = dup(0);
+    assert_true(last >= 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    low.rlim_cur = (rlim_t)last + 1; /* it had the lowest free number */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    lk_status status = lk__service_receive(service, A_WHILE, &mail);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, LK_ERR_IO);
+    assert_non_null(strstr(lk_error_message(), ": has to open 1 more file, and 0 of the "));
+    lk_error_clear();
+    close(last);
+    ok(lk__service_receive(service, 0, &mail));
+    lk__service_release(service);
+    lk__post_release(post);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +281,7 @@ int main(void)
         cmocka_unit_test(only_listed_keys_get_through),
         cmocka_unit_test(a_refused_peer_is_told),
         cmocka_unit_test(a_connection_that_breaks_off_is_no_refusal),
+        cmocka_unit_test(a_service_says_that_it_can_accept_nothing_more),
     };
     if (!lk_build_has("ZeroMQ")) {
         puts("SKIP: this build has no ZeroMQ");

@@ -1,6 +1,8 @@
 /* For every quantity and device a sum over shards keeps its current tree nodes as a stack. A new shard is pushed as a
- * leaf; then the nodes of the largest subtree that it completes are added up in one pass over memory. A quantity that
- * every shard has given can be exchanged without waiting for the others. */
+ * leaf; then the nodes of the largest subtree that it completes are added up in one pass over memory. Products that are
+ * left as their factors wait for several of them, or for the last of the device's shards in a subtree: they are then
+ * computed and added up at once (core/products.h). A quantity that every shard has given can be exchanged without
+ * waiting for the others. */
 #include "dist/sum/shard_sum.h"
 
 #include "base/mem.h"
@@ -13,6 +15,10 @@
 
 #include <string.h>
 
+/* A subtree of so many products is added up before it is complete. Siblings differ by one shard at most, so fewer than
+ * twice as many nodes wait. */
+enum { PRODUCTS_AT_ONCE = 8 };
+
 /* The nodes of one quantity on one device. */
 typedef struct node_stack {
     int64_t next; /* the shard expected next */
@@ -22,10 +28,10 @@ typedef struct node_stack {
 struct lk_shard_sum {
     lk_strategy *strategy;
     int64_t shards;
-    int k, n;         /* devices, quantities */
-    lk_range *owned;  /* [k]: a device's shards */
-    int64_t capacity; /* of a stack: a range needs at most two nodes per level, and a leaf is pushed before anything is
-                         added */
+    int k, n;           /* devices, quantities */
+    lk_range *owned;    /* [k]: a device's shards */
+    int64_t capacity;   /* of a stack: a range needs at most two nodes per level, a leaf is pushed before anything is
+                           added, and products wait */
     node_stack *stacks; /* [k][n] */
     lk_range *ranges;   /* [k][capacity][n]: of the nodes in the stacks */
     lk_tensor **values; /* [k][capacity][n]: their values, one reference each; NULL: absent */
@@ -40,6 +46,7 @@ struct lk_shard_sum {
     lk_tree_node *nodes; /* scratch: the nodes that cover all shards, or a subtree */
     lk_tensor **subtree; /* [n], scratch: sums of a completed subtree */
     int *all;            /* [n]: 0, 1, … */
+    int *plain;          /* [n], scratch: quantities without products */
     lk_shape *shapes;    /* [n], like dtypes: of the quantities, for sums over links */
     lk_dtype *dtypes;
 
@@ -70,10 +77,12 @@ static lk_status shard_sum_allocate(lk_shard_sum *sum)
     sum->nodes = lk__calloc(nodes, sizeof *sum->nodes);
     sum->subtree = lk__calloc(n, sizeof *sum->subtree);
     sum->all = lk__calloc(n, sizeof *sum->all);
+    sum->plain = lk__calloc(n, sizeof *sum->plain);
     sum->shapes = lk__calloc(n, sizeof *sum->shapes);
     sum->dtypes = lk__calloc(n, sizeof *sum->dtypes);
     bool complete = sum->owned && sum->stacks && sum->ranges && sum->values && sum->missing && sum->ready &&
-                    sum->sums && sum->begun && sum->nodes && sum->subtree && sum->all && sum->shapes && sum->dtypes;
+                    sum->sums && sum->begun && sum->nodes && sum->subtree && sum->all && sum->plain && sum->shapes &&
+                    sum->dtypes;
     return complete ? LK_OK : LK_ERR_MEMORY;
 }
 
@@ -123,7 +132,7 @@ static void shard_sum_empty(lk_shard_sum *sum)
 static void shard_sum_free(lk_shard_sum *sum)
 {
     LK_FREE_ALL(sum->owned, sum->stacks, sum->ranges, sum->values, sum->missing, sum->ready, sum->sums, sum->begun,
-                sum->nodes, sum->subtree, sum->all, sum->shapes, sum->dtypes);
+                sum->nodes, sum->subtree, sum->all, sum->plain, sum->shapes, sum->dtypes);
     lk__remote_nodes_release(sum->remote_nodes);
     lk__free(sum);
 }
@@ -160,7 +169,7 @@ lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
     if (!sum)
         return NULL;
     *sum = (lk_shard_sum){.strategy = strategy, .shards = shards, .k = k, .n = n};
-    sum->capacity = 2 * shard_sum_log2_ceil(shards) + 2;
+    sum->capacity = 2 * shard_sum_log2_ceil(shards) + 2 + 2 * PRODUCTS_AT_ONCE;
     lk_status status = shard_sum_allocate(sum);
     for (int d = 0; d < k && status == LK_OK; d++)
         sum->owned[d] = lk_part(shards, ranks, lk_strategy_first_rank(strategy) + d);
@@ -285,6 +294,56 @@ void lk__shard_sum_expect(lk_shard_sum *sum, int i, const lk_tensor *like)
         lk__remote_nodes_learn(sum->remote_nodes, i, like != NULL);
 }
 
+/* Returns whether products wait in the stack of quantity i. */
+static bool shard_sum_has_products(const lk_shard_sum *sum, int d, int i)
+{
+    for (int64_t p = 0; p < shard_sum_stack_of(sum, d, i)->depth; p++) {
+        const lk_tensor *value = sum->values[shard_sum_stack_slot(sum, d, p, i)];
+        if (value && value->storage->is_product)
+            return true;
+    }
+    return false;
+}
+
+/* Returns whether the device has no shard outside of `node` with which the node could form a larger one. */
+static bool shard_sum_is_largest(const contribution *c, lk_range node)
+{
+    lk_range nodes[LK_TREE_COVER];
+    int n = lk__tree_cover(c->sum->shards, c->sum->owned[c->d], nodes);
+    while (n > 0 && nodes[n - 1].begin != node.begin)
+        n--;
+    return n > 0 && nodes[n - 1].end == node.end;
+}
+
+/* The same as shard_sum_add_up for one quantity that has products. */
+static lk_status shard_sum_add_products(const contribution *c, int64_t shard)
+{
+    lk_shard_sum *sum = c->sum;
+    int i = c->quantities[0];
+    lk_bucket bucket = shard_sum_completed_subtree(c, shard);
+    bool largest = shard_sum_is_largest(c, bucket.root);
+    if (bucket.n_nodes > 1 && (largest || bucket.n_nodes >= PRODUCTS_AT_ONCE))
+        LK_TRY(shard_sum_add_up(c, &bucket));
+    lk_tensor *top = sum->values[shard_sum_stack_slot(sum, c->d, shard_sum_stack_of(sum, c->d, i)->depth - 1, i)];
+    return largest && top ? lk__tensor_make_plain(top) : LK_OK;
+}
+
+/* Adds up what the last shard given completes. */
+static lk_status shard_sum_complete(const contribution *c, int64_t shard)
+{
+    contribution plain = {c->sum, c->d, c->sum->plain, 0};
+    for (int j = 0; j < c->n; j++) {
+        if (!shard_sum_has_products(c->sum, c->d, c->quantities[j]))
+            c->sum->plain[plain.n++] = c->quantities[j];
+        else
+            LK_TRY(shard_sum_add_products(&(contribution){c->sum, c->d, &c->quantities[j], 1}, shard));
+    }
+    if (plain.n == 0)
+        return LK_OK;
+    lk_bucket bucket = shard_sum_completed_subtree(&plain, shard);
+    return bucket.n_nodes > 1 ? shard_sum_add_up(&plain, &bucket) : LK_OK;
+}
+
 /* values NULL: the node has no samples. */
 static lk_status shard_sum_take(const contribution *c, lk_range node, lk_tensor *const *values)
 {
@@ -302,9 +361,7 @@ static lk_status shard_sum_take(const contribution *c, lk_range node, lk_tensor 
         if (values)
             lk__shard_sum_expect(sum, i, value);
     }
-    lk_bucket bucket = shard_sum_completed_subtree(c, node.end - 1);
-    if (bucket.n_nodes > 1)
-        LK_TRY(shard_sum_add_up(c, &bucket));
+    LK_TRY(shard_sum_complete(c, node.end - 1));
     for (int j = 0; j < c->n; j++) {
         int i = c->quantities[j];
         sum->missing[i] -= node.end - node.begin;

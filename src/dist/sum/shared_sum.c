@@ -8,6 +8,7 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "core/backend.h"
+#include "core/products.h"
 #include "core/tensor.h"
 #include "core/trace.h"
 #include "dist/array_sum.h"
@@ -23,6 +24,7 @@ enum { LINE = 16 }; /* elements of a cache line, which devices do not share */
 typedef struct item {
     int64_t begin, count;
     int first_addend, n_addends;
+    bool has_products; /* some addends are left as the factors of products */
 } item;
 
 typedef lk_shared_sum_job job;
@@ -83,7 +85,7 @@ static void shared_sum_job_release(job *j)
 static bool shared_sum_addend_is_free(lk_tensor *x, const lk_storage *like)
 {
     const lk_storage *storage = x->storage;
-    return storage->device == like->device && storage->bytes == like->bytes && storage->block &&
+    return storage->device == like->device && storage->bytes == like->bytes && storage->block && !storage->layout &&
            lk__refcount_is_one(&x->references) && lk__refcount_is_one(&storage->references);
 }
 
@@ -108,7 +110,8 @@ static lk_status shared_sum_item_locate(job *j, int i)
     for (int a = 0; a < it->n_addends; a++) {
         if (!addends[a]->storage->data)
             LK_FAIL(LK_ERR_STATE, "allreduce: a tensor was made by lk_tensor_new and never written");
-        j->from[it->first_addend + a] = lk__data(addends[a]);
+        if (!it->has_products)
+            j->from[it->first_addend + a] = lk__data(addends[a]);
     }
     for (int r = 0; r < j->n_results; r++) {
         lk_tensor *result = j->results[i * j->n_results + r];
@@ -145,10 +148,16 @@ static lk_status shared_sum_job_outcome(job *j)
     return status == LK_OK ? LK_OK : lk__fail(status, "%s", j->message);
 }
 
-static void shared_sum_entry_add(const job *j, const entry *e)
+static lk_status shared_sum_entry_add(const job *j, const entry *e)
 {
     for (int i = 0; i < j->n_items; i++) {
         const item *it = &j->items[i];
+        lk_device *device = e->task.device;
+        if (it->has_products) {
+            LK_TRY(device->backend->products->add(device, j->addends + it->first_addend,
+                                                  j->additions + it->first_addend, it->n_addends, j->to[i]));
+            continue;
+        }
         int64_t begin = e->elements.begin - it->begin, end = e->elements.end - it->begin;
         lk_array_sum sum = {.addends = (const float *const *)j->from + it->first_addend,
                             .additions = j->additions + it->first_addend,
@@ -157,6 +166,7 @@ static void shared_sum_entry_add(const job *j, const entry *e)
                             .n_results = e->n_results};
         lk__array_sum(&sum, lk__max(begin, 0), lk__min(end, it->count));
     }
+    return LK_OK;
 }
 
 /* Shows the work in a trace, as an operator on as many elements. */
@@ -177,7 +187,7 @@ static lk_status shared_sum_part_run(lk_task *task)
     lk__activity_set(LK_ACTIVITY_OPERATOR, "tree sum");
     if (shared_sum_job_locate(e->job) != LK_OK)
         return e->job->together ? LK_OK : shared_sum_job_outcome(e->job);
-    shared_sum_entry_add(e->job, e);
+    LK_TRY(shared_sum_entry_add(e->job, e));
     shared_sum_entry_trace(e, began);
     return LK_OK;
 }
@@ -204,12 +214,14 @@ static void shared_sum_job_list_item(job *j, const lk_shared_sum *sum, int i)
 {
     item *it = &j->items[j->n_items];
     it->first_addend = j->n_addends;
+    it->has_products = false;
     for (int64_t m = 0; m < sum->n_nodes; m++) {
         lk_tensor *value = sum->nodes[m].values ? sum->nodes[m].values[i] : NULL;
         if (!value)
             continue;
         j->ranges[j->n_addends - it->first_addend] = sum->nodes[m].range;
         j->addends[j->n_addends++] = lk_tensor_retain(value);
+        it->has_products |= value->storage->is_product && sum->n_devices == 1 && sum->n_results == 1;
     }
     it->n_addends = j->n_addends - it->first_addend;
     lk__tree_postfix(sum->root, j->ranges, it->n_addends, j->additions + it->first_addend);
@@ -280,10 +292,12 @@ static void shared_sum_job_list_storages(job *j)
     j->begins[j->n_devices] = n;
 }
 
+/* One device alone takes products as their factors. */
 static lk_status shared_sum_job_make_plain(const job *j)
 {
-    for (int a = 0; a < j->n_addends; a++)
-        LK_TRY(lk__tensor_make_plain(j->addends[a]));
+    for (int i = 0; i < j->n_items; i++)
+        for (int a = 0; a < j->items[i].n_addends && !j->items[i].has_products; a++)
+            LK_TRY(lk__tensor_make_plain(j->addends[j->items[i].first_addend + a]));
     for (int r = 0; j->in_use && r < j->n_items * j->n_results; r++)
         LK_TRY(lk__tensor_make_plain(j->results[r]));
     return LK_OK;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "lockstep/dist.h"
 
 #ifdef LK_HAVE_ZMQ
 
@@ -362,9 +363,18 @@ int lk__service_port(const lk_service *service)
     return service->port;
 }
 
+/* Without a free descriptor ZeroMQ accepts nothing more, and those who ask would wait without an answer. */
+static lk_status zmq_service_check(const lk_service *service)
+{
+    char text[32];
+    snprintf(text, sizeof text, "port %d", service->port);
+    return lk_check_open_files(text, 1);
+}
+
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
 {
-    return zmq_socket_receive(service->socket, milliseconds, true, mail);
+    LK_TRY(zmq_socket_receive(service->socket, milliseconds, true, mail));
+    return *mail ? LK_OK : zmq_service_check(service);
 }
 
 lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)

@@ -109,7 +109,7 @@ lk_status lk__ps_open(lk_trainer *trainer)
         return LK_ERR_MEMORY;
     LK_TRY(lk__ps_identity_find(&trainer->config, &chief->identity));
     LK_TRY(ps_chief_check_plan(&trainer->plan, chief->identity.servers));
-    LK_TRY(lk__post_open(chief->identity.has_keys ? &chief->identity.keys : NULL, &chief->post));
+    LK_TRY(lk__ps_open_post(&chief->identity, &chief->post));
     LK_TRY(lk__ps_coordinator_open(chief->post, &chief->identity, &chief->coordinator));
     lk__log(LK_LOG_INFO, "the chief listens at %s", chief->identity.chief_text);
     return LK_OK;

@@ -134,3 +134,34 @@ void lk__ps_identity_free(lk_ps_identity *identity)
     lk__keys_free(&identity->keys);
     identity->chief_key = NULL;
 }
+
+/* --- files that a process opens ----------------------------------------------------------------------------------- */
+
+/* PEER: of a connection to a service; the service opens one. LAUNCHED: by lockstep rank, which starts the process. */
+enum { PEER = 4, LAUNCHED = 4 };
+
+/* The first number of each sum: ZeroMQ's threads and service, and the role's logs, checkpoints or snapshot. */
+static int ps_identity_count_files(lk_train_role role, int servers, int workers)
+{
+    switch (role) {
+    case LK_TRAIN_CHIEF: /* every server connects to it, and every worker twice */
+        return 17 + (PEER + 1) * servers + 2 * workers;
+    case LK_TRAIN_WORKER:
+        return 8 + PEER * (servers + 2);
+    default: /* the chief and every worker connect to a server */
+        return 10 + PEER + 1 + workers;
+    }
+}
+
+int lk_parameter_server_files(int servers, int workers)
+{
+    return LAUNCHED + ps_identity_count_files(LK_TRAIN_CHIEF, servers, workers); /* the others open fewer */
+}
+
+lk_status lk__ps_open_post(const lk_ps_identity *identity, lk_post **post)
+{
+    *post = NULL;
+    LK_TRY(lk_check_open_files("strategy parameter-server",
+                               ps_identity_count_files(identity->role, identity->servers, 1)));
+    return lk__post_open(identity->has_keys ? &identity->keys : NULL, post);
+}

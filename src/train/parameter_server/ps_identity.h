@@ -24,3 +24,7 @@ bool lk__ps_is_asked_for(const lk_train_config *config);
  * lk__keys_read. */
 lk_status lk__ps_identity_find(const lk_train_config *config, lk_ps_identity *identity);
 void lk__ps_identity_free(lk_ps_identity *identity);
+
+/* Opens the post, unless the process may open too few files for this role and one worker. Errors: LK_ERR_IO, those of
+ * lk__post_open. */
+lk_status lk__ps_open_post(const lk_ps_identity *identity, lk_post **post);

@@ -84,11 +84,12 @@ static lk_status ps_members_offer_seat(lk_ps_coordinator *c, const lk_mail *mail
 static lk_status ps_members_join_worker(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number,
                                         const lk_ps_join *join)
 {
-    char reason[LK_MESSAGE_BYTES / 2];
+    char reason[LK_MESSAGE_BYTES / 2], who[sizeof join->host + 16];
     lk_ps_seat *seat;
     lk_frame theirs = mail->n > 1 ? mail->frames[1] : (lk_frame){NULL, 0};
+    snprintf(who, sizeof who, "a worker on %s", join->host);
     if (!lk__agreement_is_same(c->agreement, c->training.agreement_bytes, theirs.data, theirs.bytes,
-                               c->training.setup.max_staleness == 0, join->host, reason, sizeof reason)) {
+                               c->training.setup.max_staleness == 0, "the chief", who, reason, sizeof reason)) {
         lk__log(LK_LOG_WARNING, "a worker is refused: %s", reason);
         return lk__ps_refuse(c, mail, number, reason);
     }

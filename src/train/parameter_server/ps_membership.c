@@ -116,7 +116,7 @@ static lk_status ps_membership_check(void *user)
 static lk_status ps_membership_open_post(lk_ps_membership *m)
 {
     LK_TRY(lk__ps_identity_find(&m->trainer->config, &m->identity));
-    return lk__post_open(m->identity.has_keys ? &m->identity.keys : NULL, &m->post);
+    return lk__ps_open_post(&m->identity, &m->post);
 }
 
 static lk_status ps_membership_ask_for_seat(lk_ps_membership *m, int devices, int *first_core)

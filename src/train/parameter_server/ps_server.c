@@ -56,7 +56,7 @@ static lk_status ps_server_build(lk_parameter_server *server)
     LK_TRY(lk__ps_identity_find(config, &server->identity));
     /* Takes cores from the end, because workers on this machine begin with the first core. */
     lk__topology_begin_at(lk__topology_cores() - 1 - server->identity.index % lk__topology_cores());
-    LK_TRY(lk__post_open(server->identity.has_keys ? &server->identity.keys : NULL, &server->post));
+    LK_TRY(lk__ps_open_post(&server->identity, &server->post));
     LK_TRY(lk__service_open(server->post, &server->identity.own, &server->service));
     server->identity.own.port = lk__service_port(server->service);
     lk__address_print(&server->identity.own, server->identity.own_text);

@@ -24,6 +24,9 @@ typedef struct field {
 
 enum { MAX_FIELDS = 128 };
 
+/* Names of fields: processors and libraries of other kinds round differently. */
+static const char kernel_kind[] = "kind of kernels", kernel_choice[] = "choice of kernels";
+
 typedef struct field_list {
     field fields[MAX_FIELDS]; /* the bytes after each text are zero, so that fields can be compared as bytes */
     int n;
@@ -55,17 +58,46 @@ static void agreement_add_hash(field_list *list, const char *name, uint64_t hash
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
 
+/* A text from another process may lack its final zero. */
+static const char *agreement_copy_text(const char *from, char *to, size_t size)
+{
+    memcpy(to, from, size - 1);
+    lk__wire_tame(to, size);
+    return to;
+}
+
+bool lk__agreement_is_same(const void *first, size_t bytes, const void *other, size_t other_bytes, bool same_kernels,
+                           const char *whose, const char *others, char *reason, size_t size)
+{
+    size_t n = (bytes < other_bytes ? bytes : other_bytes) / sizeof(field);
+    for (size_t i = 0; i < n; i++) {
+        field a, b;
+        char name[sizeof a.name + 1], value[sizeof a.value + 1], other_value[sizeof a.value + 1];
+        memcpy(&a, (const char *)first + i * sizeof a, sizeof a);
+        memcpy(&b, (const char *)other + i * sizeof b, sizeof b);
+        agreement_copy_text(a.name, name, sizeof name);
+        bool is_kernel = strcmp(name, kernel_kind) == 0 || strcmp(name, kernel_choice) == 0;
+        if ((is_kernel && !same_kernels) || memcmp(&a, &b, sizeof a) == 0)
+            continue;
+        snprintf(reason, size, "%s has another %s: %s, where %s has %s", others, name,
+                 agreement_copy_text(b.value, other_value, sizeof other_value), whose,
+                 agreement_copy_text(a.value, value, sizeof value));
+        return false;
+    }
+    snprintf(reason, size, "%s says %zu bytes of what it trains, where %s has %zu", others, other_bytes, whose, bytes);
+    return bytes == other_bytes;
+}
+
 static lk_status agreement_compare(lk_group *group, const field *all, int n)
 {
-    for (int rank = 1; rank < lk__group_ranks(group); rank++)
-        for (int i = 0; i < n; i++) {
-            const field *first = &all[i], *other = &all[(int64_t)rank * n + i];
-            if (memcmp(first, other, sizeof *first) != 0)
-                LK_FAIL(LK_ERR_ARGUMENT,
-                        "rank %d on %s has another %s: %.95s, where rank 0 has %.95s; all processes have to be started "
-                        "alike",
-                        rank, lk__group_host(group, rank), first->name, other->value, first->value);
-        }
+    char reason[LK_MESSAGE_BYTES], who[128];
+    size_t bytes = (size_t)n * sizeof *all;
+    for (int rank = 1; rank < lk__group_ranks(group); rank++) {
+        snprintf(who, sizeof who, "rank %d on %.100s", rank, lk__group_host(group, rank));
+        if (!lk__agreement_is_same(all, bytes, all + (size_t)rank * (size_t)n, bytes, true, "rank 0", who, reason,
+                                   sizeof reason))
+            LK_FAIL(LK_ERR_ARGUMENT, "%s; all processes have to be started alike", reason);
+    }
     return LK_OK;
 }
 
@@ -155,9 +187,6 @@ uint64_t lk__hash_split(lk_trainer *trainer, lk_split split)
     return *hash;
 }
 
-/* Processors and libraries of other kinds round differently. */
-static const char kernel_kind[] = "kind of kernels", kernel_choice[] = "choice of kernels";
-
 static void agreement_add_kernels(field_list *list, const lk_trainer *trainer)
 {
     char text[256] = "";
@@ -213,33 +242,4 @@ lk_status lk__agreement_list(const lk_trainer *trainer, void **fields, size_t *b
     agreement_list_built(trainer, list);
     *bytes = (size_t)list->n * sizeof(field);
     return LK_OK;
-}
-
-/* A text from another process may lack its final zero. */
-static void agreement_copy_value(const field *f, char value[sizeof f->value + 1])
-{
-    memcpy(value, f->value, sizeof f->value);
-    lk__wire_tame(value, sizeof f->value + 1);
-}
-
-bool lk__agreement_is_same(const void *mine, size_t bytes, const void *theirs, size_t their_bytes, bool same_kernels,
-                           const char *host, char *reason, size_t size)
-{
-    const field *first = mine;
-    size_t n = (bytes < their_bytes ? bytes : their_bytes) / sizeof *first;
-    for (size_t i = 0; i < n; i++) {
-        field other;
-        char value[sizeof other.value + 1];
-        memcpy(&other, (const char *)theirs + i * sizeof other, sizeof other);
-        bool is_kernel = strcmp(first[i].name, kernel_kind) == 0 || strcmp(first[i].name, kernel_choice) == 0;
-        if ((is_kernel && !same_kernels) || memcmp(&first[i], &other, sizeof other) == 0)
-            continue;
-        agreement_copy_value(&other, value);
-        snprintf(reason, size, "a worker on %s has another %s: %s, where the chief has %s", host, first[i].name, value,
-                 first[i].value);
-        return false;
-    }
-    snprintf(reason, size, "a worker on %s says %zu bytes of what it trains, where the chief has %zu", host,
-             their_bytes, bytes);
-    return bytes == their_bytes;
 }

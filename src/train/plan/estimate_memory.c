@@ -198,6 +198,19 @@ static void memory_estimate_find_peak(const lk_model *model, double samples, dou
     }
 }
 
+/* Returns a lower bound of what the devices of a process take together. When a shard's backward pass ends, each device
+ * has its gradients, and each copy of the variables has the optimizer's state and packed gradients next to it. Sums
+ * that wait are left out: those of dense layers may be factors, which are small. Activations are left out too: pieces
+ * of a shard, recomputation and kernels that keep less make them smaller than the layers' outputs. */
+static double memory_estimate_least(const lk_train_config *config, const lk_memory_estimate *e, double parameters)
+{
+    const char *strategy = config->devices.strategy;
+    double devices = e->devices, copies = strategy && strcmp(strategy, "central-storage") == 0 ? 1 : devices;
+    if (lk_strategy_kind_of(strategy) == LK_STRATEGY_ASYNCHRONOUS)
+        return devices * e->variables; /* the servers have the optimizer's state */
+    return copies * (e->variables + e->optimizer + parameters) + devices * parameters;
+}
+
 static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_model *model, bool run_step,
                                         lk_memory_estimate *e)
 {
@@ -221,6 +234,7 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     e->variables = memory_estimate_variable_bytes(model, 0, lk_model_variable_count(model));
     e->gradients = 2 * parameters + sums + gradients;
     e->optimizer = states * parameters;
+    e->least = memory_estimate_least(config, e, parameters);
     if (!run_step)
         return LK_OK;
     lk_program_opts opts = {.fuse = true, .recompute = config->execution.recompute};

@@ -1,6 +1,5 @@
 #include "train/plan/host_memory.h"
 
-#include "base/minmax.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "train/trainer.h"
@@ -48,19 +47,23 @@ lk_status lk__check_host_memory(const lk_trainer *trainer)
 {
     lk_memory_estimate e;
     const char *limited_by;
-    int on_host = 0;
+    char devices[32];
+    lk_train_config config = trainer->config;
     for (int d = 0; d < trainer->n_devices; d++)
-        on_host += !trainer->devices[d]->backend->offload;
-    if (on_host == 0)
-        return LK_OK;
-    LK_TRY(lk_estimate_memory(&trainer->config, trainer->model, false, &e));
-    /* Some strategies keep the optimizer's state once. */
-    double needed = on_host * 2 * e.variables + e.optimizer, limit = (double)host_memory_limit(&limited_by);
-    if (needed > limit)
-        LK_FAIL(LK_ERR_MEMORY,
-                "%s does not fit: %d device%s with its variables and their gradients (%.1f MiB each) and the "
-                "optimizer's state (%.1f MiB) need %.1f MiB at least, and %s %.1f MiB",
-                lk_model_name(trainer->model), on_host, on_host == 1 ? "" : "s", 2 * e.variables / (1 << 20),
-                e.optimizer / (1 << 20), needed / (1 << 20), limited_by, limit / (1 << 20));
+        if (trainer->devices[d]->backend->offload)
+            return LK_OK;
+    snprintf(devices, sizeof devices, "%dxcpu", trainer->n_devices);
+    config.devices.spec = devices;
+    /* With several processes this one has some of the shards, at least one for each device. */
+    config.devices.shards = trainer->plan.processes > 1 ? trainer->n_devices : trainer->plan.shards;
+    LK_TRY(lk_estimate_memory(&config, trainer->model, false, &e));
+    double limit = (double)host_memory_limit(&limited_by);
+    if (e.least > limit)
+        LK_FAIL(
+            LK_ERR_MEMORY,
+            "%s does not fit: training on %d device%s needs %.1f MiB at least (variables %.1f MiB, optimizer's state "
+            "%.1f MiB, the rest gradients), and %s %.1f MiB",
+            lk_model_name(trainer->model), e.devices, e.devices == 1 ? "" : "s", e.least / (1 << 20),
+            e.variables / (1 << 20), e.optimizer / (1 << 20), limited_by, limit / (1 << 20));
     return LK_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "program/defer.h"
 #include "train/step/device_data.h"
 #include "train/step/step.h"
 #include "train/step/step_program.h"
@@ -121,6 +122,8 @@ static lk_status shard_programs_get(lk_trainer *trainer, lk__shard_pass_fn fn, c
     *program = lk__shard_program_record(trainer, fn, data, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();
+    if (fn == lk__training_pass && trainer->plan.shards > trainer->n_devices) /* else nothing is added up on a device */
+        lk__program_defer_products(*program);
     programs->list[programs->n++] = (cached){*program, fn, shard->replica, samples};
     return LK_OK;
 }

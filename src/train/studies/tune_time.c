@@ -131,7 +131,7 @@ static lk_status tune_subject_prepare_block(subject *s)
     lk_tensor *in[INPUTS] = {s->x, s->w, s->bias};
     s->run = tune_subject_run_block;
     lk_tensor *y = tune_block_forward(&problem->conv, in);
-    in[DY] = s->dy = lk_full(s->device, LK_F32, y ? lk_tensor_shape(y) : LK_SCALAR, 1);
+    in[DY] = s->dy = lk_full(s->device, problem->conv.dtype, y ? lk_tensor_shape(y) : LK_SCALAR, 1);
     if (!y || !s->dy)
         return lk_error_status();
     int outputs = !problem->trains ? 1 : problem->reads_images ? 3 : 4;
@@ -146,9 +146,9 @@ static lk_status tune_subject_make_operands(subject *s)
     const lk_conv_problem *p = &s->problem->conv;
     double terms = (double)(p->w.dim[1] * p->w.dim[2] * p->w.dim[3]);
     lk_random_key key = {.purpose = lk_random_purpose("tuning")};
-    s->x = lk_normal(s->device, LK_F32, p->x, 0, 1, key);
-    s->w = lk_uniform(s->device, LK_F32, p->w, -1 / terms, 1 / terms, key);
-    s->bias = lk_full(s->device, LK_F32, LK_SHAPE(p->w.dim[0]), 0.1);
+    s->x = lk_normal(s->device, p->dtype, p->x, 0, 1, key);
+    s->w = lk_uniform(s->device, p->dtype, p->w, -1 / terms, 1 / terms, key);
+    s->bias = lk_full(s->device, p->dtype, LK_SHAPE(p->w.dim[0]), 0.1);
     return s->x && s->w && s->bias ? LK_OK : lk_error_status();
 }
 

@@ -1,0 +1,276 @@
+#include "cpu/cpu_dense.h"
+
+#include "base/minmax.h"
+#include "core/backend.h"
+#include "core/kept.h"
+#include "core/shape.h"
+#include "core/tensor.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/isa.h"
+#include "cpu/onednn/cpu_convert.h"
+#include "cpu/onednn/cpu_state.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const lk_dense_kernels *cpu_dense_kernels(void)
+{
+    const lk_isa *isa = lk__isa();
+    return isa ? isa->f32->dense : NULL;
+}
+
+/* --- how a product is computed ------------------------------------------------------------------------------------ */
+
+/* All ways give the same bits (dense.h). */
+typedef enum dense_way {
+    DENSE_COLUMNS,    /* packs the columns of b: of a variable these may be kept */
+    DENSE_TRANSPOSED, /* computes y' = b' a', whose columns to pack are the rows of a: for b = w', w row-major */
+    DENSE_FACTORS,    /* packs both: for a = x', whose rows are far apart */
+} dense_way;
+
+static dense_way cpu_dense_way(const lk_call *call)
+{
+    const lk_tensor *a = call->in[0], *b = call->in[1];
+    int64_t width = cpu_dense_kernels()->width, rows = a->shape.dim[0];
+    bool is_product = call->op->id == LK_OP_MATMUL; /* neither a bias nor relu follows */
+    bool a_is_transposed = !a->storage->layout && a->strides[1] != 1 && a->strides[0] == 1;
+    bool b_is_transposed = !b->storage->layout && b->strides[1] != 1 && b->strides[0] == 1;
+    bool fills = lk__divide_up(rows, width) * width - rows <= rows / 4; /* a column of a fills its vectors */
+    return is_product && a_is_transposed            ? DENSE_FACTORS
+           : is_product && b_is_transposed && fills ? DENSE_TRANSPOSED
+                                                    : DENSE_COLUMNS;
+}
+
+/* Describes x, a matrix of the given data, which lk__cpu_as made row-major if x has a private layout. */
+static lk_matrix cpu_dense_matrix(const lk_tensor *x, const void *data)
+{
+    bool by_strides = !x->storage->layout;
+    return (lk_matrix){(float *)(uintptr_t)data, x->shape.dim[0], x->shape.dim[1],
+                       by_strides ? x->strides[0] : x->shape.dim[1], by_strides ? x->strides[1] : 1};
+}
+
+/* Returns whether a product is left as its factors. */
+static bool cpu_dense_leaves_factors(const lk_call *call)
+{
+    return call->free_layout && call->op->id == LK_OP_MATMUL;
+}
+
+/* --- preparing ---------------------------------------------------------------------------------------------------- */
+
+static size_t cpu_dense_bytes(int64_t count)
+{
+    return (size_t)count * sizeof(float);
+}
+
+static size_t cpu_dense_factors_bytes(int64_t rows, int64_t inner, int64_t columns)
+{
+    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    return cpu_dense_bytes(kernels->rows_count(rows, inner) + kernels->columns_count(inner, columns));
+}
+
+static lk_status cpu_dense_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    int64_t rows = call->in[0]->shape.dim[0], inner = call->in[0]->shape.dim[1], columns = call->in[1]->shape.dim[1];
+    char a[64], b[64];
+    lk__shape_text(call->in[0]->shape, a, sizeof a);
+    lk__shape_text(call->in[1]->shape, b, sizeof b);
+    snprintf(prepared->problem, sizeof prepared->problem, "f32 %s%s", a, b);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", kernels->name);
+    prepared->packed_bytes = cpu_dense_bytes(kernels->columns_count(inner, columns));
+    if (cpu_dense_leaves_factors(call))
+        return LK_OK;
+    switch (cpu_dense_way(call)) {
+    case DENSE_COLUMNS:
+        prepared->scratch_bytes = prepared->packed_bytes;
+        break;
+    case DENSE_TRANSPOSED:
+        prepared->scratch_bytes = cpu_dense_bytes(kernels->columns_count(inner, rows));
+        break;
+    case DENSE_FACTORS:
+        prepared->scratch_bytes =
+            cpu_dense_factors_bytes(rows, inner, columns) + cpu_dense_bytes(kernels->scratch_count(1));
+        break;
+    }
+    return LK_OK;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+/* Packs the factors to `memory`; returns their product as an addend. */
+static lk_addend cpu_dense_pack_factors(const lk_matrix *a, const lk_matrix *b, float *memory)
+{
+    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    float *columns = memory + kernels->rows_count(a->rows, a->columns);
+    kernels->pack_rows(a, memory);
+    kernels->pack_columns(b, columns);
+    return (lk_addend){.rows = memory, .columns = columns, .inner = a->columns};
+}
+
+static lk_status cpu_dense_leave_factors(lk_call *call, const lk_matrix *a, const lk_matrix *b)
+{
+    const lk_layout *layout;
+    LK_TRY(lk__layout_of_product(a->columns, cpu_dense_factors_bytes(a->rows, a->columns, b->columns), &layout));
+    LK_TRY(lk__storage_allocate(call->out[0]->storage, layout->bytes, layout));
+    cpu_dense_pack_factors(a, b, call->out[0]->storage->data);
+    return LK_OK;
+}
+
+/* The weights are packed into memory that outlives the call, if there is some, and then need not be packed again. */
+static lk_status cpu_dense_multiply_columns(lk_call *call, const lk_prepared *prepared, const lk_matrix *a,
+                                            const lk_matrix *b, const float *bias, bool relu, const lk_matrix *y)
+{
+    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    lk_kept *kept;
+    LK_TRY(lk__kept_get(call, 1, prepared->packed_bytes, SIZE_MAX, &kept));
+    float *packed = kept ? kept->block->data : ((lk_cpu *)call->device->state)->scratch;
+    if (!kept || !kept->made)
+        kernels->pack_columns(b, packed);
+    if (kept)
+        kept->made = true;
+    kernels->multiply(a, packed, bias, relu, y);
+    return LK_OK;
+}
+
+static lk_status cpu_dense_multiply(lk_call *call, const lk_prepared *prepared, const lk_matrix *a, const lk_matrix *b,
+                                    const float *bias, bool relu)
+{
+    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    lk_cpu *cpu = call->device->state;
+    LK_TRY(lk__cpu_scratch(cpu, prepared->scratch_bytes));
+    float *scratch = cpu->scratch;
+    if (cpu_dense_leaves_factors(call))
+        return cpu_dense_leave_factors(call, a, b);
+    LK_TRY(lk__output_plain(call->out[0]));
+    lk_matrix y = cpu_dense_matrix(call->out[0], lk__data(call->out[0]));
+    switch (cpu_dense_way(call)) {
+    case DENSE_COLUMNS:
+        return cpu_dense_multiply_columns(call, prepared, a, b, bias, relu, &y);
+    case DENSE_TRANSPOSED: {
+        lk_matrix left = lk__matrix_transposed(*b), right = lk__matrix_transposed(*a),
+                  result = lk__matrix_transposed(y);
+        kernels->pack_columns(&right, scratch);
+        kernels->multiply(&left, scratch, NULL, false, &result);
+        return LK_OK;
+    }
+    case DENSE_FACTORS: {
+        lk_addend product = cpu_dense_pack_factors(a, b, scratch);
+        lk_addend_sum sum = {&product, (const unsigned char[]){0}, 1};
+        kernels->sum(&sum, &y, scratch + cpu_dense_factors_bytes(a->rows, a->columns, b->columns) / sizeof(float));
+        return LK_OK;
+    }
+    }
+    return LK_OK;
+}
+
+/* Gives the elements of input i, row-major or by the strides of the tensor. */
+static lk_status cpu_dense_operand(const lk_call *call, int i, lk_converted *in)
+{
+    const lk_tensor *x = call->in[i];
+    if (x->storage->layout || x->shape.ndim == 1)
+        return lk__cpu_as(call->device, x, NULL, in);
+    in->data = lk__data(x);
+    return LK_OK;
+}
+
+/* Multiplies the first two inputs; in[2]: the bias, or empty. */
+static lk_status cpu_dense_run(lk_call *call, lk_converted in[3], bool relu)
+{
+    lk_prepared *prepared;
+    lk_key key;
+    lk__key_call(&key, call);
+    LK_TRY(lk__prepared_get(call->device->state, &key, call, cpu_dense_prepare, &prepared));
+    for (int i = 0; i < 2; i++)
+        LK_TRY(cpu_dense_operand(call, i, &in[i]));
+    if (call->n_in > 2 && call->in[2])
+        LK_TRY(cpu_dense_operand(call, 2, &in[2]));
+    lk_matrix a = cpu_dense_matrix(call->in[0], in[0].data), b = cpu_dense_matrix(call->in[1], in[1].data);
+    return cpu_dense_multiply(call, prepared, &a, &b, in[2].data, relu);
+}
+
+static lk_status cpu_dense_run_and_end(lk_call *call, bool relu)
+{
+    lk_converted in[3] = {0};
+    lk_status status = cpu_dense_run(call, in, relu);
+    for (int i = 0; i < 3; i++)
+        lk__cpu_as_end(call->device, &in[i]);
+    return status;
+}
+
+lk_status lk__cpu_matmul(lk_call *call)
+{
+    return cpu_dense_kernels() ? cpu_dense_run_and_end(call, false) : lk__cpu_onednn_matmul(call);
+}
+
+lk_status lk__cpu_dense_act(lk_call *call)
+{
+    return cpu_dense_kernels() ? cpu_dense_run_and_end(call, LK_ATTRS(call, lk_dense_act_attrs)->relu)
+                               : lk__cpu_onednn_dense_act(call);
+}
+
+/* --- products that are left as their factors ---------------------------------------------------------------------- */
+
+bool lk__cpu_is_product(const lk_tensor *x)
+{
+    const lk_layout *layout = x->storage->layout;
+    return layout && layout->inner > 0;
+}
+
+/* The factors must be much smaller than the product, or writing them gains nothing. */
+static bool cpu_products_takes(const lk_call *call)
+{
+    if (!cpu_dense_kernels() || call->op->id != LK_OP_MATMUL || call->dtype != LK_F32 || !call->kernel ||
+        call->kernel->run != lk__cpu_matmul || cpu_dense_way(call) != DENSE_FACTORS)
+        return false;
+    int64_t rows = call->in[0]->shape.dim[0], inner = call->in[0]->shape.dim[1], columns = call->in[1]->shape.dim[1];
+    return inner > 0 && 2 * cpu_dense_factors_bytes(rows, inner, columns) <= cpu_dense_bytes(rows * columns);
+}
+
+static lk_addend cpu_products_addend(const lk_tensor *x)
+{
+    const lk_layout *layout = x->storage->layout;
+    if (!lk__cpu_is_product(x))
+        return (lk_addend){.plain = lk__data(x)};
+    const float *rows = x->storage->data;
+    return (lk_addend){.rows = rows,
+                       .columns = rows + cpu_dense_kernels()->rows_count(x->shape.dim[0], layout->inner),
+                       .inner = layout->inner};
+}
+
+/* Returns the largest number of values that wait at one time. */
+static int cpu_products_depth(const unsigned char *additions, int n)
+{
+    int depth = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        most = depth + 1 > most ? depth + 1 : most;
+        depth += 1 - additions[i];
+    }
+    return most;
+}
+
+static lk_status cpu_products_add(lk_device *device, lk_tensor *const *addends, const unsigned char *additions, int n,
+                                  float *sum)
+{
+    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    lk_cpu *cpu = device->state;
+    size_t list = ((size_t)n * sizeof(lk_addend) + LK_ALIGNMENT - 1) / LK_ALIGNMENT * LK_ALIGNMENT;
+    LK_TRY(lk__cpu_scratch(cpu, list + cpu_dense_bytes(kernels->scratch_count(cpu_products_depth(additions, n)))));
+    lk_addend *described = cpu->scratch;
+    for (int i = 0; i < n; i++)
+        described[i] = cpu_products_addend(addends[i]);
+    lk_addend_sum all = {described, additions, n};
+    int64_t columns = addends[0]->shape.dim[1];
+    lk_matrix y = {sum, addends[0]->shape.dim[0], columns, columns, 1};
+    kernels->sum(&all, &y, (float *)(void *)((char *)cpu->scratch + list));
+    return LK_OK;
+}
+
+lk_status lk__cpu_product_to_plain(lk_device *device, const lk_tensor *x, float *plain)
+{
+    lk_tensor alias = lk__tensor_alias(x), *addend = &alias;
+    return cpu_products_add(device, &addend, (const unsigned char[]){0}, 1, plain);
+}
+
+const lk_products lk__cpu_products = {.takes = cpu_products_takes, .add = cpu_products_add};
