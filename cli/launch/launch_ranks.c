@@ -324,9 +324,12 @@ int cli_ranks_print_stalled(cli_ranks *ranks)
 static bool launch_ranks_logs_make_folder(const char *path)
 {
     struct stat there;
-    if (mkdir(path, 0777) == 0 || (stat(path, &there) == 0 && S_ISDIR(there.st_mode)))
+    if (mkdir(path, 0777) == 0)
         return true;
-    cli_error("--log-dir %s: %s", path, strerror(errno == EEXIST ? ENOTDIR : errno));
+    int reason = errno == EEXIST ? ENOTDIR : errno; /* before stat changes it */
+    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode))
+        return true;
+    cli_error("--log-dir %s: %s", path, strerror(reason));
     return false;
 }
 
