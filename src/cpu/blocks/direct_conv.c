@@ -1,12 +1,11 @@
 /* Direct convolution on blocks of channels, as lists of pixels: see lk__block_direct_avx2 in block_conv.h. */
 #include "base/minmax.h"
 #include "cpu/blocks/block_conv.h"
+#include "cpu/blocks/direct_weights.h"
 #include "cpu/vector/rectify.h"
 #include "cpu/vector/vector.h"
 
 #include <string.h>
-
-enum { BLOCK = LK_WIDTH, PAIR = 2, WIDTH = PAIR * BLOCK };
 
 /* A tile has PIXELS by PAIR accumulators, or CHANNELS by PAIR for the gradient of the weights. They hide the latency of
  * fused multiply-adds and leave registers for the operands. */
@@ -21,16 +20,6 @@ enum { PIXELS_OF_CHUNK = 400 };
 /* For the gradient of the weights this many pixels of a pair of blocks of dy, of a block of x and of two lists fit into
  * the first-level cache. */
 enum { PIXELS_AT_ONCE = 224, WORDS_AT_ONCE = PIXELS_AT_ONCE / LK_PER_WORD };
-
-static int64_t direct_conv_area_of(const int64_t size[2])
-{
-    return size[0] * size[1];
-}
-
-static int64_t block_pairs(int64_t channels)
-{
-    return (channels + WIDTH - 1) / WIDTH;
-}
 
 static int64_t direct_conv_chunk_images(const lk_geometry *conv)
 {
@@ -82,19 +71,6 @@ typedef struct tables {
     tap_list *lists;
 } tables;
 
-static int64_t direct_packed_count(const lk_geometry *conv)
-{
-    int64_t forward = block_pairs(conv->filters) * conv->channels,
-            backward = block_pairs(conv->channels) * conv->filters;
-    return lk__max(forward, backward) * WIDTH * direct_conv_area_of(conv->kernel);
-}
-
-static size_t direct_kept_bytes(const lk_geometry *conv, bool for_input_grad)
-{
-    (void)for_input_grad;
-    return (size_t)direct_packed_count(conv) * sizeof(element);
-}
-
 /* A chunk's images lie as far apart as in y. */
 static int64_t direct_conv_sums_of(const lk_geometry *conv, int64_t channels, int64_t pixels)
 {
@@ -132,28 +108,6 @@ static tables direct_start(const lk_geometry *conv, void *memory)
         direct_conv_list_tap(conv, t / conv->kernel[1], t % conv->kernel[1], &made.lists[t]);
     }
     return made;
-}
-
-/* Packs the weights as [pair of blocks of `to`][tap][words of `from`][WIDTH][LK_PER_WORD], with zeros for missing
- * channels. `to` and `from` are filters and channels; for the gradient of the input, channels and filters. */
-static void direct_pack(const lk_geometry *conv, const element *w, bool for_gradient, element *packed)
-{
-    int64_t taps = direct_conv_area_of(conv->kernel), a_filter = conv->channels * taps;
-    int64_t to = for_gradient ? conv->channels : conv->filters, from = for_gradient ? conv->filters : conv->channels;
-    int64_t to_stride = for_gradient ? taps : a_filter, from_stride = for_gradient ? a_filter : taps;
-    for (int64_t first = 0; first < to; first += WIDTH, packed += taps * from * WIDTH, w += WIDTH * to_stride) {
-        int64_t width = lk__min(to - first, WIDTH);
-        for (int64_t i = 0; i < from; i++)
-            for (int64_t t = 0; t < taps; t++) {
-                const element *weights = w + i * from_stride + t;
-                int64_t rest = i % LK_PER_WORD;
-                element *row = packed + (t * from + i - rest) * WIDTH + rest;
-                for (int64_t o = 0; o < width; o++)
-                    row[o * LK_PER_WORD] = weights[o * to_stride];
-                for (int64_t o = width; o < WIDTH; o++)
-                    row[o * LK_PER_WORD] = 0;
-            }
-    }
 }
 
 /* Unpacks the gradient [pair of blocks of filters][block of channels][tap][BLOCK][WIDTH] to dw. */
