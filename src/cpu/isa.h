@@ -21,21 +21,26 @@ typedef struct lk_isa {
     const char *name; /* "avx2" */
     int width;        /* floats of a vector: images in the lanes, or channels of a block */
     const lk_isa_kernels *f32;
-    const lk_isa_kernels *bf16; /* NULL: bf16 runs on kernels for f32 (cpu_bf16.h) */
+    const lk_isa_kernels *bf16;      /* NULL: bf16 runs on kernels for f32 (cpu_bf16.h) */
+    const lk_block_algorithm *tiles; /* direct convolution of bf16 on tiles; NULL: there are none */
 } lk_isa;
 
-/* The emulated ones have sixteen lanes on AVX2, and are linked into tests only. The two with bf16 have the f32 kernels
- * of AVX-512, or of `emulated`. */
-extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_avx512bf16, lk__isa_emulated, lk__isa_emulatedbf16;
+/* The emulated ones have sixteen lanes on AVX2, and are linked into tests only. Those with bf16 have the f32 kernels of
+ * AVX-512, or of `emulated`; those with AMX have the bf16 kernels of AVX512_BF16, or of `emulatedbf16`, too. */
+extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_avx512bf16, lk__isa_amxbf16, lk__isa_emulated,
+    lk__isa_emulatedbf16, lk__isa_emulatedamxbf16;
 
-extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated;
+extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated, lk__isa_kernels_avx512bf16,
+    lk__isa_kernels_emulatedbf16;
 
-/* Returns whether this processor can run code for `isa`. */
+/* Returns whether this processor can run code for `isa`, and the system lets it. For AMX, asks Linux for the permission
+ * to use tiles, which is the process's: all its threads have it. */
 bool lk__isa_runs(const lk_isa *isa);
 
 /* Returns the instruction set that kernels run on: the widest that both the processor and oneDNN use, since layouts
  * depend on it. LOCKSTEP_ISA=avx2 in the environment limits it to AVX2, and oneDNN too, which gives the bits of a
- * processor without anything wider; LOCKSTEP_ISA=avx512 leaves out AVX512_BF16. NULL: none. */
+ * processor without anything wider; LOCKSTEP_ISA=avx512bf16 leaves out AMX, and
+ * LOCKSTEP_ISA=avx512 AVX512_BF16 too. NULL: none. */
 const lk_isa *lk__isa(void);
 
 /* Checks LOCKSTEP_ISA. Errors: LK_ERR_ARGUMENT (it names no instruction set), LK_ERR_UNSUPPORTED (the processor lacks

@@ -1,7 +1,20 @@
-/* The tables that each copy of the kernels exports. A copy for bf16 completes the one for f32 on the same vectors. */
+/* The tables that each copy of the kernels exports. A copy for bf16 completes the one for f32 on the same vectors, and
+ * a copy with tiles completes both. */
 #include "cpu/isa.h"
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/vector.h"
+
+#if defined(LK_VECTOR_TILES)
+
+const lk_isa LK_ISA(lk__isa) = {
+    .name = LK_ISA_NAME,
+    .width = LK_WIDTH,
+    .f32 = &LK_ISA_F32(lk__isa_kernels),
+    .bf16 = &LK_ISA_BF16(lk__isa_kernels),
+    .tiles = &LK_ISA(lk__block_tiles),
+};
+
+#else
 
 const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .name = "lanes:" LK_ISA_NAME,
@@ -43,5 +56,7 @@ const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
 };
 
 const lk_isa LK_ISA(lk__isa) = {.name = LK_ISA_NAME, .width = LK_WIDTH, .f32 = &LK_ISA(lk__isa_kernels)};
+
+#endif
 
 #endif

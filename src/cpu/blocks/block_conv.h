@@ -49,6 +49,13 @@ typedef struct lk_block_algorithm {
 extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, lk__block_direct_emulated,
     lk__block_direct_avx512bf16, lk__block_direct_emulatedbf16;
 
+/* Direct convolution on the tiles of AMX (vector/tile.h), for multiples of 32 channels and of 32 filters, in bf16. The
+ * pixels of x that a tap connects with 128 pixels of the result are copied next to each other, with zeros for padding,
+ * and multiplied by the weights; the gradient of the weights sums over up to 512 pixels at a time. An element of a
+ * result is a chain over (tap, 32 channels), or over 32 pixels, of sums that the instruction forms; so its bits differ
+ * from those of other direct convolutions. */
+extern const lk_block_algorithm lk__block_tiles_amxbf16, lk__block_tiles_emulatedamxbf16;
+
 /* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1, takes a quarter of the multiplications (Lavin and Gray,
  * "Fast Algorithms for Convolutional Neural Networks", 2016). Its rounding errors are about ten times as large. With
  * bf16 the transformed operands are rounded to bf16 too. */
@@ -61,3 +68,5 @@ const lk_block_algorithm *lk__block_winograd(void);
 /* The same for bf16; lk__isa() must have kernels for it. */
 const lk_block_algorithm *lk__block_direct_bf16(void);
 const lk_block_algorithm *lk__block_winograd_bf16(void);
+/* The same; NULL: this instruction set has no tiles. */
+const lk_block_algorithm *lk__block_tiles(void);

@@ -13,12 +13,15 @@ typedef struct conv_case {
     int64_t size[2], kernel[2], stride[2], padding[2], dilation[2];
 } conv_case;
 
-static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated, &lk__isa_avx512bf16,
-                                     &lk__isa_emulatedbf16};
+static const lk_isa *const isas[] = {&lk__isa_avx2,           &lk__isa_avx512,       &lk__isa_emulated,
+                                     &lk__isa_avx512bf16,     &lk__isa_emulatedbf16, &lk__isa_amxbf16,
+                                     &lk__isa_emulatedamxbf16};
 enum { ISAS = sizeof isas / sizeof *isas };
 
 /* Single blocks and odd numbers of them, several pieces of channels and of filters, images that share a chunk, chunks
- * that are not full, images with more pixels or tiles than a chunk, padding beyond the kernel's reach. */
+ * that are not full, images with more pixels or tiles than a chunk, padding beyond the kernel's reach. The last five
+ * are for tiles too: sums over several pieces, strides whose phases have unequal pixels and taps or no tap, dilation.
+ */
 static const conv_case cases[] = {
     {2, 8, 8, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},     {3, 16, 24, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
     {2, 136, 16, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {61, 8, 16, {4, 4}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
@@ -28,7 +31,9 @@ static const conv_case cases[] = {
     {3, 8, 16, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {1, 1}},    {2, 640, 192, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
     {5, 16, 24, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {2, 8, 24, {7, 9}, {3, 3}, {1, 1}, {0, 2}, {1, 1}},
     {3, 48, 16, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {5, 16, 48, {21, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-    {2, 144, 80, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},
+    {2, 144, 80, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},  {9, 32, 64, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {3, 64, 32, {9, 8}, {3, 2}, {2, 3}, {1, 0}, {1, 1}},   {5, 32, 32, {24, 21}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},
+    {2, 96, 64, {10, 9}, {3, 3}, {2, 2}, {2, 1}, {2, 3}},  {1, 32, 32, {27, 25}, {2, 3}, {1, 1}, {0, 2}, {1, 1}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -368,13 +373,14 @@ static bool runs(const lk_isa *isa)
     return false;
 }
 
-/* Sets `both` to the algorithms that an instruction set has for one dtype: those for bf16, if it has them, because its
- * kernels for f32 are another one's. */
-static void subjects_of(const lk_isa *isa, variant both[2])
+/* Sets `both` to the algorithms that an instruction set adds to the others, and returns how many these are: tiles, if
+ * it has them; otherwise its algorithms for bf16, if it has them; otherwise those for f32. */
+static int subjects_of(const lk_isa *isa, variant both[2])
 {
     const lk_isa_kernels *kernels = isa->bf16 ? isa->bf16 : isa->f32;
-    both[0] = (variant){kernels->direct, isa->bf16 != NULL};
+    both[0] = (variant){isa->tiles ? isa->tiles : kernels->direct, isa->bf16 != NULL};
     both[1] = (variant){kernels->winograd, isa->bf16 != NULL};
+    return isa->tiles ? 1 : 2;
 }
 
 static void results_are_the_sums(void **state)
@@ -384,9 +390,10 @@ static void results_are_the_sums(void **state)
         if (runs(isas[i])) {
             bool wide = isas[i]->width == 16;
             variant both[2];
-            subjects_of(isas[i], both);
-            assert_int_equal(check_algorithm(both[0]), wide ? 7 : CASES); /* channels fill blocks */
-            assert_int_equal(check_algorithm(both[1]), wide ? 5 : 10);    /* the same, and 3x3, stride 1, dilation 1 */
+            int n = subjects_of(isas[i], both);
+            assert_int_equal(check_algorithm(both[0]), n == 1 ? 6 : wide ? 12 : CASES); /* channels fill blocks */
+            if (n == 2)
+                assert_int_equal(check_algorithm(both[1]), wide ? 6 : 11); /* and 3x3, stride 1, dilation 1 */
         }
 }
 
@@ -444,15 +451,19 @@ static void check_positions(variant subject, const conv_case *c)
 
 static void an_image_does_not_depend_on_its_position(void **state)
 {
+    static const int several[] = {4, 15, 17, 18, 19};
     (void)state;
     for (int i = 0; i < ISAS; i++)
         if (runs(isas[i])) {
             variant both[2];
-            subjects_of(isas[i], both);
-            for (int a = 0; a < 2; a++) {
-                check_positions(both[a], &cases[4]);
-                check_positions(both[a], &cases[15]);
-            }
+            int n = subjects_of(isas[i], both), checked = 0;
+            for (int a = 0; a < n; a++)
+                for (size_t c = 0; c < sizeof several / sizeof *several; c++)
+                    if (takes(both[a].algorithm, &cases[several[c]])) {
+                        check_positions(both[a], &cases[several[c]]);
+                        checked++;
+                    }
+            assert_true(checked >= 3);
         }
 }
 

@@ -8,6 +8,8 @@
  * neighboring elements, and AVX512_BF16 adds the two products of a pair of words to a float. Otherwise an element is a
  * float, and so is a word. Sums are floats in either case.
  *
+ * LK_VECTOR_TILES, which needs LK_VECTOR_BF16, adds the tiles of tile.h.
+ *
  * A file that includes this header is compiled once for each width and element (cmake/kernels.cmake). It wraps every
  * name that is not static in LK_ISA, so that the copies can be linked together. Call its functions only through the
  * table that lk__isa() returns (cpu/isa.h): that table is one that the processor can run.
@@ -66,9 +68,11 @@
 #include "cpu/vector/vector_words_emulated.h"
 #endif
 
-/* name_avx2, name_avx512, name_emulated, name_avx512bf16, name_emulatedbf16. LK_ISA_F32 gives the same without bf16:
- * the names of the copy for floats on the same vectors. */
+/* name_avx2, name_avx512, name_emulated, name_avx512bf16, name_emulatedbf16, name_amxbf16, name_emulatedamxbf16.
+ * LK_ISA_F32 gives the same without bf16, and LK_ISA_BF16 without tiles: the names of the copies for floats, and for
+ * bf16, on the same vectors. */
 #define LK_ISA(name) LK_ISA_PASTE(name, LK_ISA_SUFFIX)
+#define LK_ISA_BF16(name) LK_ISA_PASTE(name, LK_BF16_SUFFIX)
 #define LK_ISA_F32(name) LK_ISA_PASTE(name, LK_F32_SUFFIX)
 #define LK_ISA_PASTE(name, suffix) LK_ISA_PASTE_NOW(name, suffix)
 #define LK_ISA_PASTE_NOW(name, suffix) name##_##suffix

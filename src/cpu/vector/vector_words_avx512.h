@@ -5,7 +5,12 @@
 
 #include <string.h>
 
-#define LK_ISA_SUFFIX avx512bf16
+#define LK_BF16_SUFFIX avx512bf16
+#if defined(LK_VECTOR_TILES)
+#define LK_ISA_SUFFIX amxbf16
+#else
+#define LK_ISA_SUFFIX LK_BF16_SUFFIX
+#endif
 
 enum { LK_PER_WORD = 2 };
 

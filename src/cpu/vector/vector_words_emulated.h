@@ -5,7 +5,12 @@
 
 #include <string.h>
 
-#define LK_ISA_SUFFIX emulatedbf16
+#define LK_BF16_SUFFIX emulatedbf16
+#if defined(LK_VECTOR_TILES)
+#define LK_ISA_SUFFIX emulatedamxbf16
+#else
+#define LK_ISA_SUFFIX LK_BF16_SUFFIX
+#endif
 
 enum { LK_PER_WORD = 2 };
 
