@@ -12,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Channels that fill blocks or do not, images that fill lanes or do not, strides, groups. */
+/* Channels that fill tiles, blocks or neither, images that fill lanes or do not, strides, groups. */
 static const lk_conv_problem problems[] = {
     {.x = {4, {9, 16, 10, 12}}, .w = {4, {24, 16, 3, 3}}, .attrs.conv = {{1, 1}, {0, 0}, {1, 1}, 1}},
     {.x = {4, {16, 16, 8, 8}}, .w = {4, {16, 16, 3, 3}}, .attrs.conv = {{1, 1}, {1, 1}, {1, 1}, 1}},
     {.x = {4, {8, 5, 9, 9}}, .w = {4, {7, 5, 5, 3}}, .attrs.conv = {{1, 1}, {0, 0}, {1, 1}, 1}},
     {.x = {4, {3, 16, 9, 9}}, .w = {4, {16, 16, 3, 3}}, .attrs.conv = {{2, 2}, {1, 1}, {1, 1}, 1}},
     {.x = {4, {8, 6, 7, 7}}, .w = {4, {9, 2, 3, 3}}, .attrs.conv = {{1, 1}, {0, 0}, {1, 1}, 3}},
+    {.x = {4, {3, 32, 9, 8}}, .w = {4, {64, 32, 3, 3}}, .attrs.conv = {{1, 1}, {1, 1}, {1, 1}, 1}},
 };
 
 static const int ops[] = {LK_OP_CONV2D, LK_OP_CONV2D_INPUT_GRAD, LK_OP_CONV2D_WEIGHT_GRAD};
@@ -154,11 +155,11 @@ static void every_alternative_has_the_references_result(void **state)
 static void every_alternative_for_bf16_has_the_references_result(void **state)
 {
     (void)state;
-    if (!lk__isa_runs(&lk__isa_emulatedbf16)) {
+    if (!lk__isa_runs(&lk__isa_emulatedamxbf16)) {
         print_message("SKIP: this processor does not have AVX2\n");
         skip();
     }
-    lk__isa_force(&lk__isa_emulatedbf16);
+    lk__isa_force(&lk__isa_emulatedamxbf16);
     check_alternatives(LK_BF16);
     lk__isa_force(NULL);
 }

@@ -1,9 +1,9 @@
-/* If this is linked into a test, its CPU devices run kernels for sixteen lanes and for bf16, with their layouts and
- * choices; the vectors are emulated if the processor lacks them. */
+/* If this is linked into a test, its CPU devices run kernels for sixteen lanes, for bf16 and on tiles, with their
+ * layouts and choices; vectors and tiles are emulated. */
 #include "cpu/isa.h"
 
 __attribute__((constructor)) static void use_emulated_kernels(void)
 {
-    if (lk__isa_runs(&lk__isa_emulatedbf16))
-        lk__isa_force(&lk__isa_emulatedbf16);
+    if (lk__isa_runs(&lk__isa_emulatedamxbf16))
+        lk__isa_force(&lk__isa_emulatedamxbf16);
 }

@@ -138,6 +138,9 @@
         {op, flags, "relu alone, blocks of channels, stride 2", run,                                                   \
          P(block_parameters, {3, 16, 7, 6, 48, 3, 2, {.stride = {2, 2}}, false}, LK_BLOCK_NO_POOL, {.kernel = {1, 1}}, \
            true)},                                                                                                     \
+        {op, flags, "relu alone, tiles of channels, stride 2", run,                                                    \
+         P(block_parameters, {3, 32, 5, 6, 32, 3, 2, {.stride = {2, 2}}, true}, LK_BLOCK_NO_POOL, {.kernel = {1, 1}},  \
+           true)},                                                                                                     \
         {op, flags, "weights alone, batch", run,                                                                       \
          P(block_parameters, {8, 1, 9, 9, 4, 5, 4, {.groups = 1}, false}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},       \
            true)},                                                                                                     \

@@ -67,6 +67,13 @@ bool lk__cpu_winograd_takes(const lk_conv_problem *problem)
     return lk__block_winograd()->takes(&conv);
 }
 
+bool lk__cpu_tiles_take(const lk_conv_problem *problem)
+{
+    const lk_block_algorithm *tiles = lk__block_tiles();
+    lk_geometry conv = conv_of_problem(problem);
+    return tiles && tiles->takes(&conv);
+}
+
 bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem)
 {
     lk_geometry conv = conv_of_problem(problem);

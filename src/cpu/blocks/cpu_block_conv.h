@@ -14,6 +14,9 @@ bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts
  */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem);
 
+/* Returns whether the kernels of lk__isa() for bf16 have tiles, and can use them for a convolution that blocks take. */
+bool lk__cpu_tiles_take(const lk_conv_problem *problem);
+
 /* Returns whether Winograd's algorithm can be used, and whether it is faster. */
 bool lk__cpu_winograd_takes(const lk_conv_problem *problem);
 bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem);
