@@ -48,8 +48,9 @@ static char *doctor_cpuinfo_value(char *line, const char *name)
 /* Prints the instruction sets by which kernels choose their code. Changes `flags`. */
 static void doctor_print_instruction_sets(char *flags)
 {
-    static const char *const known[] = {"sse4_2",      "avx2",     "fma",   "avx512f", "avx512bw", "avx512_vnni",
-                                        "avx512_bf16", "amx_bf16", "asimd", "sve",     "bf16",     "i8mm"};
+    static const char *const known[] = {"sse4_2",      "avx2",        "fma",      "avx512f",  "avx512bw",
+                                        "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "asimd",
+                                        "sve",         "bf16",        "i8mm"};
     fputs("  instruction sets:", stdout);
     for (char *next, *word = strtok_r(flags, " ", &next); word; word = strtok_r(NULL, " ", &next)) {
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {

@@ -53,7 +53,8 @@ extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, 
  * pixels of x that a tap connects with 128 pixels of the result are copied next to each other, with zeros for padding,
  * and multiplied by the weights; the gradient of the weights sums over up to 512 pixels at a time. An element of a
  * result is a chain over (tap, 32 channels), or over 32 pixels, of sums that the instruction forms; so its bits differ
- * from those of other direct convolutions. */
+ * from those of other direct convolutions. Products with padding are computed, so a weight or gradient that is not
+ * finite makes more sums NaN than there. */
 extern const lk_block_algorithm lk__block_tiles_amxbf16, lk__block_tiles_emulatedamxbf16;
 
 /* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1, takes a quarter of the multiplications (Lavin and Gray,
