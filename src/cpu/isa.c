@@ -121,7 +121,10 @@ lk_status lk__isa_check(void)
         LK_FAIL(LK_ERR_ARGUMENT, "LOCKSTEP_ISA=%s names no instruction set that kernels are compiled for: %s", wanted,
                 *all ? "amxbf16, avx512bf16, avx512, avx2" : "there is none in this build");
     if (!lk__isa_runs(*isa))
-        LK_FAIL(LK_ERR_UNSUPPORTED, "LOCKSTEP_ISA=%s: this processor does not have it; unset the variable", wanted);
+        LK_FAIL(
+            LK_ERR_UNSUPPORTED,
+            "LOCKSTEP_ISA=%s: this processor does not have it, or the system does not permit it; unset the variable",
+            wanted);
     lk__isa();
     if (limited != LK_OK)
         LK_FAIL(limited, "LOCKSTEP_ISA=%s: oneDNN had generated code before the variable was read", wanted);

@@ -39,12 +39,12 @@ bool lk__isa_runs(const lk_isa *isa);
 
 /* Returns the instruction set that kernels run on: the widest that both the processor and oneDNN use, since layouts
  * depend on it. LOCKSTEP_ISA=avx2 in the environment limits it to AVX2, and oneDNN too, which gives the bits of a
- * processor without anything wider; LOCKSTEP_ISA=avx512bf16 leaves out AMX, and
- * LOCKSTEP_ISA=avx512 AVX512_BF16 too. NULL: none. */
+ * processor without anything wider; LOCKSTEP_ISA=avx512bf16 leaves out AMX, and LOCKSTEP_ISA=avx512 AVX512_BF16 too.
+ * NULL: none. */
 const lk_isa *lk__isa(void);
 
 /* Checks LOCKSTEP_ISA. Errors: LK_ERR_ARGUMENT (it names no instruction set), LK_ERR_UNSUPPORTED (the processor lacks
- * it), LK_ERR_BACKEND (oneDNN has generated code already and cannot be limited). */
+ * it, or the system does not permit it), LK_ERR_BACKEND (oneDNN has generated code already and cannot be limited). */
 lk_status lk__isa_check(void);
 
 /* For tests: lk__isa() returns `isa` from now on; NULL undoes that. Call it only while no device is open. */

@@ -24,14 +24,14 @@ lk_status lk__dnnl_limit_to_avx2(void)
     return lk__dnnl_status(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2), "be limited to AVX2");
 }
 
-/* The table has the numbers that all versions of oneDNN share. */
+/* The table has the numbers that all versions of oneDNN share, and those of AMX in versions 2 and 3. */
 const char *lk__dnnl_instruction_set(void)
 {
     static const struct {
         unsigned set;
         const char *name;
-    } sets[] = {{0x01, "sse41"},       {0x03, "avx"},         {0x07, "avx2"},
-                {0x27, "avx512_core"}, {0x67, "avx512_vnni"}, {0xe7, "avx512_bf16"}};
+    } sets[] = {{0x01, "sse41"},       {0x03, "avx"},         {0x07, "avx2"},        {0x27, "avx512_core"},
+                {0x67, "avx512_vnni"}, {0xe7, "avx512_bf16"}, {0x3e7, "avx512_amx"}, {0xfef, "avx512_amx"}};
     static _Thread_local char other[32];
     unsigned set = (unsigned)dnnl_get_effective_cpu_isa();
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
