@@ -6,7 +6,7 @@
 
 /* Belongs to a call of a program. On the device's thread. */
 typedef struct lk_kept {
-    unsigned inputs;        /* bit i: the call's input i is a variable that the program only reads */
+    unsigned inputs;        /* bit i: the call's input i is a variable that the program only reads, or cast from one */
     size_t *left;           /* bytes that calls of the program may still keep */
     struct lk_block *block; /* NULL: nothing is kept yet */
     size_t bytes;           /* requested of the block */

@@ -2,17 +2,37 @@
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/kept.h"
+#include "ops/ops.h"
 #include "program/program.h"
 #include "program/values.h"
+
+static bool program_keep_is_variable(const lk_program *program, const lk_tensor *x)
+{
+    const lk_value *value = lk__program_value(program, x);
+    return value && value->kind == LK_VALUE_OUTSIDE && !value->written;
+}
+
+/* Returns whether x is cast from a variable, and written by nothing else. A pass in bf16 casts all weights. */
+static bool program_keep_is_cast(const lk_program *program, const lk_tensor *x)
+{
+    const lk_value *value = lk__program_value(program, x);
+    if (!value || value->kind != LK_VALUE_INSIDE)
+        return false;
+    const lk_call *maker = &program->calls[value->first];
+    if (maker->op->id != LK_OP_CAST || !program_keep_is_variable(program, maker->in[0]))
+        return false;
+    for (int i = value->first + 1; i <= value->last; i++)
+        if (lk__lists_storage(program->calls[i].out, program->calls[i].n_out, value->storage))
+            return false;
+    return true;
+}
 
 static unsigned program_keep_variables_of(const lk_program *program, const lk_call *call)
 {
     unsigned inputs = 0;
-    for (int i = 0; i < call->n_in; i++) {
-        const lk_value *value = lk__program_value(program, call->in[i]);
-        if (value && value->kind == LK_VALUE_OUTSIDE && !value->written)
+    for (int i = 0; i < call->n_in; i++)
+        if (program_keep_is_variable(program, call->in[i]) || program_keep_is_cast(program, call->in[i]))
             inputs |= 1U << i;
-    }
     return inputs;
 }
 

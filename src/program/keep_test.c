@@ -17,6 +17,7 @@ enum { IMAGES = 16, MOST_KEPT = 1 << 24 };
 typedef struct conv_case {
     int64_t channels, filters, size, kernel, padding, stride, groups;
     bool relu, pooled;
+    bool bf16; /* images, and a copy of the weights */
 } conv_case;
 
 static const conv_case cases[] = {
@@ -29,8 +30,10 @@ static const conv_case cases[] = {
     {.channels = 16, .filters = 48, .size = 8, .kernel = 3, .padding = 1, .stride = 2},
     {.channels = 32, .filters = 48, .size = 8, .kernel = 1, .relu = true},
     {.channels = 16, .filters = 32, .size = 8, .kernel = 3, .padding = 1, .groups = 2},
+    {.channels = 16, .filters = 32, .size = 8, .kernel = 3, .padding = 1, .bf16 = true},
+    {.channels = 12, .filters = 30, .size = 9, .kernel = 2, .relu = true, .pooled = true, .bf16 = true},
 };
-enum { CASES = sizeof cases / sizeof *cases };
+enum { CASES = sizeof cases / sizeof *cases, IN_BF16 = 9 };
 
 typedef struct network {
     const conv_case *c;
@@ -59,7 +62,13 @@ static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
     lk_tape *tape = lk_tape_begin(watched, 2);
     if (!tape)
         return lk_error_status();
-    lk_tensor *y = lk_conv2d(in[0], net->w, net->bias, &opts);
+    lk_tensor *x = in[0], *w = net->w, *bias = net->bias;
+    if (c->bf16) {
+        x = lk_cast(x, LK_BF16);
+        w = lk_tensor_dtype(w) == LK_BF16 ? w : lk_cast(w, LK_BF16);
+        bias = lk_cast(bias, LK_BF16);
+    }
+    lk_tensor *y = lk_conv2d(x, w, bias, &opts);
     if (c->relu)
         y = lk_relu(y);
     if (c->pooled)
@@ -234,17 +243,25 @@ static lk_status computed(void *user, lk_tensor *const *in, lk_tensor **out)
     return pass(&net, in, out);
 }
 
-static void computed_weights_are_not_kept(void **state)
+/* A bf16 copy of the weights that is written again. */
+static lk_status cast_and_changed(void *user, lk_tensor *const *in, lk_tensor **out)
 {
-    (void)state;
+    network net = *(const network *)user;
+    net.w = lk_cast(net.w, LK_BF16);
+    lk_status status = lk_add_into(net.w, net.w, lk_cast(in[1], LK_BF16));
+    return status == LK_OK ? pass(&net, in, out) : status;
+}
+
+static void check_not_kept(lk_program_fn fn, const conv_case *c)
+{
     lk_device *device = open_device("cpu");
     lk_scope_begin();
-    network net = make_network(device, &cases[4], 1);
+    network net = make_network(device, c, 1);
     lk_tensor *in[2] = {images(device, net.c, 0), numbers(device, weights_shape(net.c), 2)}, *a[OUTPUTS], *b[OUTPUTS];
     lk_program *program[2];
     for (int p = 0; p < 2; p++) {
         lk_program_opts opts = {.fuse = true, .keep_bytes = p == 0 ? MOST_KEPT : 0};
-        program[p] = lk_program_record(device, computed, &net, in, 2, OUTPUTS, &opts);
+        program[p] = lk_program_record(device, fn, &net, in, 2, OUTPUTS, &opts);
         assert_non_null(program[p]);
     }
     for (int i = 0; i < 4; i++) {
@@ -259,6 +276,13 @@ static void computed_weights_are_not_kept(void **state)
     lk_program_release(program[1]);
     lk_scope_end();
     lk_device_release(device);
+}
+
+static void computed_weights_are_not_kept(void **state)
+{
+    (void)state;
+    check_not_kept(computed, &cases[4]);
+    check_not_kept(cast_and_changed, &cases[IN_BF16]);
 }
 
 static lk_status try_two_replays(lk_device *device, network *net, size_t keep, lk_tensor *x, lk_tensor **out)
