@@ -10,8 +10,8 @@ endforeach()
 
 # Those that are written for elements of bf16 too.
 set(LK_BF16_KERNELS "")
-foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points lanes/lanes_conv lanes/lanes_grad
-             lanes/lanes_pool)
+foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product lanes/lanes_conv
+             lanes/lanes_grad lanes/lanes_pool)
   list(APPEND LK_BF16_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 

@@ -98,7 +98,7 @@ if(CMOCKA_FOUND)
 
     # The same tests on emulated wide vectors: see tests/emulated.
     foreach(source src/cpu/cpu_bf16_test.c src/cpu/cpu_choice_test.c src/cpu/cpu_fused_test.c src/cpu/cpu_test.c
-                   tests/engine/conformance_gradient_test.c tests/engine/conformance_test.c tests/engine/executor_test.c)
+                   src/dist/sum/product_sum_test.c src/program/keep_test.c tests/engine/conformance_gradient_test.c tests/engine/conformance_test.c tests/engine/executor_test.c)
       get_filename_component(name ${source} NAME_WE)
       set(name emulated_${name})
       add_executable(${name} ${source} tests/emulated/use_emulated_kernels.c)

@@ -122,7 +122,6 @@ enum {
  * these flags, one call may use them all, as long as no two write the same output or overwrite the same input. */
 #define LK_KERNEL_IN_PLACE(o, i) (1u << (8 + LK_KERNEL_IN_PLACE_INPUTS * (o) + (i)))
 #define LK_KERNEL_IN_PLACE_INPUTS 6
-#define LK_KERNEL_IN_PLACE_ANY (~0u << 8)
 
 struct lk_kernel {
     lk_kernel_fn run;

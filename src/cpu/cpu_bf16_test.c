@@ -52,7 +52,7 @@ static void expect_same_bits(lk_tensor *have, lk_tensor *want, const char *what)
 static void expect_close(lk_tensor *have, lk_tensor *want, const char *what)
 {
     size_t count = (size_t)lk_tensor_count(want);
-    float *a = malloc((count + 1) * sizeof *a), *b = malloc((count + 1) * sizeof *b);
+    float *a = calloc(count + 1, sizeof *a), *b = calloc(count + 1, sizeof *b);
     double last_place = lk_tensor_dtype(have) == LK_BF16 ? 1.0 / 128 : 1e-6;
     assert_true(a && b && lk_tensor_dtype(have) == lk_tensor_dtype(want));
     if (lk_tensor_read(wide(have), a, count * sizeof *a) != LK_OK ||
@@ -65,8 +65,8 @@ static void expect_close(lk_tensor *have, lk_tensor *want, const char *what)
     free(b);
 }
 
-/* The result of a convolution. */
-static void expect_convolved(lk_tensor *have, lk_tensor *want, const char *what)
+/* The result of a convolution or of a product of matrices. */
+static void expect_multiplied(lk_tensor *have, lk_tensor *want, const char *what)
 {
     if (lk__isa() && lk__isa()->bf16)
         expect_close(have, want, what);
@@ -116,9 +116,9 @@ static void chain(const size *s)
     assert_true(y->storage->used >= (size_t)lk_tensor_count(y) * 2);
     lk_tensor *wide_y = wide(y);
     assert_true(has_layout(wide_y) && wide_y->storage->used > y->storage->used);
-    expect_convolved(y, lk_cast(lk_conv2d(wide(x), wide(w), wide(bias), &conv), LK_BF16), s->name);
+    expect_multiplied(y, lk_cast(lk_conv2d(wide(x), wide(w), wide(bias), &conv), LK_BF16), s->name);
     expect_rounded(r, lk_relu(wide_y), s->name);
-    expect_convolved(z, lk_cast(lk_conv2d(wide(r), wide(again), NULL, &conv), LK_BF16), s->name);
+    expect_multiplied(z, lk_cast(lk_conv2d(wide(r), wide(again), NULL, &conv), LK_BF16), s->name);
     expect_rounded(n, lk_batch_norm(wide(z), gamma, beta, 1e-5, &want_sums), s->name);
     expect_same_bits(sums, want_sums, s->name);
     expect_rounded(a, lk_add(wide(n), wide(r)), s->name);
@@ -143,7 +143,8 @@ static void reads_views(void **state)
     lk_tensor *transposed = lk_transpose(b, 0, 1), *cut = lk_slice(a, 1, 3, 17),
               *repeated = lk_expand(row, LK_SHAPE(6, 20));
     assert_true(transposed && cut && repeated);
-    expect_rounded(lk_matmul(a, transposed), lk_matmul(wide(a), lk_transpose(wide(b), 0, 1)), "transposed");
+    expect_multiplied(lk_matmul(a, transposed), lk_cast(lk_matmul(wide(a), lk_transpose(wide(b), 0, 1)), LK_BF16),
+                      "transposed");
     expect_rounded(lk_relu(cut), lk_relu(wide(cut)), "cut out");
     expect_rounded(lk_add(a, repeated), lk_add(wide(a), wide(repeated)), "repeated");
     expect_same_bits(lk_cast(wide(transposed), LK_F64), lk_cast(transposed, LK_F64), "a cast of a transposed view");
@@ -179,10 +180,10 @@ static void f32_block_gradients(const size *s, lk_tensor *x, lk_block_pool pooli
               *dy = numbers(LK_SHAPE(s->images, s->out, side, side), 5), *have[4], *want[4];
     run_block((lk_tensor *[]){x, w, bias}, dy, &attrs, have);
     run_block((lk_tensor *[]){wide(x), wide(w), wide(bias)}, wide(dy), &attrs, want);
-    expect_convolved(have[0], lk_cast(want[0], LK_BF16), s->name);
-    expect_convolved(have[1], want[1], s->name);
-    expect_convolved(have[2], want[2], s->name);
-    expect_convolved(have[3], lk_cast(want[3], LK_BF16), s->name);
+    expect_multiplied(have[0], lk_cast(want[0], LK_BF16), s->name);
+    expect_multiplied(have[1], want[1], s->name);
+    expect_multiplied(have[2], want[2], s->name);
+    expect_multiplied(have[3], lk_cast(want[3], LK_BF16), s->name);
 }
 
 /* Gradients of parameters are those of the f32 operator, without rounding. */
@@ -194,12 +195,12 @@ static void f32_gradients(const size *s)
     lk_tensor *x = numbers(LK_SHAPE(s->images, s->in, s->size, s->size), 1),
               *dy = numbers(LK_SHAPE(s->images, s->out, s->size, s->size), 2), *dbias, *want_dbias;
     lk_tensor *dw = lk__conv2d_weight_grad(LK_HERE, dy, x, of_w, &conv, true, &dbias);
-    expect_convolved(dw, lk__conv2d_weight_grad(LK_HERE, wide(dy), wide(x), of_w, &conv, false, &want_dbias), s->name);
+    expect_multiplied(dw, lk__conv2d_weight_grad(LK_HERE, wide(dy), wide(x), of_w, &conv, false, &want_dbias), s->name);
     expect_same_bits(dbias, want_dbias, s->name);
     f32_block_gradients(s, x, LK_BLOCK_AVG_POOL);
     f32_block_gradients(s, x, LK_BLOCK_NO_POOL);
     lk_tensor *rows = lk_flatten(dy), *columns = lk_transpose(lk_flatten(x), 0, 1);
-    expect_same_bits(lk__matmul(LK_HERE, columns, rows, true), lk_matmul(wide(columns), wide(rows)), s->name);
+    expect_multiplied(lk__matmul(LK_HERE, columns, rows, true), lk_matmul(wide(columns), wide(rows)), s->name);
     expect_same_bits(lk__sum(LK_HERE, dy, NULL, true), lk_sum(wide(dy), NULL), s->name);
     lk_scope_end();
 }
@@ -221,6 +222,89 @@ static void takes_no_elements(void **state)
     lk_tensor *zero = lk_matmul(numbers(LK_SHAPE(2, 0), 1), numbers(LK_SHAPE(0, 3), 2));
     expect_rounded(zero, lk_zeros(device, LK_F32, LK_SHAPE(2, 3)), "a sum of nothing");
     lk_scope_end();
+}
+
+typedef struct dense_size {
+    int64_t samples, in, out;
+} dense_size;
+
+/* Odd numbers, and parts of tiles, panels and vectors. */
+static const dense_size dense_sizes[] = {{1, 1, 1},     {3, 7, 5},     {11, 33, 10}, {32, 785, 40},
+                                         {37, 50, 129}, {24, 401, 18}, {33, 1, 2},   {16, 2, 33}};
+
+static lk_tensor *dense_act(lk_tensor *x, lk_tensor *w, lk_tensor *bias)
+{
+    lk_call call = {.op = &lk__op_dense_act, .place = LK_HERE, .n_in = 3, .n_out = 1, .in = {x, w, bias}};
+    lk__call_set_attrs(&call, &(lk_dense_act_attrs){.relu = true}, sizeof(lk_dense_act_attrs));
+    assert_int_equal(lk__call(&call), LK_OK);
+    return call.out[0];
+}
+
+static lk_tensor *samples_of(lk_tensor *x, int64_t begin, int64_t end)
+{
+    lk_tensor *some = lk_slice(x, 0, begin, end);
+    assert_non_null(some);
+    return lk_copy(some, device);
+}
+
+/* A layer and its gradients, in the products of a training and in those with other strides. */
+static void dense_layer(const dense_size *s)
+{
+    char what[64];
+    snprintf(what, sizeof what, "[%d,%d,%d]", (int)s->samples, (int)s->in, (int)s->out);
+    lk_scope_begin();
+    lk_tensor *x = numbers(LK_SHAPE(s->samples, s->in), 1), *w = numbers(LK_SHAPE(s->in, s->out), 2),
+              *bias = numbers(LK_SHAPE(s->out), 3), *dy = numbers(LK_SHAPE(s->samples, s->out), 4);
+    lk_tensor *wt = lk_transpose(w, 0, 1), *xt = lk_transpose(x, 0, 1), *dx = lk_matmul(dy, wt),
+              *y = dense_act(x, w, bias);
+    lk_tensor *wide_wt = lk_transpose(wide(w), 0, 1), *wide_xt = lk_transpose(wide(x), 0, 1);
+    expect_multiplied(y, lk_cast(dense_act(wide(x), wide(w), wide(bias)), LK_BF16), what);
+    expect_multiplied(dx, lk_cast(lk_matmul(wide(dy), wide_wt), LK_BF16), what);
+    expect_multiplied(lk__matmul(LK_HERE, xt, dy, true), lk_matmul(wide_xt, wide(dy)), what);
+    expect_multiplied(lk_matmul(xt, dy), lk_cast(lk_matmul(wide_xt, wide(dy)), LK_BF16), what);
+    expect_multiplied(lk__matmul(LK_HERE, dy, wt, true), lk_matmul(wide(dy), wide_wt), what);
+    expect_multiplied(dense_act(lk_transpose(lk_copy(xt, device), 0, 1), w, bias), y, what);
+    for (int64_t n = 1; n < s->samples; n += 5) {
+        expect_same_bits(dense_act(samples_of(x, n, s->samples), w, bias), samples_of(y, n, s->samples), what);
+        expect_same_bits(lk_matmul(samples_of(dy, 0, n), wt), samples_of(dx, 0, n), what);
+    }
+    lk_scope_end();
+}
+
+static void computes_dense_layers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof dense_sizes / sizeof *dense_sizes; i++)
+        dense_layer(&dense_sizes[i]);
+}
+
+static void skip_without_kernels(void)
+{
+    if (lk__isa() && lk__isa()->bf16)
+        return;
+    print_message("SKIP: the instruction set has no kernels for bf16\n");
+    skip();
+}
+
+static void dense_layers_need_no_stand_ins(void **state)
+{
+    (void)state;
+    skip_without_kernels();
+    lk_device *fresh = open_device("cpu:0"), *shared = device;
+    device = fresh;
+    lk_scope_begin();
+    lk_tensor *x = numbers(LK_SHAPE(9, 40), 1), *w = numbers(LK_SHAPE(40, 30), 2), *bias = numbers(LK_SHAPE(30), 3),
+              *gradients[3];
+    lk_tape *tape = lk_tape_begin((lk_tensor *[]){x, w, bias}, 3);
+    lk_tensor *y = dense_act(x, w, bias);
+    assert_int_equal(lk_tape_gradient(tape, y, y, gradients), LK_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(lk_tensor_wait(gradients[i]), LK_OK);
+    assert_int_equal(((const lk_cpu *)fresh->state)->wide_bytes, 0);
+    lk_tape_release(tape);
+    lk_scope_end();
+    device = shared;
+    lk_device_release(fresh);
 }
 
 /* Temporaries are freed: a second run needs no more memory than the first. */
@@ -246,10 +330,7 @@ static void gives_memory_back(void **state)
 static void convolutions_need_no_stand_ins(void **state)
 {
     (void)state;
-    if (!lk__isa() || !lk__isa()->bf16) {
-        print_message("SKIP: the instruction set has no kernels for bf16\n");
-        skip();
-    }
+    skip_without_kernels();
     lk_scope_begin();
     lk_device *fresh = open_device("cpu:0"), *shared = device;
     const lk_conv2d_opts conv = {.padding = {1, 1}}, stride = {.stride = {2, 2}};
@@ -278,9 +359,14 @@ static void convolutions_need_no_stand_ins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_layouts),     cmocka_unit_test(reads_views),
-        cmocka_unit_test(gives_f32),         cmocka_unit_test(takes_no_elements),
-        cmocka_unit_test(gives_memory_back), cmocka_unit_test(convolutions_need_no_stand_ins),
+        cmocka_unit_test(keeps_layouts),
+        cmocka_unit_test(reads_views),
+        cmocka_unit_test(gives_f32),
+        cmocka_unit_test(takes_no_elements),
+        cmocka_unit_test(gives_memory_back),
+        cmocka_unit_test(convolutions_need_no_stand_ins),
+        cmocka_unit_test(computes_dense_layers),
+        cmocka_unit_test(dense_layers_need_no_stand_ins),
     };
     return RUN_ON_DEVICE(tests, &device, "cpu:0");
 }

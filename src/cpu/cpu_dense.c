@@ -5,6 +5,7 @@
 #include "core/kept.h"
 #include "core/shape.h"
 #include "core/tensor.h"
+#include "cpu/cpu_bf16.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/isa.h"
 #include "cpu/onednn/cpu_convert.h"
@@ -14,10 +15,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static const lk_dense_kernels *cpu_dense_kernels(void)
+/* Returns the kernels for operands of `dtype`; NULL: there are none. */
+static const lk_dense_kernels *cpu_dense_kernels(lk_dtype dtype)
 {
     const lk_isa *isa = lk__isa();
-    return isa ? isa->f32->dense : NULL;
+    const lk_isa_kernels *kernels = !isa ? NULL : dtype == LK_BF16 ? isa->bf16 : isa->f32;
+    return kernels ? kernels->dense : NULL;
 }
 
 /* --- how a product is computed ------------------------------------------------------------------------------------ */
@@ -32,7 +35,7 @@ typedef enum dense_way {
 static dense_way cpu_dense_way(const lk_call *call)
 {
     const lk_tensor *a = call->in[0], *b = call->in[1];
-    int64_t width = cpu_dense_kernels()->width, rows = a->shape.dim[0];
+    int64_t width = cpu_dense_kernels(call->dtype)->width, rows = a->shape.dim[0];
     bool is_product = call->op->id == LK_OP_MATMUL; /* neither a bias nor relu follows */
     bool a_is_transposed = !a->storage->layout && a->strides[1] != 1 && a->strides[0] == 1;
     bool b_is_transposed = !b->storage->layout && b->strides[1] != 1 && b->strides[0] == 1;
@@ -42,12 +45,12 @@ static dense_way cpu_dense_way(const lk_call *call)
                                                     : DENSE_COLUMNS;
 }
 
-/* Describes x, a matrix of the given data, which lk__cpu_as made row-major if x has a private layout. */
-static lk_matrix cpu_dense_matrix(const lk_tensor *x, const void *data)
+/* Describes x, a matrix of the given data: a row-major copy, or what x's strides say. */
+static lk_matrix cpu_dense_matrix(const lk_tensor *x, const void *data, bool is_copy)
 {
-    bool by_strides = !x->storage->layout;
-    return (lk_matrix){(float *)(uintptr_t)data, x->shape.dim[0], x->shape.dim[1],
-                       by_strides ? x->strides[0] : x->shape.dim[1], by_strides ? x->strides[1] : 1};
+    return (lk_matrix){
+        (void *)(uintptr_t)data,     x->shape.dim[0],    x->shape.dim[1], is_copy ? x->shape.dim[1] : x->strides[0],
+        is_copy ? 1 : x->strides[1], x->dtype == LK_BF16};
 }
 
 /* Returns whether a product is left as its factors. */
@@ -58,28 +61,22 @@ static bool cpu_dense_leaves_factors(const lk_call *call)
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-static size_t cpu_dense_bytes(int64_t count)
+static size_t cpu_dense_factors_bytes(const lk_dense_kernels *kernels, int64_t rows, int64_t inner, int64_t columns)
 {
-    return (size_t)count * sizeof(float);
-}
-
-static size_t cpu_dense_factors_bytes(int64_t rows, int64_t inner, int64_t columns)
-{
-    const lk_dense_kernels *kernels = cpu_dense_kernels();
-    return cpu_dense_bytes(kernels->rows_count(rows, inner) + kernels->columns_count(inner, columns));
+    return kernels->rows_bytes(rows, inner) + kernels->columns_bytes(inner, columns);
 }
 
 static lk_status cpu_dense_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);
     int64_t rows = call->in[0]->shape.dim[0], inner = call->in[0]->shape.dim[1], columns = call->in[1]->shape.dim[1];
     char a[64], b[64];
     lk__shape_text(call->in[0]->shape, a, sizeof a);
     lk__shape_text(call->in[1]->shape, b, sizeof b);
-    snprintf(prepared->problem, sizeof prepared->problem, "f32 %s%s", a, b);
+    snprintf(prepared->problem, sizeof prepared->problem, "%s %s%s", lk_dtype_name(call->dtype), a, b);
     snprintf(prepared->implementation, sizeof prepared->implementation, "%s", kernels->name);
-    prepared->packed_bytes = cpu_dense_bytes(kernels->columns_count(inner, columns));
+    prepared->packed_bytes = kernels->columns_bytes(inner, columns);
     if (cpu_dense_leaves_factors(call))
         return LK_OK;
     switch (cpu_dense_way(call)) {
@@ -87,11 +84,10 @@ static lk_status cpu_dense_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared
         prepared->scratch_bytes = prepared->packed_bytes;
         break;
     case DENSE_TRANSPOSED:
-        prepared->scratch_bytes = cpu_dense_bytes(kernels->columns_count(inner, rows));
+        prepared->scratch_bytes = kernels->columns_bytes(inner, rows);
         break;
     case DENSE_FACTORS:
-        prepared->scratch_bytes =
-            cpu_dense_factors_bytes(rows, inner, columns) + cpu_dense_bytes(kernels->scratch_count(1));
+        prepared->scratch_bytes = cpu_dense_factors_bytes(kernels, rows, inner, columns) + kernels->scratch_bytes(1);
         break;
     }
     return LK_OK;
@@ -100,10 +96,10 @@ static lk_status cpu_dense_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
 /* Packs the factors to `memory`; returns their product as an addend. */
-static lk_addend cpu_dense_pack_factors(const lk_matrix *a, const lk_matrix *b, float *memory)
+static lk_addend cpu_dense_pack_factors(const lk_dense_kernels *kernels, const lk_matrix *a, const lk_matrix *b,
+                                        char *memory)
 {
-    const lk_dense_kernels *kernels = cpu_dense_kernels();
-    float *columns = memory + kernels->rows_count(a->rows, a->columns);
+    char *columns = memory + kernels->rows_bytes(a->rows, a->columns);
     kernels->pack_rows(a, memory);
     kernels->pack_columns(b, columns);
     return (lk_addend){.rows = memory, .columns = columns, .inner = a->columns};
@@ -111,21 +107,23 @@ static lk_addend cpu_dense_pack_factors(const lk_matrix *a, const lk_matrix *b, 
 
 static lk_status cpu_dense_leave_factors(lk_call *call, const lk_matrix *a, const lk_matrix *b)
 {
+    const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);
     const lk_layout *layout;
-    LK_TRY(lk__layout_of_product(a->columns, cpu_dense_factors_bytes(a->rows, a->columns, b->columns), &layout));
+    LK_TRY(lk__layout_of_product(call->dtype, a->columns,
+                                 cpu_dense_factors_bytes(kernels, a->rows, a->columns, b->columns), &layout));
     LK_TRY(lk__storage_allocate(call->out[0]->storage, layout->bytes, layout));
-    cpu_dense_pack_factors(a, b, call->out[0]->storage->data);
+    cpu_dense_pack_factors(kernels, a, b, call->out[0]->storage->data);
     return LK_OK;
 }
 
 /* The weights are packed into memory that outlives the call, if there is some, and then need not be packed again. */
 static lk_status cpu_dense_multiply_columns(lk_call *call, const lk_prepared *prepared, const lk_matrix *a,
-                                            const lk_matrix *b, const float *bias, bool relu, const lk_matrix *y)
+                                            const lk_matrix *b, const void *bias, bool relu, const lk_matrix *y)
 {
-    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);
     lk_kept *kept;
     LK_TRY(lk__kept_get(call, 1, prepared->packed_bytes, SIZE_MAX, &kept));
-    float *packed = kept ? kept->block->data : ((lk_cpu *)call->device->state)->scratch;
+    void *packed = kept ? kept->block->data : ((lk_cpu *)call->device->state)->scratch;
     if (!kept || !kept->made)
         kernels->pack_columns(b, packed);
     if (kept)
@@ -135,16 +133,16 @@ static lk_status cpu_dense_multiply_columns(lk_call *call, const lk_prepared *pr
 }
 
 static lk_status cpu_dense_multiply(lk_call *call, const lk_prepared *prepared, const lk_matrix *a, const lk_matrix *b,
-                                    const float *bias, bool relu)
+                                    const void *bias, bool relu)
 {
-    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);
     lk_cpu *cpu = call->device->state;
     LK_TRY(lk__cpu_scratch(cpu, prepared->scratch_bytes));
-    float *scratch = cpu->scratch;
+    char *scratch = cpu->scratch;
     if (cpu_dense_leaves_factors(call))
         return cpu_dense_leave_factors(call, a, b);
     LK_TRY(lk__output_plain(call->out[0]));
-    lk_matrix y = cpu_dense_matrix(call->out[0], lk__data(call->out[0]));
+    lk_matrix y = cpu_dense_matrix(call->out[0], lk__data(call->out[0]), false);
     switch (cpu_dense_way(call)) {
     case DENSE_COLUMNS:
         return cpu_dense_multiply_columns(call, prepared, a, b, bias, relu, &y);
@@ -156,20 +154,29 @@ static lk_status cpu_dense_multiply(lk_call *call, const lk_prepared *prepared, 
         return LK_OK;
     }
     case DENSE_FACTORS: {
-        lk_addend product = cpu_dense_pack_factors(a, b, scratch);
+        lk_addend product = cpu_dense_pack_factors(kernels, a, b, scratch);
         lk_addend_sum sum = {&product, (const unsigned char[]){0}, 1};
-        kernels->sum(&sum, &y, scratch + cpu_dense_factors_bytes(a->rows, a->columns, b->columns) / sizeof(float));
+        size_t factors = cpu_dense_factors_bytes(kernels, a->rows, a->columns, b->columns);
+        kernels->sum(&sum, &y, (float *)(void *)(scratch + factors));
         return LK_OK;
     }
     }
     return LK_OK;
 }
 
+/* Returns whether the kernels cannot read input i by its strides. Products of bf16 read pairs in the rows of a. */
+static bool cpu_dense_needs_copy(const lk_call *call, int i)
+{
+    const lk_tensor *x = call->in[i];
+    return x->storage->layout || x->shape.ndim == 1 ||
+           (i == 0 && x->dtype == LK_BF16 && x->strides[1] != 1 && cpu_dense_way(call) == DENSE_COLUMNS);
+}
+
 /* Gives the elements of input i, row-major or by the strides of the tensor. */
 static lk_status cpu_dense_operand(const lk_call *call, int i, lk_converted *in)
 {
     const lk_tensor *x = call->in[i];
-    if (x->storage->layout || x->shape.ndim == 1)
+    if (cpu_dense_needs_copy(call, i))
         return lk__cpu_as(call->device, x, NULL, in);
     in->data = lk__data(x);
     return LK_OK;
@@ -186,7 +193,8 @@ static lk_status cpu_dense_run(lk_call *call, lk_converted in[3], bool relu)
         LK_TRY(cpu_dense_operand(call, i, &in[i]));
     if (call->n_in > 2 && call->in[2])
         LK_TRY(cpu_dense_operand(call, 2, &in[2]));
-    lk_matrix a = cpu_dense_matrix(call->in[0], in[0].data), b = cpu_dense_matrix(call->in[1], in[1].data);
+    lk_matrix a = cpu_dense_matrix(call->in[0], in[0].data, in[0].block),
+              b = cpu_dense_matrix(call->in[1], in[1].data, in[1].block);
     return cpu_dense_multiply(call, prepared, &a, &b, in[2].data, relu);
 }
 
@@ -199,15 +207,25 @@ static lk_status cpu_dense_run_and_end(lk_call *call, bool relu)
     return status;
 }
 
+/* bf16 without own kernels runs on stand-ins, as f32. */
+static bool cpu_dense_must_widen(const lk_call *call)
+{
+    return call->dtype == LK_BF16 && !cpu_dense_kernels(LK_BF16);
+}
+
 lk_status lk__cpu_matmul(lk_call *call)
 {
-    return cpu_dense_kernels() ? cpu_dense_run_and_end(call, false) : lk__cpu_onednn_matmul(call);
+    if (cpu_dense_must_widen(call))
+        return lk__cpu_run_bf16(call);
+    return cpu_dense_kernels(call->dtype) ? cpu_dense_run_and_end(call, false) : lk__cpu_onednn_matmul(call);
 }
 
 lk_status lk__cpu_dense_act(lk_call *call)
 {
-    return cpu_dense_kernels() ? cpu_dense_run_and_end(call, LK_ATTRS(call, lk_dense_act_attrs)->relu)
-                               : lk__cpu_onednn_dense_act(call);
+    if (cpu_dense_must_widen(call))
+        return lk__cpu_run_bf16(call);
+    return cpu_dense_kernels(call->dtype) ? cpu_dense_run_and_end(call, LK_ATTRS(call, lk_dense_act_attrs)->relu)
+                                          : lk__cpu_onednn_dense_act(call);
 }
 
 /* --- products that are left as their factors ---------------------------------------------------------------------- */
@@ -218,25 +236,37 @@ bool lk__cpu_is_product(const lk_tensor *x)
     return layout && layout->inner > 0;
 }
 
-/* The factors must be much smaller than the product, or writing them gains nothing. */
+/* The product is f32. Its factors must be much smaller, or writing them gains nothing. */
 static bool cpu_products_takes(const lk_call *call)
 {
-    if (!cpu_dense_kernels() || call->op->id != LK_OP_MATMUL || call->dtype != LK_F32 || !call->kernel ||
+    const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);
+    if (!kernels || call->op->id != LK_OP_MATMUL || call->out[0]->dtype != LK_F32 || !call->kernel ||
         call->kernel->run != lk__cpu_matmul || cpu_dense_way(call) != DENSE_FACTORS)
         return false;
     int64_t rows = call->in[0]->shape.dim[0], inner = call->in[0]->shape.dim[1], columns = call->in[1]->shape.dim[1];
-    return inner > 0 && 2 * cpu_dense_factors_bytes(rows, inner, columns) <= cpu_dense_bytes(rows * columns);
+    size_t product = (size_t)(rows * columns) * sizeof(float);
+    return inner > 0 && 2 * cpu_dense_factors_bytes(kernels, rows, inner, columns) <= product;
 }
 
-static lk_addend cpu_products_addend(const lk_tensor *x)
+static lk_addend cpu_products_addend(const lk_dense_kernels *kernels, const lk_tensor *x)
 {
     const lk_layout *layout = x->storage->layout;
     if (!lk__cpu_is_product(x))
         return (lk_addend){.plain = lk__data(x)};
-    const float *rows = x->storage->data;
-    return (lk_addend){.rows = rows,
-                       .columns = rows + cpu_dense_kernels()->rows_count(x->shape.dim[0], layout->inner),
-                       .inner = layout->inner};
+    const char *rows = x->storage->data;
+    return (lk_addend){
+        .rows = rows, .columns = rows + kernels->rows_bytes(x->shape.dim[0], layout->inner), .inner = layout->inner};
+}
+
+/* Returns the kernels that packed the factors. All products among the addends are of one dtype, since they are
+ * gradients of one variable. */
+static const lk_dense_kernels *cpu_products_kernels(lk_tensor *const *addends, int n)
+{
+    lk_dtype dtype = LK_F32;
+    for (int i = 0; i < n; i++)
+        if (lk__cpu_is_product(addends[i]))
+            dtype = ((const lk_layout *)addends[i]->storage->layout)->factors;
+    return cpu_dense_kernels(dtype);
 }
 
 /* Returns the largest number of values that wait at one time. */
@@ -253,16 +283,16 @@ static int cpu_products_depth(const unsigned char *additions, int n)
 static lk_status cpu_products_add(lk_device *device, lk_tensor *const *addends, const unsigned char *additions, int n,
                                   float *sum)
 {
-    const lk_dense_kernels *kernels = cpu_dense_kernels();
+    const lk_dense_kernels *kernels = cpu_products_kernels(addends, n);
     lk_cpu *cpu = device->state;
     size_t list = ((size_t)n * sizeof(lk_addend) + LK_ALIGNMENT - 1) / LK_ALIGNMENT * LK_ALIGNMENT;
-    LK_TRY(lk__cpu_scratch(cpu, list + cpu_dense_bytes(kernels->scratch_count(cpu_products_depth(additions, n)))));
+    LK_TRY(lk__cpu_scratch(cpu, list + kernels->scratch_bytes(cpu_products_depth(additions, n))));
     lk_addend *described = cpu->scratch;
     for (int i = 0; i < n; i++)
-        described[i] = cpu_products_addend(addends[i]);
+        described[i] = cpu_products_addend(kernels, addends[i]);
     lk_addend_sum all = {described, additions, n};
     int64_t columns = addends[0]->shape.dim[1];
-    lk_matrix y = {sum, addends[0]->shape.dim[0], columns, columns, 1};
+    lk_matrix y = {sum, addends[0]->shape.dim[0], columns, columns, 1, false};
     kernels->sum(&all, &y, (float *)(void *)((char *)cpu->scratch + list));
     return LK_OK;
 }

@@ -60,13 +60,11 @@ static const lk_kernel rows[LK_OP_COUNT] = {
 
 const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};
 
-/* Runs the f32 row of the same operator on f32 stand-ins (cpu_bf16.h). */
-#define ON_F32                                                                                                  \
-    {                                                                                                           \
-        lk__cpu_run_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS | LK_KERNEL_IN_PLACE_ANY, lk__cpu_takes_bf16 \
+/* Run the f32 row of the same operator on f32 stand-ins (cpu_bf16.h), unless there is a kernel for bf16. */
+#define DENSE(run)                                                        \
+    {                                                                     \
+        run, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_takes_bf16 \
     }
-
-/* Run the same, unless there is a kernel for bf16. */
 #define CONVOLUTION                                                                         \
     {                                                                                       \
         lk__cpu_convolve_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_takes_bf16 \
@@ -77,8 +75,8 @@ const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};
     }
 
 static const lk_kernel bf16_rows[LK_OP_COUNT] = {
-    [LK_OP_MATMUL] = ON_F32,
-    [LK_OP_DENSE_ACT] = ON_F32,
+    [LK_OP_MATMUL] = DENSE(lk__cpu_matmul),
+    [LK_OP_DENSE_ACT] = DENSE(lk__cpu_dense_act),
     [LK_OP_CONV2D] = CONVOLUTION,
     [LK_OP_CONV2D_INPUT_GRAD] = CONVOLUTION,
     [LK_OP_CONV2D_WEIGHT_GRAD] = CONVOLUTION,

@@ -35,6 +35,7 @@ const lk_lanes_kernels LK_ISA(lk__lanes) = {
 const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
     .direct = &LK_ISA(lk__block_direct),
     .winograd = &LK_ISA(lk__block_winograd),
+    .dense = &LK_ISA(lk__dense),
     .lanes = &LK_ISA(lk__lanes),
 };
 

@@ -5,7 +5,7 @@
 #include "cpu/isa.h"
 #include "train/trainer.h"
 
-static const char *const lanes = "lanes:emulatedbf16";
+static const char *const lanes = "lanes:emulatedbf16", *const dense = "dense:emulatedbf16";
 
 /* A shard has 24 images, which fill one and a half vectors. The shards of the last batch have one or none, which are
  * too few for lanes. */
@@ -30,7 +30,7 @@ static void count_native(void *user, const char *op, const char *problem, const 
 {
     for (native *n = user; n->op; n++)
         if (strcmp(op, n->op) == 0 && strncmp(problem, "bf16 ", 5) == 0)
-            n->seen += strcmp(implementation, lanes) == 0;
+            n->seen += strcmp(implementation, lanes) == 0 || strcmp(implementation, dense) == 0;
 }
 
 /* Trains on `spec`, and checks that these operators ran on kernels for bf16. */
@@ -76,7 +76,8 @@ static void check_model(const char *model, lk_fuse_mode fuse, const native *oper
 static void lenet_has_the_same_bits(void **state)
 {
     (void)state;
-    static const native fused[] = {{"conv_block", 2, 0}, {"conv_block_grad", 2, 0}, {0}};
+    static const native fused[] = {
+        {"conv_block", 2, 0}, {"conv_block_grad", 2, 0}, {"dense_act", 2, 0}, {"matmul", 4, 0}, {0}};
     check_model("lenet", LK_FUSE_ON, fused);
 }
 
@@ -98,6 +99,14 @@ static void keras_cnn_has_the_same_bits(void **state)
     check_model("keras-cnn", LK_FUSE_ON, fused);
 }
 
+/* Dense layers alone, of 784, 512, 512 and 10 units. One device leaves the gradients of their weights as factors. */
+static void mlp_has_the_same_bits(void **state)
+{
+    (void)state;
+    static const native layers[] = {{"dense_act", 3, 0}, {"matmul", 5, 0}, {0}};
+    check_model(LK_TEST_DATA "/../../bench/networks/mlp.lk", LK_FUSE_ON, layers);
+}
+
 static int use_bf16_kernels(void **state)
 {
     (void)state;
@@ -111,6 +120,7 @@ int main(void)
         cmocka_unit_test(lenet_has_the_same_bits),
         cmocka_unit_test(lenet_has_the_same_bits_without_fusion),
         cmocka_unit_test(keras_cnn_has_the_same_bits),
+        cmocka_unit_test(mlp_has_the_same_bits),
     };
     if (!lk__isa_runs(&lk__isa_emulatedbf16)) {
         puts("SKIP: this processor has no AVX2");

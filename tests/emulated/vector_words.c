@@ -19,7 +19,7 @@ static void round_two(const float from[2][16], uint16_t to[32])
 
 static void join_two(const uint16_t from[2][16], uint16_t to[32])
 {
-    word_store(to, word_join((const element *const[]){from[0], from[1]}));
+    word_storeu(to, word_join((const element *const[]){from[0], from[1]}));
 }
 
 static void multiply(const uint16_t a[32], const uint16_t b[32], float sum[16])
@@ -30,6 +30,11 @@ static void multiply(const uint16_t a[32], const uint16_t b[32], float sum[16])
 static void multiply_one(const uint16_t a[2], const uint16_t b[32], float sum[16])
 {
     vec_store(sum, word_fmadd(word_broadcast(a), word_load(b), vec_load(sum)));
+}
+
+static void multiply_first(const uint16_t a[1], const uint16_t b[32], float sum[16])
+{
+    vec_store(sum, word_fmadd(word_broadcast_first(a), word_load(b), vec_load(sum)));
 }
 
 static void parts(const uint16_t from[32], float to[2][16])
@@ -50,5 +55,5 @@ static void regroup(const uint16_t a[32], const uint16_t b[32], uint16_t firsts[
 }
 
 const vector_words LK_ISA(vector_words) = {
-    widen, round_one, round_two, join_two, multiply, multiply_one, parts, where, regroup,
+    widen, round_one, round_two, join_two, multiply, multiply_one, multiply_first, parts, where, regroup,
 };

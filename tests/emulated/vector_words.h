@@ -9,9 +9,10 @@ typedef struct vector_words {
     void (*round)(const float from[16], uint16_t to[16]);
     void (*round_two)(const float from[2][16], uint16_t to[32]);
     void (*join_two)(const uint16_t from[2][16], uint16_t to[32]);
-    /* sum += the products of a and b; the second function uses the first word of a in all lanes. */
+    /* sum += the products of a and b; the second function uses the first word of a in all lanes, the third a and 0. */
     void (*multiply)(const uint16_t a[32], const uint16_t b[32], float sum[16]);
     void (*multiply_one)(const uint16_t a[2], const uint16_t b[32], float sum[16]);
+    void (*multiply_first)(const uint16_t a[1], const uint16_t b[32], float sum[16]);
     void (*parts)(const uint16_t from[32], float to[2][16]);
     /* masks: a bit for each lane, for first and second elements. */
     void (*where)(const uint16_t masks[2], const uint16_t from[32], uint16_t to[32]);

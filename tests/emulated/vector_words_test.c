@@ -142,6 +142,10 @@ static void check_products(const vector_words *words, uint32_t *state)
     words->multiply_one(a + 6, b, sum);
     for (int i = 0; i < LANES; i++)
         expect_sum(a + 6, b + 2 * i, before[i], sum[i]);
+    memcpy(sum, before, sizeof sum);
+    words->multiply_first(a + 7, b, sum);
+    for (int i = 0; i < LANES; i++)
+        expect_sum((const uint16_t[]){a[7], 0}, b + 2 * i, before[i], sum[i]);
 }
 
 static void check_halves(const vector_words *words, uint32_t *state)

@@ -11,89 +11,141 @@
  * the operands. */
 enum { PAIR = 2, WIDTH = PAIR * LK_WIDTH, ROWS = LK_REGISTERS == 32 ? 14 : 6 };
 
-/* A panel of b with so many rows stays in the second-level cache while the rows of a pass. */
-enum { INNER_AT_ONCE = 1024 };
+/* A panel of b with so many words in a column stays in the second-level cache while the rows of a pass. */
+enum { WORDS_AT_ONCE = 1024 };
 
-/* So many floats of packed rows stay in the second-level cache while the panels pass. */
+/* So many words of packed rows stay in the second-level cache while the panels pass. */
 enum { ROWS_AT_ONCE = 48 << 10 };
 
-enum { LINE = 16 }; /* floats of a cache line */
+enum { WORD = 4, LINE = 16 }; /* bytes of a word, words of a cache line */
+
+/* Returns the number of words that hold `inner` elements. */
+static int64_t dense_words(int64_t inner)
+{
+    return lk__divide_up(inner, LK_PER_WORD);
+}
+
+static void *dense_address(const lk_matrix *x, int64_t row, int64_t column)
+{
+    int64_t at = row * x->row_stride + column * x->column_stride;
+    return (char *)x->data + at * (int64_t)(x->bf16 ? sizeof(uint16_t) : sizeof(float));
+}
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-static int64_t dense_packed_count(int64_t inner, int64_t columns, int64_t width)
+static size_t dense_packed_bytes(int64_t inner, int64_t columns, int64_t width)
 {
-    return lk__divide_up(lk__divide_up(columns, width) * inner * width, LINE) * LINE;
+    int64_t words = lk__divide_up(columns, width) * dense_words(inner) * width;
+    return (size_t)(lk__divide_up(words, LINE) * LINE * WORD);
 }
 
-static int64_t dense_rows_count(int64_t rows, int64_t inner)
+static size_t dense_rows_bytes(int64_t rows, int64_t inner)
 {
-    return dense_packed_count(inner, rows, ROWS);
+    return dense_packed_bytes(inner, rows, ROWS);
 }
 
-static int64_t dense_columns_count(int64_t inner, int64_t columns)
+static size_t dense_columns_bytes(int64_t inner, int64_t columns)
 {
-    return dense_packed_count(inner, columns, WIDTH);
+    return dense_packed_bytes(inner, columns, WIDTH);
 }
 
-/* Packs rows [first, first + n) of the panel that begins at b: panel[row][width]. `filled` columns exist, and zeros
- * follow them. */
-LK_BODY void pack_panel(const float *b, const lk_matrix *like, int64_t n, int64_t filled, float *panel, const int width)
+/* Packs whole rows whose elements share words. */
+LK_BODY void pack_words(const element *const from[LK_PER_WORD], element *restrict to, const int width)
 {
-    for (int64_t k = 0; k < n; k++, b += like->row_stride, panel += width) {
-        if (filled == width && like->column_stride == 1) {
-            memcpy(panel, b, (size_t)width * sizeof *panel);
-            continue;
+    if (LK_PER_WORD == 1) {
+        memcpy(to, from[0], (size_t)width * sizeof *to);
+    } else if (width % LK_WIDTH == 0) {
+        for (int j = 0; j < width; j += LK_WIDTH) {
+            const element *part[LK_PER_WORD];
+            for (int h = 0; h < LK_PER_WORD; h++)
+                part[h] = from[h] + j;
+            word_storeu(to + j * LK_PER_WORD, word_join(part));
         }
-        for (int64_t j = 0; j < filled; j++)
-            panel[j] = b[j * like->column_stride];
-        for (int64_t j = filled; j < width; j++)
-            panel[j] = 0;
+    } else {
+        for (int j = 0; j < width; j++)
+            for (int h = 0; h < LK_PER_WORD; h++)
+                to[j * LK_PER_WORD + h] = from[h][j];
     }
 }
 
-/* Packs b as [panel of columns][row][width], a few rows at a time: these are read as streams, and the panels are
- * written in whole cache lines. */
-LK_BODY void pack(const lk_matrix *b, float *packed, const int width)
+/* Packs rows [first, first + n) of the panel that begins at b: panel[word of rows][width]. `filled` columns exist.
+ * Zeros follow them, and an odd last row. */
+LK_BODY void pack_panel(const element *b, const lk_matrix *like, int64_t n, int64_t filled, element *panel,
+                        const int width)
+{
+    for (int64_t k = 0; k < n; k += LK_PER_WORD, panel += width * LK_PER_WORD) {
+        const element *row[LK_PER_WORD];
+        for (int h = 0; h < LK_PER_WORD; h++)
+            row[h] = b + lk__min(k + h, n - 1) * like->row_stride;
+        if (filled == width && like->column_stride == 1 && k + LK_PER_WORD <= n) {
+            pack_words(row, panel, width);
+            continue;
+        }
+        for (int64_t j = 0; j < width; j++)
+            for (int h = 0; h < LK_PER_WORD; h++)
+                panel[j * LK_PER_WORD + h] = j < filled && k + h < n ? row[h][j * like->column_stride] : 0;
+    }
+}
+
+/* Packs b as [panel of columns][word of rows][width], a few rows at a time: these are read as streams, and the panels
+ * are written in whole cache lines. */
+LK_BODY void pack(const lk_matrix *b, element *packed, const int width)
 {
     enum { AT_ONCE = 16 };
     for (int64_t k = 0; k < b->rows; k += AT_ONCE)
         for (int64_t j = 0; j < b->columns; j += width)
-            pack_panel(b->data + k * b->row_stride + j * b->column_stride, b, lk__min(b->rows - k, AT_ONCE),
-                       lk__min(b->columns - j, width), packed + j * b->rows + k * width, width);
+            pack_panel(dense_address(b, k, j), b, lk__min(b->rows - k, AT_ONCE), lk__min(b->columns - j, width),
+                       packed + j * dense_words(b->rows) * LK_PER_WORD + k * width, width);
 }
 
-static void dense_pack_rows(const lk_matrix *a, float *packed)
+static void dense_pack_rows(const lk_matrix *a, void *packed)
 {
     lk_matrix columns = lk__matrix_transposed(*a);
     pack(&columns, packed, ROWS);
 }
 
-static void dense_pack_columns(const lk_matrix *b, float *packed)
+static void dense_pack_columns(const lk_matrix *b, void *packed)
 {
     pack(b, packed, WIDTH);
 }
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* Adds to the sums the products of n rows of a with `inner` rows of a panel. `row` and `step` are the strides of a. */
-LK_BODY void tile_multiply(vec sum[ROWS][PAIR], const float *a, int64_t row, int64_t step, const float *b,
-                           int64_t inner, const int n, const int wide)
+/* The rows of a tile's left factor. */
+typedef struct tile_rows {
+    const element *data;
+    int64_t row, step; /* elements from one row to the next, and from one word of a row to the next */
+    int64_t words;     /* whole ones */
+    bool odd;          /* an element follows that has no partner */
+} tile_rows;
+
+/* Adds to the sums the products of one word of n rows, at `at`, with a row of a panel. alone: its first element has no
+ * partner. */
+LK_BODY void tile_add_word(vec sum[ROWS][PAIR], const element *const from[ROWS], int64_t at, const element *b,
+                           const bool alone, const int n, const int wide)
 {
-    const float *from[ROWS];
+    vec_word b0 = word_loadu(b), b1 = word_loadu(b + LK_WIDTH * LK_PER_WORD);
+    LK_UNROLL
+    for (int i = 0; i < n; i++) {
+        vec_word value = alone ? word_broadcast_first(from[i] + at) : word_broadcast(from[i] + at);
+        sum[i][0] = word_fmadd(value, b0, sum[i][0]);
+        if (wide == PAIR)
+            sum[i][1] = word_fmadd(value, b1, sum[i][1]);
+    }
+}
+
+/* Adds to the sums the products of n rows with the rows of a panel. */
+LK_BODY void tile_multiply(vec sum[ROWS][PAIR], const tile_rows *a, const element *b, const int n, const int wide)
+{
+    const element *from[ROWS];
+    int64_t at = 0, step = a->step;
     LK_UNROLL
     for (int i = 0; i < n; i++)
-        from[i] = a + i * row;
-    for (int64_t at = 0; inner > 0; inner--, at += step, b += WIDTH) {
-        vec b0 = vec_loadu(b), b1 = vec_loadu(b + LK_WIDTH);
-        LK_UNROLL
-        for (int i = 0; i < n; i++) {
-            vec value = vec_broadcast(from[i] + at);
-            sum[i][0] = vec_fmadd(value, b0, sum[i][0]);
-            if (wide == PAIR)
-                sum[i][1] = vec_fmadd(value, b1, sum[i][1]);
-        }
-    }
+        from[i] = a->data + i * a->row;
+    for (int64_t words = a->words; words > 0; words--, at += step, b += WIDTH * LK_PER_WORD)
+        tile_add_word(sum, from, at, b, false, n, wide);
+    if (LK_PER_WORD > 1 && a->odd)
+        tile_add_word(sum, from, at, b, true, n, wide);
 }
 
 LK_BODY void tile_clear(vec sum[ROWS][PAIR], const int n)
@@ -103,33 +155,46 @@ LK_BODY void tile_clear(vec sum[ROWS][PAIR], const int n)
         sum[i][0] = sum[i][1] = vec_zero();
 }
 
-/* Returns whether a tile's rows lie in y as whole vectors. */
-LK_BODY bool tile_is_whole(const lk_matrix *y, const int wide)
+/* Returns whether n rows of a tile lie in y as whole vectors. */
+LK_BODY bool tile_is_whole(const lk_matrix *y, const int n, const int wide)
 {
-    return y->columns == wide * LK_WIDTH && y->column_stride == 1;
+    return y->rows == n && y->columns == wide * LK_WIDTH && y->column_stride == 1;
 }
 
-/* Copies the elements of y to a buffer of ROWS by WIDTH, or from it. */
+/* The elements of a tile, in rows of WIDTH. */
+typedef union tile_buffer {
+    float f32[ROWS * WIDTH];
+    uint16_t bf16[ROWS * WIDTH];
+} tile_buffer;
+
+/* Copies the elements of y, f32, to a buffer. */
 static void dense_tile_gather(const lk_matrix *y, float *buffer)
 {
+    const float *from = y->data;
     for (int64_t i = 0; i < y->rows; i++)
         for (int64_t j = 0; j < y->columns; j++)
-            buffer[i * WIDTH + j] = y->data[i * y->row_stride + j * y->column_stride];
+            buffer[i * WIDTH + j] = from[i * y->row_stride + j * y->column_stride];
 }
 
-static void dense_tile_scatter(const lk_matrix *y, const float *buffer)
+static void dense_tile_scatter(const lk_matrix *y, const tile_buffer *buffer)
 {
     for (int64_t j = 0; j < y->columns; j++)
-        for (int64_t i = 0; i < y->rows; i++)
-            y->data[i * y->row_stride + j * y->column_stride] = buffer[i * WIDTH + j];
+        for (int64_t i = 0; i < y->rows; i++) {
+            int64_t at = i * y->row_stride + j * y->column_stride;
+            if (y->bf16)
+                ((uint16_t *)y->data)[at] = buffer->bf16[i * WIDTH + j];
+            else
+                ((float *)y->data)[at] = buffer->f32[i * WIDTH + j];
+        }
 }
 
+/* y is f32. */
 LK_BODY void tile_load(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, const int wide)
 {
     float buffer[ROWS * WIDTH] = {0};
     const float *from = y->data;
     int64_t row = y->row_stride;
-    if (!tile_is_whole(y, wide)) {
+    if (!tile_is_whole(y, n, wide)) {
         dense_tile_gather(y, buffer);
         from = buffer;
         row = WIDTH;
@@ -143,27 +208,32 @@ LK_BODY void tile_load(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, con
 
 LK_BODY void tile_store(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, const int wide)
 {
-    float buffer[ROWS * WIDTH];
-    bool whole = tile_is_whole(y, wide);
-    float *to = whole ? y->data : buffer;
+    tile_buffer buffer;
+    bool whole = tile_is_whole(y, n, wide), rounds = LK_PER_WORD > 1 && y->bf16;
+    void *to = whole ? y->data : &buffer;
     int64_t row = whole ? y->row_stride : WIDTH;
     LK_UNROLL
     for (int i = 0; i < n; i++)
         LK_UNROLL
-    for (int j = 0; j < wide; j++)
-        vec_storeu(to + i * row + j * LK_WIDTH, sum[i][j]);
+    for (int j = 0; j < wide; j++) {
+        int64_t at = i * row + j * LK_WIDTH;
+        if (rounds)
+            vec_round((element *)to + at, sum[i][j]);
+        else
+            vec_storeu((float *)to + at, sum[i][j]);
+    }
     if (!whole)
-        dense_tile_scatter(y, buffer);
+        dense_tile_scatter(y, &buffer);
 }
 
 /* --- a product ---------------------------------------------------------------------------------------------------- */
 
 /* A tile of y = a b: a and y begin at its first row, `panel` and y at its first column. */
 typedef struct tile {
-    const float *a, *panel;
-    int64_t row, step, inner; /* the strides of a */
-    const float *bias;        /* of its columns; NULL: none */
-    bool goes_on, relu;       /* whether y holds the products of earlier rows of b; whether relu follows */
+    tile_rows a;
+    const element *panel;
+    const float *bias;  /* of its columns; NULL: none */
+    bool goes_on, relu; /* whether y holds the products of earlier rows of b; whether relu follows */
     lk_matrix y;
 } tile;
 
@@ -174,7 +244,7 @@ LK_BODY void tile_compute(const tile *t, const int n, const int wide)
         tile_load(sum, &t->y, n, wide);
     else
         tile_clear(sum, n);
-    tile_multiply(sum, t->a, t->row, t->step, t->panel, t->inner, n, wide);
+    tile_multiply(sum, &t->a, t->panel, n, wide);
     if (t->bias) {
         LK_UNROLL
         for (int j = 0; j < wide; j++) {
@@ -218,47 +288,54 @@ static void dense_tile_compute(const tile *t)
 
 static lk_matrix dense_part_of(const lk_matrix *y, lk_range rows, int64_t column)
 {
-    return (lk_matrix){y->data + rows.begin * y->row_stride + column * y->column_stride, rows.end - rows.begin,
-                       lk__min(y->columns - column, WIDTH), y->row_stride, y->column_stride};
+    lk_matrix part = *y;
+    part.data = dense_address(y, rows.begin, column);
+    part.rows = rows.end - rows.begin;
+    part.columns = lk__min(y->columns - column, WIDTH);
+    return part;
 }
 
-/* Adds the products of b's rows [inner.begin, inner.end) with one panel of its columns, from `column` on. */
-static void dense_multiply_panel(const lk_matrix *a, const float *panel, lk_range inner, const float *bias, bool relu,
-                                 const lk_matrix *y, int64_t column)
+/* Adds the products of these words of b's rows with one panel of its columns, from `column` on. */
+static void dense_multiply_panel(const lk_matrix *a, const element *panel, lk_range words, const element *bias,
+                                 bool relu, const lk_matrix *y, int64_t column)
 {
-    int64_t tiles = lk__divide_up(y->rows, ROWS);
+    int64_t tiles = lk__divide_up(y->rows, ROWS), whole = a->columns / LK_PER_WORD;
     float biases[WIDTH] = {0};
-    bool last = inner.end == a->columns;
-    if (bias)
-        memcpy(biases, bias + column, (size_t)lk__min(y->columns - column, WIDTH) * sizeof *bias);
+    bool last = words.end == dense_words(a->columns);
+    for (int64_t j = 0; bias && j < lk__min(y->columns - column, WIDTH); j++)
+        biases[j] = element_widen(bias[column + j]);
     for (int64_t i = 0; i < tiles; i++) {
         lk_range rows = lk_part(y->rows, tiles, i); /* heights differ by at most one, so that none is much slower */
-        tile t = {.a = a->data + rows.begin * a->row_stride + inner.begin * a->column_stride,
-                  .panel = panel + inner.begin * WIDTH,
-                  .row = a->row_stride,
-                  .step = a->column_stride,
-                  .inner = inner.end - inner.begin,
+        tile t = {.a = {.data = dense_address(a, rows.begin, words.begin * LK_PER_WORD),
+                        .row = a->row_stride,
+                        .step = a->column_stride * LK_PER_WORD,
+                        .words = lk__min(words.end, whole) - words.begin,
+                        .odd = words.end > whole},
+                  .panel = panel + words.begin * WIDTH * LK_PER_WORD,
                   .bias = bias && last ? biases : NULL,
-                  .goes_on = inner.begin > 0,
+                  .goes_on = words.begin > 0,
                   .relu = relu && last,
                   .y = dense_part_of(y, rows, column)};
         dense_tile_compute(&t);
     }
 }
 
-static void dense_multiply(const lk_matrix *a, const float *b, const float *bias, bool relu, const lk_matrix *y)
+/* y holds sums between two parts of the inner dimension, which bf16 would round. */
+static void dense_multiply(const lk_matrix *a, const void *b, const void *bias, bool relu, const lk_matrix *y)
 {
-    int64_t parts = lk__max(lk__divide_up(a->columns, INNER_AT_ONCE), 1);
+    int64_t words = dense_words(a->columns);
+    int64_t parts = y->bf16 ? 1 : lk__max(lk__divide_up(words, WORDS_AT_ONCE), 1);
     for (int64_t p = 0; p < parts; p++)
         for (int64_t column = 0; column < y->columns; column += WIDTH)
-            dense_multiply_panel(a, b + column * a->columns, lk_part(a->columns, parts, p), bias, relu, y, column);
+            dense_multiply_panel(a, (const element *)b + column * words * LK_PER_WORD, lk_part(words, parts, p), bias,
+                                 relu, y, column);
 }
 
 /* --- sums of products --------------------------------------------------------------------------------------------- */
 
-static int64_t dense_scratch_count(int depth)
+static size_t dense_scratch_bytes(int depth)
 {
-    return (int64_t)depth * ROWS * WIDTH;
+    return (size_t)depth * ROWS * WIDTH * sizeof(float);
 }
 
 /* Computes a tile of the sum: `row` and `column` are those of its first element. */
@@ -275,18 +352,21 @@ LK_BODY void tile_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t row, i
             plain.data = (float *)(uintptr_t)addend->plain + row * y->columns + column;
             plain.row_stride = y->columns;
             plain.column_stride = 1;
+            plain.bf16 = false;
             if (part.rows == ROWS) {
                 tile_load(sum, &plain, ROWS, wide);
             } else {
                 float buffer[ROWS * WIDTH] = {0};
-                lk_matrix whole = {buffer, ROWS, wide * LK_WIDTH, WIDTH, 1};
+                lk_matrix whole = {buffer, ROWS, wide * LK_WIDTH, WIDTH, 1, false};
                 dense_tile_gather(&plain, buffer);
                 tile_load(sum, &whole, ROWS, wide);
             }
         } else {
+            int64_t words = dense_words(addend->inner), each = words * LK_PER_WORD; /* elements of a row */
+            tile_rows rows = {(const element *)addend->rows + row * each, LK_PER_WORD, ROWS * LK_PER_WORD, words,
+                              false};
             tile_clear(sum, ROWS);
-            tile_multiply(sum, addend->rows + row * addend->inner, 1, ROWS, addend->columns + column * addend->inner,
-                          addend->inner, ROWS, wide);
+            tile_multiply(sum, &rows, (const element *)addend->columns + column * each, ROWS, wide);
         }
         for (int add = 0; add < s->additions[a]; add++) {
             top -= ROWS * WIDTH;
@@ -296,7 +376,7 @@ LK_BODY void tile_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t row, i
             for (int j = 0; j < wide; j++)
                 sum[i][j] = vec_add(vec_loadu(top + i * WIDTH + j * LK_WIDTH), sum[i][j]);
         }
-        if (a + 1 == s->n && part.rows == ROWS) {
+        if (a + 1 == s->n) {
             tile_store(sum, &part, ROWS, wide);
             return;
         }
@@ -307,15 +387,14 @@ LK_BODY void tile_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t row, i
             vec_storeu(top + i * WIDTH + j * LK_WIDTH, sum[i][j]);
         top += ROWS * WIDTH;
     }
-    dense_tile_scatter(&part, scratch);
 }
 
 static void dense_sum(const lk_addend_sum *s, const lk_matrix *y, float *scratch)
 {
-    int64_t inner = 1;
+    int64_t words = 1;
     for (int a = 0; a < s->n; a++)
-        inner += s->addends[a].plain ? 0 : s->addends[a].inner;
-    int64_t rows = lk__max(ROWS_AT_ONCE / inner / ROWS, 1) * ROWS;
+        words += s->addends[a].plain ? 0 : dense_words(s->addends[a].inner);
+    int64_t rows = lk__max(ROWS_AT_ONCE / words / ROWS, 1) * ROWS;
     for (int64_t first = 0; first < y->rows; first += rows)
         for (int64_t column = 0; column < y->columns; column += WIDTH)
             for (int64_t row = first; row < lk__min(first + rows, y->rows); row += ROWS) {
@@ -329,11 +408,11 @@ static void dense_sum(const lk_addend_sum *s, const lk_matrix *y, float *scratch
 const lk_dense_kernels LK_ISA(lk__dense) = {
     .name = "dense:" LK_ISA_NAME,
     .width = WIDTH,
-    .rows_count = dense_rows_count,
-    .columns_count = dense_columns_count,
+    .rows_bytes = dense_rows_bytes,
+    .columns_bytes = dense_columns_bytes,
     .pack_rows = dense_pack_rows,
     .pack_columns = dense_pack_columns,
     .multiply = dense_multiply,
     .sum = dense_sum,
-    .scratch_count = dense_scratch_count,
+    .scratch_bytes = dense_scratch_bytes,
 };

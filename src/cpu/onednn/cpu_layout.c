@@ -121,14 +121,15 @@ lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t ta
     return status;
 }
 
-lk_status lk__layout_of_product(int64_t inner, size_t bytes, const lk_layout **out)
+lk_status lk__layout_of_product(lk_dtype factors, int64_t inner, size_t bytes, const lk_layout **out)
 {
     pthread_mutex_lock(&layouts_lock);
     lk_layout *layout = layouts;
-    while (layout && (layout->inner != inner || layout->bytes != bytes))
+    while (layout && (layout->inner != inner || layout->bytes != bytes || layout->factors != factors))
         layout = layout->next;
     if (!layout && (layout = lk__calloc(1, sizeof *layout)) != NULL) {
-        *layout = (lk_layout){.bytes = bytes, .tag = dnnl_format_tag_undef, .inner = inner, .next = layouts};
+        *layout = (lk_layout){
+            .bytes = bytes, .tag = dnnl_format_tag_undef, .inner = inner, .factors = factors, .next = layouts};
         layouts = layout;
     }
     pthread_mutex_unlock(&layouts_lock);

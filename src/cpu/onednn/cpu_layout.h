@@ -20,6 +20,7 @@ typedef struct lk_layout {
     bool pairs;
     struct lk_layout *partner; /* from sixteen images in the lanes to pairs, and back; otherwise NULL */
     int64_t inner; /* of a product that is left as its factors (core/products.h): their inner dimension; otherwise 0 */
+    lk_dtype factors; /* theirs */
     struct lk_layout *next;
 } lk_layout;
 
@@ -41,8 +42,9 @@ const lk_layout *lk__layout_of_f32(const lk_layout *layout);
 /* Returns the bytes that a tensor of `dtype` takes in `layout`. */
 size_t lk__layout_bytes(const lk_layout *layout, lk_dtype dtype);
 
-/* Finds or adds the layout of a product that is left as its factors, which take `bytes` bytes. */
-lk_status lk__layout_of_product(int64_t inner, size_t bytes, const lk_layout **layout);
+/* Finds or adds the layout of an f32 product that is left as its factors, which have this dtype and take `bytes`
+ * bytes. */
+lk_status lk__layout_of_product(lk_dtype factors, int64_t inner, size_t bytes, const lk_layout **layout);
 
 /* Describes how x lies in memory now: its private layout or its strides. If lk__must_gather(x), describes a row-major
  * copy of it. Free `md` with lk__md_free. */

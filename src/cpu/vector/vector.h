@@ -31,9 +31,10 @@
  *   element    an element in memory, float or uint16_t  vec_word   a vector of words; each has LK_PER_WORD elements
  *
  *   vec_widen(address): LK_WIDTH elements               vec_round(address, a): to LK_WIDTH elements
- *   word_load, word_store: aligned; word_loadu          word_broadcast(address): the word that begins there
+ *   word_load, word_store: aligned; word_loadu, _storeu word_broadcast(address): the word that begins there
  *   word_fmadd(a, b, c): c + the products of a and b    word_join(addresses), word_round(vecs): see below
  *   word_zero, word_pinned(a)                           word_part(a, i): element i of each word, widened
+ *   word_broadcast_first(address): the element there, and zero for the others of the word
  *   word_where(masks, a): element i of a where masks[i] is true, or 0
  *   word_firsts(a, b), word_seconds(a, b), for pairs: words of the first, or second, elements of a and of b
  *   eight_widen(address): eight elements as floats      element_widen(e): one

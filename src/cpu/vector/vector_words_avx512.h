@@ -68,11 +68,21 @@ LK_BODY void word_store(element *to, vec_word a)
     _mm512_store_si512(to, a);
 }
 
+LK_BODY void word_storeu(element *to, vec_word a)
+{
+    _mm512_storeu_si512(to, a);
+}
+
 LK_BODY vec_word word_broadcast(const element *from)
 {
     int32_t word;
     memcpy(&word, from, sizeof word);
     return _mm512_set1_epi32(word);
+}
+
+LK_BODY vec_word word_broadcast_first(const element *from)
+{
+    return _mm512_set1_epi32(*from);
 }
 
 LK_BODY vec word_fmadd(vec_word a, vec_word b, vec c)

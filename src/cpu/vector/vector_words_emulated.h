@@ -98,11 +98,23 @@ LK_BODY void word_store(element *to, vec_word a)
     _mm256_store_si256(at + 1, a.half[1]);
 }
 
+LK_BODY void word_storeu(element *to, vec_word a)
+{
+    __m256i *at = (__m256i *)(void *)to;
+    _mm256_storeu_si256(at, a.half[0]);
+    _mm256_storeu_si256(at + 1, a.half[1]);
+}
+
 LK_BODY vec_word word_broadcast(const element *from)
 {
     int32_t word;
     memcpy(&word, from, sizeof word);
     return int_set(word);
+}
+
+LK_BODY vec_word word_broadcast_first(const element *from)
+{
+    return int_set(*from);
 }
 
 LK_BODY vec word_fmadd(vec_word a, vec_word b, vec c)

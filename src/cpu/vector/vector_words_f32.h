@@ -43,7 +43,17 @@ LK_BODY void word_store(element *to, vec_word a)
     vec_store(to, a);
 }
 
+LK_BODY void word_storeu(element *to, vec_word a)
+{
+    vec_storeu(to, a);
+}
+
 LK_BODY vec_word word_broadcast(const element *from)
+{
+    return vec_broadcast(from);
+}
+
+LK_BODY vec_word word_broadcast_first(const element *from)
 {
     return vec_broadcast(from);
 }

@@ -2,11 +2,12 @@
  * one by one. */
 #include "dist/dist_testing.h"
 
-#include "base/avx2.h"
 #include "core/backend.h"
 #include "core/products.h"
 #include "core/tensor.h"
+#include "cpu/isa.h"
 #include "dist/sum/shard_sum.h"
+#include "ops/matmul.h"
 #include "program/defer.h"
 #include "lockstep/program.h"
 
@@ -17,15 +18,17 @@ enum { INPUTS = 67, UNITS = 49, MOST_SAMPLES = 40, QUANTITIES = 3 };
 typedef struct product_case {
     int64_t shards, samples;
     int k;
+    bool bf16; /* the factors; the product is f32 */
 } product_case;
 
 /* The gradient of a dense layer's weights, that of its bias, and a product that the program itself reads. */
 static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
 {
-    (void)user;
-    lk_tensor *xt = lk_transpose(in[0], 0, 1);
-    lk_tensor *read = lk_matmul(xt, in[1]);
-    out[0] = lk_matmul(xt, in[1]);
+    const product_case *c = user;
+    lk_dtype dtype = c->bf16 ? LK_BF16 : LK_F32;
+    lk_tensor *xt = lk_transpose(lk_cast(in[0], dtype), 0, 1), *dy = lk_cast(in[1], dtype);
+    lk_tensor *read = lk__matmul(LK_HERE, xt, dy, true);
+    out[0] = lk__matmul(LK_HERE, xt, dy, true);
     out[1] = lk_sum(in[1], &(lk_reduce_opts){.axes = {0}, .n_axes = 1});
     out[2] = lk_add(read, read);
     return out[0] && out[1] && out[2] ? LK_OK : lk_error_status();
@@ -42,7 +45,7 @@ static lk_tensor *some(lk_device *device, lk_shape shape, uint32_t seed)
 }
 
 /* Runs the pass on one shard, and adds its values to the sum. Returns whether its product was left as factors. */
-static bool add_shard(const product_case *c, lk_shard_sum *sum, int64_t shard, int device, bool defer)
+static bool add_shard(product_case *c, lk_shard_sum *sum, int64_t shard, int device, bool defer)
 {
     lk_range samples = lk_part(c->samples, c->shards, shard);
     int64_t n = samples.end - samples.begin;
@@ -54,7 +57,7 @@ static bool add_shard(const product_case *c, lk_shard_sum *sum, int64_t shard, i
         lk_tensor *in[] = {some(devices[device], LK_SHAPE(n, INPUTS), (uint32_t)shard),
                            some(devices[device], LK_SHAPE(n, UNITS), (uint32_t)(shard + 100))};
         lk_tensor *out[QUANTITIES];
-        lk_program *program = lk_program_record(devices[device], pass, NULL, in, 2, QUANTITIES, NULL);
+        lk_program *program = lk_program_record(devices[device], pass, c, in, 2, QUANTITIES, NULL);
         assert_non_null(program);
         if (defer)
             lk__program_defer_products(program);
@@ -70,7 +73,7 @@ static bool add_shard(const product_case *c, lk_shard_sum *sum, int64_t shard, i
 
 /* Reads the sums on the last device to values[QUANTITIES][INPUTS * UNITS]. Returns how many products were left as
  * factors. */
-static int sum_up(const product_case *c, bool defer, float *values)
+static int sum_up(product_case *c, bool defer, float *values)
 {
     lk_strategy *strategy = lk_strategy_new(c->k == 1 ? "one-device" : "mirrored", devices, c->k);
     assert_non_null(strategy);
@@ -98,17 +101,16 @@ static int sum_up(const product_case *c, bool defer, float *values)
     return left;
 }
 
-static void the_bits_are_those_of_single_products(void **state)
+static void check_bits(bool bf16)
 {
-    (void)state;
     static float want[QUANTITIES * INPUTS * UNITS], have[QUANTITIES * INPUTS * UNITS];
     static const int64_t shards[] = {1, 2, 3, 7, 8, 12, 15, 16, 28};
-    bool can_leave = devices[0]->backend->products && lk__has_avx2();
+    bool can_leave = devices[0]->backend->products && lk__isa() && (!bf16 || lk__isa()->bf16);
     int left = 0;
     for (size_t v = 0; v < sizeof shards / sizeof *shards; v++)
         for (int64_t a_shard = 0; a_shard < 15; a_shard += 2)
             for (int k = 1; k <= 5 && k <= shards[v]; k++) {
-                product_case one = {shards[v], a_shard * shards[v] + shards[v] / 2, 1}, c = one;
+                product_case one = {shards[v], a_shard * shards[v] + shards[v] / 2, 1, bf16}, c = one;
                 if (one.samples == 0)
                     continue;
                 c.k = k;
@@ -121,14 +123,26 @@ static void the_bits_are_those_of_single_products(void **state)
                     fail_msg("%lld samples in %lld shards on %d devices: other bits", (long long)c.samples,
                              (long long)c.shards, k);
             }
-    if (can_leave)
-        assert_true(left > 0);
+    assert_int_equal(left > 0, can_leave);
+}
+
+static void the_bits_are_those_of_single_products(void **state)
+{
+    (void)state;
+    check_bits(false);
+}
+
+static void so_they_are_with_factors_in_bf16(void **state)
+{
+    (void)state;
+    check_bits(true);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         DIST_TEST(the_bits_are_those_of_single_products),
+        DIST_TEST(so_they_are_with_factors_in_bf16),
     };
     return RUN_DIST_TESTS(tests);
 }
