@@ -2,6 +2,7 @@
 #include "base/minmax.h"
 #include "cpu/dense/dense.h"
 #include "cpu/vector/rectify.h"
+#include "cpu/vector/transpose.h"
 #include "cpu/vector/vector.h"
 #include "lockstep/dist.h"
 
@@ -206,12 +207,71 @@ LK_BODY void tile_load(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, con
         sum[i][j] = vec_loadu(from + i * row + j * LK_WIDTH);
 }
 
+/* Stores the first n of eight words. */
+LK_BODY void words_store(float *to, __m256 words, int n)
+{
+    __m128 four = _mm256_castps256_ps128(words);
+    if (n >= 8) {
+        _mm256_storeu_ps(to, words);
+        return;
+    }
+    if (n >= 4) {
+        _mm_storeu_ps(to, four);
+        four = _mm256_extractf128_ps(words, 1);
+    }
+    if (n % 4 >= 2) {
+        _mm_storel_pi((__m64 *)(void *)(to + n / 4 * 4), four);
+        four = _mm_movehl_ps(four, four);
+    }
+    if (n % 2 == 1)
+        _mm_store_ss(to + n - 1, four);
+}
+
+/* Stores n rows of a tile whose columns are contiguous in y. rounds: to bf16, which needs an even n. */
+LK_BODY void tile_store_columns(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, const int wide, const bool rounds)
+{
+    enum { EIGHT = 8, ROOM = (ROWS + EIGHT - 1) / EIGHT * EIGHT };
+    float buffer[ROOM * WIDTH];
+    const int each = rounds ? LK_PER_WORD : 1, words = n / each;
+    LK_UNROLL
+    for (int i = 0; i < (words + EIGHT - 1) / EIGHT * EIGHT; i++)
+        LK_UNROLL
+    for (int j = 0; j < wide; j++) {
+        float *to = buffer + i * WIDTH + j * LK_WIDTH;
+        vec row[LK_PER_WORD];
+        for (int h = 0; h < LK_PER_WORD; h++)
+            row[h] = i < words && h < each ? sum[i * each + h][j] : vec_zero();
+        if (rounds)
+            word_storeu((element *)(void *)to, word_round(row));
+        else
+            vec_storeu(to, row[0]);
+    }
+    LK_UNROLL
+    for (int i = 0; i < words; i += EIGHT)
+        for (int64_t j = 0; j < y->columns; j += 4) {
+            __m256 column[4];
+            transpose_half(buffer + i * WIDTH + j, WIDTH, column);
+            for (int c = 0; c < 4 && j + c < y->columns; c++)
+                words_store(dense_address(y, i * each, j + c), column[c], words - i);
+        }
+}
+
 LK_BODY void tile_store(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, const int wide)
 {
     tile_buffer buffer;
     bool whole = tile_is_whole(y, n, wide), rounds = LK_PER_WORD > 1 && y->bf16;
     void *to = whole ? y->data : &buffer;
     int64_t row = whole ? y->row_stride : WIDTH;
+    if (!whole && y->row_stride == 1 && y->rows == n) {
+        if (!rounds) {
+            tile_store_columns(sum, y, n, wide, false);
+            return;
+        }
+        if (LK_PER_WORD > 1 && n % LK_PER_WORD == 0) {
+            tile_store_columns(sum, y, n, wide, true);
+            return;
+        }
+    }
     LK_UNROLL
     for (int i = 0; i < n; i++)
         LK_UNROLL

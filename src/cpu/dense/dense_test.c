@@ -70,15 +70,16 @@ static float chain(const lk_matrix *a, const lk_matrix *b, int64_t i, int64_t j)
     return sum;
 }
 
-enum { CLOSE, APART, TRANSPOSED };
+enum { CLOSE, APART, TRANSPOSED, COLUMNS };
 
-/* The same matrix with other strides, and NaN between its elements. CLOSE: not within a row. */
+/* The same matrix with other strides, and NaN between its elements. CLOSE: not within a row. COLUMNS: not within a
+ * column. */
 static lk_matrix spread(const lk_matrix *x, int how)
 {
     lk_matrix y = *x;
     int64_t count = (x->rows + 1) * (x->columns + 1) * 4;
-    y.row_stride = how == TRANSPOSED ? 2 : 2 * x->columns + 3;
-    y.column_stride = how == TRANSPOSED ? 2 * x->rows + 1 : how == APART ? 2 : 1;
+    y.row_stride = how == COLUMNS ? 1 : how == TRANSPOSED ? 2 : 2 * x->columns + 3;
+    y.column_stride = how == COLUMNS ? x->rows + 1 : how == TRANSPOSED ? 2 * x->rows + 1 : how == APART ? 2 : 1;
     y.data = numbers(count, 9, x->bf16);
     for (int64_t i = 0; i < count; i++)
         lk__element_set(y.data, i, NAN, x->bf16);
@@ -147,7 +148,7 @@ static void check_shape(const copy *c, const int64_t *shape, bool rounds)
     for (int way = 0; way < 4; way++) {
         int of_a = c->bf16 ? CLOSE : way & 1 ? TRANSPOSED : APART;
         lk_matrix wide_a = spread(&a, of_a), wide_b = spread(&b, way & 2 ? TRANSPOSED : APART),
-                  wide_y = spread(&y, way & 1 ? TRANSPOSED : APART);
+                  wide_y = spread(&y, 1 + way % 3);
         multiply_and_expect(kernels, &wide_a, &wide_b, bias, true, &wide_y);
         free(wide_a.data);
         free(wide_b.data);

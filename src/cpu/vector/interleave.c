@@ -5,7 +5,7 @@
 #include "base/minmax.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "cpu/vector/transpose.h"
 #endif
 
 #include <string.h>
@@ -26,30 +26,13 @@ lk_interleaving lk__interleaving_of_channels(int64_t images, int64_t channels, i
 
 #if defined(__x86_64__)
 
-/* Four elements of one row and four of another. */
-LK_BODY LK_AVX2 __m256 two_rows(const float *first, const float *second)
-{
-    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(first)), _mm_loadu_ps(second), 1);
-}
-
-/* Turns the first four columns of eight rows into four rows. */
-LK_BODY LK_AVX2 void transpose_half(const float *from, int64_t from_stride, float *to, int64_t to_stride)
-{
-    __m256 r0 = two_rows(from, from + 4 * from_stride), r1 = two_rows(from + from_stride, from + 5 * from_stride),
-           r2 = two_rows(from + 2 * from_stride, from + 6 * from_stride),
-           r3 = two_rows(from + 3 * from_stride, from + 7 * from_stride);
-    __m256 low01 = _mm256_unpacklo_ps(r0, r1), high01 = _mm256_unpackhi_ps(r0, r1), low23 = _mm256_unpacklo_ps(r2, r3),
-           high23 = _mm256_unpackhi_ps(r2, r3);
-    _mm256_storeu_ps(to, _mm256_shuffle_ps(low01, low23, _MM_SHUFFLE(1, 0, 1, 0)));
-    _mm256_storeu_ps(to + to_stride, _mm256_shuffle_ps(low01, low23, _MM_SHUFFLE(3, 2, 3, 2)));
-    _mm256_storeu_ps(to + 2 * to_stride, _mm256_shuffle_ps(high01, high23, _MM_SHUFFLE(1, 0, 1, 0)));
-    _mm256_storeu_ps(to + 3 * to_stride, _mm256_shuffle_ps(high01, high23, _MM_SHUFFLE(3, 2, 3, 2)));
-}
-
 LK_BODY LK_AVX2 void interleave_transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
 {
-    transpose_half(from, from_stride, to, to_stride);
-    transpose_half(from + 4, from_stride, to + 4 * to_stride, to_stride);
+    __m256 rows[EIGHT];
+    transpose_half(from, from_stride, rows);
+    transpose_half(from + 4, from_stride, rows + 4);
+    for (int i = 0; i < EIGHT; i++)
+        _mm256_storeu_ps(to + i * to_stride, rows[i]);
 }
 
 #else
