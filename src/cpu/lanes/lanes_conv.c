@@ -3,7 +3,6 @@
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/rectify.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR };
@@ -204,27 +203,27 @@ LK_BODY void take_maximum(vec x, vec_int index, vec *value, vec_int *winner)
     *winner = int_select(greater, index, *winner);
 }
 
-LK_BODY void take_pixel(const pair *p, pixel at, const element *weights, const float *bias, int index, int tile,
-                        maxima *m)
+LK_BODY void take_pixel(const pair *p, pixel at, const element *weights, const float *bias, int index, bool first,
+                        int tile, maxima *m)
 {
     vec sum[PAIR][TILE];
     vec_int here = int_set(index);
     multiply_pixel(&p->block->conv, p->x, weights, at, bias, tile, sum);
-    if (p->block->relu) {
-        LK_UNROLL
-        for (int o = 0; o < tile; o++) {
-            sum[0][o] = lk__rectified(sum[0][o]);
-            sum[1][o] = lk__rectified(sum[1][o]);
-        }
-    }
     LK_UNROLL
     for (int o = 0; o < tile; o++) {
-        take_maximum(sum[0][o], here, &m->value[0][o], &m->winner[0][o]);
-        take_maximum(sum[1][o], here, &m->value[1][o], &m->winner[1][o]);
+        for (int v = 0; v < PAIR; v++) {
+            if (first) {
+                m->value[v][o] = sum[v][o];
+                m->winner[v][o] = here;
+            } else {
+                take_maximum(sum[v][o], here, &m->value[v][o], &m->winner[v][o]);
+            }
+        }
     }
 }
 
-LK_BODY void store_maxima(const pair *p, const window *w, const maxima *m, int64_t first, int tile)
+/* relu of the maximum is the maximum of relu, and where that is above 0 its first index is the same. */
+LK_BODY void store_maxima(const pair *p, const window *w, maxima *m, int64_t first, int tile)
 {
     const lk_geometry *pool = &p->block->pool;
     int64_t to = lanes_conv_offset_of(p, w, first);
@@ -232,8 +231,10 @@ LK_BODY void store_maxima(const pair *p, const window *w, const maxima *m, int64
     for (int v = 0; v < PAIR; v++) {
         for (int o = 0; o < tile; o++) {
             vec_int winner = m->winner[v][o], stopped = int_set(255);
-            if (p->block->relu)
+            if (p->block->relu) {
                 winner = int_select(mask_greater(m->value[v][o], vec_zero()), winner, stopped);
+                m->value[v][o] = lk__rectified(m->value[v][o]);
+            }
             int_store_bytes(winner, p->saved[v] + bytes + o * LK_WIDTH);
         }
         LK_UNROLL
@@ -247,16 +248,12 @@ LK_BODY void maximum_tile(const pair *p, const window *w, int64_t first, const e
 {
     const lk_lanes_conv *conv = &p->block->conv;
     int64_t kernel = p->block->pool.kernel[1];
-    int begin = (int)((w->rows.begin - w->top) * kernel + w->columns.begin - w->left);
     maxima m;
-    for (int o = 0; o < tile; o++) {
-        m.value[0][o] = m.value[1][o] = vec_set(-INFINITY);
-        m.winner[0][o] = m.winner[1][o] = int_set(begin);
-    }
+    bool is_first = true;
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
-        for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
+        for (int64_t column = w->columns.begin; column < w->columns.end; column++, is_first = false) {
             pixel at = {row, column, lanes_conv_taps_inside(conv, 0, row), lanes_conv_taps_inside(conv, 1, column)};
-            take_pixel(p, at, weights, bias, (int)((row - w->top) * kernel + column - w->left), tile, &m);
+            take_pixel(p, at, weights, bias, (int)((row - w->top) * kernel + column - w->left), is_first, tile, &m);
         }
     }
     store_maxima(p, w, &m, first, tile);
