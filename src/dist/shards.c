@@ -1,11 +1,13 @@
 #include "lockstep/dist.h"
 
-int64_t lk_default_shards(int64_t batch_size, int64_t devices)
+/* docs/lab/shards.md has measurements of these three numbers. */
+int64_t lk_default_shards(int64_t batch_size)
 {
-    int64_t shards = 8;
-    while (shards > 1 && batch_size / shards < 32)
+    enum { SHARDS = 8, LEAST = 16, MOST = 64 };
+    int64_t shards = SHARDS;
+    while (shards > 1 && batch_size / shards < LEAST)
         shards /= 2;
-    while (shards < devices)
+    while (batch_size > shards * MOST)
         shards *= 2;
     return shards;
 }

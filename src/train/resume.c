@@ -71,7 +71,7 @@ lk_status lk__resume_open(lk_trainer *trainer)
         if (status == LK_ERR_NOT_FOUND)
             lk_error_clear();
     }
-    /* The default number of shards depends on the devices, so the checkpoint's is used. */
+    /* The rule of the default may have been another when the checkpoint was made, so its number is used. */
     const char *shards = trainer->resumed ? lk_checkpoint_get_setting(trainer->resumed, "shards") : NULL;
     if (config->devices.shards == 0 && shards)
         config->devices.shards = strtoll(shards, NULL, 10);

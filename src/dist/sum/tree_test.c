@@ -37,36 +37,27 @@ static void parts_begin_at_the_rounded_product(void **state)
                 assert_int_equal(lk_part(count, parts, p).begin, p * count / parts);
 }
 
-/* The rule: the largest power of two up to 8 that leaves 32 samples per shard, at least 1; for more devices than that,
- * the next power of two. */
-static int64_t ruled_shards(int64_t batch_size, int64_t count)
-{
-    int64_t best = 1;
-    for (int64_t v = 1; v <= 8; v *= 2)
-        if (v * 32 <= batch_size)
-            best = v;
-    if (best >= count)
-        return best;
-    int64_t power = 1;
-    while (power < count)
-        power *= 2;
-    return power;
-}
-
 static void default_shards_follow_the_rule(void **state)
 {
     (void)state;
-    assert_int_equal(lk_default_shards(256, 1), 8);
-    assert_int_equal(lk_default_shards(255, 1), 4);
-    assert_int_equal(lk_default_shards(128, 2), 4);
-    assert_int_equal(lk_default_shards(31, 1), 1);
-    assert_int_equal(lk_default_shards(1, 1), 1);
-    assert_int_equal(lk_default_shards(100000, 8), 8);
-    assert_int_equal(lk_default_shards(256, 9), 16);
-    assert_int_equal(lk_default_shards(32, 7), 8);
-    for (int64_t batch_size = 1; batch_size < 600; batch_size++)
-        for (int64_t count = 1; count < 40; count++)
-            assert_int_equal(lk_default_shards(batch_size, count), ruled_shards(batch_size, count));
+    assert_int_equal(lk_default_shards(256), 8);
+    assert_int_equal(lk_default_shards(128), 8);
+    assert_int_equal(lk_default_shards(127), 4);
+    assert_int_equal(lk_default_shards(64), 4);
+    assert_int_equal(lk_default_shards(32), 2);
+    assert_int_equal(lk_default_shards(31), 1);
+    assert_int_equal(lk_default_shards(1), 1);
+    assert_int_equal(lk_default_shards(512), 8);
+    assert_int_equal(lk_default_shards(513), 16);
+    assert_int_equal(lk_default_shards(65536), 1024);
+    for (int64_t batch_size = 1; batch_size < 3000; batch_size++) {
+        int64_t shards = lk_default_shards(batch_size);
+        assert_true((shards & (shards - 1)) == 0);
+        assert_true(shards == 1 || batch_size >= 16 * shards);
+        assert_true(batch_size <= 64 * shards);
+        assert_true(shards >= 8 || batch_size < 32 * shards);
+        assert_true(shards <= 8 || batch_size > 32 * shards);
+    }
 }
 
 /* Returns whether [lo, hi) is a node of the tree over [begin, end). */

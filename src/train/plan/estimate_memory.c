@@ -219,8 +219,10 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     int n = lk_model_parameter_count(model), states;
     LK_TRY(memory_estimate_count_states(&plan.optimizer_opts, &states));
     bool together = plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(model);
-    e->shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan.batch_size, e->devices);
-    LK_TRY(lk__check_shards(config->devices.shards, e->shards, plan.batch_size, e->devices));
+    e->shards = lk__plan_shards(config, plan.batch_size, 1);
+    if (!config->devices.shards) /* the devices above stay idle */
+        e->devices = (int)lk__min(e->devices, e->shards);
+    LK_TRY(lk__check_shards(e->shards, plan.batch_size, e->devices));
     e->samples = lk__divide_up(plan.batch_size, e->shards);
     e->shards_at_once = together ? lk__divide_up(e->shards, e->devices) : 1;
     e->dtype = plan.dtype;

@@ -12,14 +12,22 @@
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
-lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices)
+int64_t lk__plan_shards(const lk_train_config *config, int64_t batch_size, int devices)
 {
-    if (explicit_shards > batch_size)
-        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: must be at most the batch size, %lld", (long long)shards,
+    int64_t shards = lk_default_shards(batch_size);
+    while (shards < devices)
+        shards *= 2;
+    return config->devices.shards ? config->devices.shards : shards;
+}
+
+lk_status lk__check_shards(int64_t shards, int64_t batch_size, int devices)
+{
+    if (devices > batch_size)
+        LK_FAIL(LK_ERR_ARGUMENT, "--devices: %d devices need as many shards, more than the batch size, %lld", devices,
                 (long long)batch_size);
     if (shards > batch_size)
-        LK_FAIL(LK_ERR_ARGUMENT, "--devices: %d devices need %lld shards, more than the batch size, %lld", devices,
-                (long long)shards, (long long)batch_size);
+        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: must be at most the batch size, %lld", (long long)shards,
+                (long long)batch_size);
     if (devices > shards)
         LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)shards, devices);
     return LK_OK;

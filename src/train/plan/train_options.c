@@ -255,8 +255,8 @@ const lk_option lk_train_options[] = {
      .maximum = MAX_SHARDS,
      .value = "V",
      .recorded = true,
-     .help = "number of logical shards that a batch is cut into, which results depend on (default: the largest power "
-             "of two up to 8 that leaves 32 samples a shard, raised to the number of devices)"},
+     .help = "number of logical shards that a batch is cut into, which results depend on; at most as many devices train "
+             "(default: 8, or the power of two that leaves 16 to 64 samples a shard)"},
     {.name = "algorithms",
      .type = LK_OPTION_STRING,
      AT(execution.algorithms),
