@@ -27,8 +27,8 @@ typedef struct lk_range {
  * a device are lk_part(V, devices, device). */
 LK_API lk_range lk_part(int64_t count, int64_t parts, int64_t part);
 
-/* The default V, a power of two: 8 shards, or as few as leave at least 16 samples a shard, or as many as leave at most
- * 64. It depends on the batch alone, so that results do not depend on the devices. */
+/* The default V, a power of two: 8, or fewer if they would have less than 32 samples each (two shards: 16), or as many
+ * as leave at most 64. It depends on the batch alone, so that results do not depend on the devices. */
 LK_API int64_t lk_default_shards(int64_t batch_size);
 
 /* Sets parts[s] to the samples of shard s of `batch` (axis 0), on the device that owns the shard: a view on the batch's

@@ -41,22 +41,21 @@ static void default_shards_follow_the_rule(void **state)
 {
     (void)state;
     assert_int_equal(lk_default_shards(256), 8);
-    assert_int_equal(lk_default_shards(128), 8);
-    assert_int_equal(lk_default_shards(127), 4);
-    assert_int_equal(lk_default_shards(64), 4);
+    assert_int_equal(lk_default_shards(255), 4);
+    assert_int_equal(lk_default_shards(128), 4);
+    assert_int_equal(lk_default_shards(64), 2);
     assert_int_equal(lk_default_shards(32), 2);
     assert_int_equal(lk_default_shards(31), 1);
     assert_int_equal(lk_default_shards(1), 1);
     assert_int_equal(lk_default_shards(512), 8);
     assert_int_equal(lk_default_shards(513), 16);
     assert_int_equal(lk_default_shards(65536), 1024);
+    assert_int_equal(lk_default_shards(1 << 24), 65536);
     for (int64_t batch_size = 1; batch_size < 3000; batch_size++) {
         int64_t shards = lk_default_shards(batch_size);
         assert_true((shards & (shards - 1)) == 0);
-        assert_true(shards == 1 || batch_size >= 16 * shards);
-        assert_true(batch_size <= 64 * shards);
-        assert_true(shards >= 8 || batch_size < 32 * shards);
-        assert_true(shards <= 8 || batch_size > 32 * shards);
+        assert_true(batch_size >= (shards == 1 ? 1 : shards == 2 ? 32 : 32 * shards));
+        assert_true(batch_size < (shards == 1 ? 32 : shards < 8 ? 64 * shards : 64 * shards + 1));
     }
 }
 

@@ -255,8 +255,9 @@ const lk_option lk_train_options[] = {
      .maximum = MAX_SHARDS,
      .value = "V",
      .recorded = true,
-     .help = "number of logical shards that a batch is cut into, which results depend on; at most as many devices train "
-             "(default: 8, or the power of two that leaves 16 to 64 samples a shard)"},
+     .help =
+         "number of logical shards that a batch is cut into, which results depend on; at most as many devices train "
+         "(default: 8; fewer if they would have less than 32 samples, two if less than 16; more if above 64)"},
     {.name = "algorithms",
      .type = LK_OPTION_STRING,
      AT(execution.algorithms),
