@@ -59,6 +59,9 @@ static void plan_print_devices(const lk_plan *plan, const lk_train_config *confi
         fprintf(stderr, "%lld samples a device\n", batch / devices);
     else
         fprintf(stderr, "about %.0f samples a device\n", (double)batch / (double)devices);
+    if (plan->batch_norm_groups > 0)
+        fprintf(stderr, "            batch-norm over %lld group%s of shards\n", (long long)plan->batch_norm_groups,
+                plan->batch_norm_groups == 1 ? "" : "s");
     if (plan->memory_there > 0)
         fprintf(stderr, "  memory    %.1f of %.1f MiB are needed, by estimate\n",
                 (double)plan->memory_needed / (1 << 20), (double)plan->memory_there / (1 << 20));

@@ -401,6 +401,14 @@ for devices in 1 cpu:0,cpu:1,cpu:0 5xcpu; do
 done
 says 'warning: 3 of 5 devices stay idle, from cpu:2 on: a batch of 32 has 2 shards, and a device needs one; use a larger --batch-size or more --shards'
 says 'devices   2, strategy mirrored'
+! grep -q 'batch-norm' "$work/stderr" || fail "groups of batch-norm, which the network has not"
+run 0 "${by_default[@]}" --model resnet18 --limit-train 32 --devices 2xcpu:0
+says 'batch-norm over 1 group of shards'
+digest=$(grep '^digest ' "$work/stderr")
+run 0 "${by_default[@]}" --model resnet18 --limit-train 32 --devices 1
+grep -qxF "$digest" "$work/stderr" || fail "other bits where one device has a group of batch-norm"
+run 2 "${by_default[@]}" --bn shard --bn-group 16
+complains '--bn-group 16: must be with --bn group'
 
 # ---- records ----
 

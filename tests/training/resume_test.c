@@ -154,6 +154,11 @@ static void syncs(lk_train_config *c)
     c->batch_norm.mode = LK_BN_SYNC;
 }
 
+static void groups(lk_train_config *c)
+{
+    c->batch_norm.group = 5;
+}
+
 static void measures(lk_train_config *c)
 {
     c->batch_norm.precise = 2;
@@ -190,13 +195,9 @@ static void runs_eagerly(lk_train_config *c)
 static void resumes_with_any_setting(void **state)
 {
     (void)state;
-    static const setting settings[] = {{"accumulate", accumulates},
-                                       {"bn sync", syncs},
-                                       {"precise bn", measures},
-                                       {"bf16", rounds},
-                                       {"adam", adapts},
-                                       {"lars", adapts_layers},
-                                       {"eager", runs_eagerly}};
+    static const setting settings[] = {{"accumulate", accumulates}, {"bn sync", syncs},     {"bn group", groups},
+                                       {"precise bn", measures},    {"bf16", rounds},       {"adam", adapts},
+                                       {"lars", adapts_layers},     {"eager", runs_eagerly}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         lk_train_config config = usual();
         kept whole = {0}, resumed = {0};
@@ -241,19 +242,22 @@ static void refused(const lk_train_config *config, const char *message)
     lk_error_clear();
 }
 
-/* The checkpoint's shards are kept if none are asked for, whatever the default is. A fifth device stays idle. */
-static void keeps_the_number_of_shards(void **state)
+/* The checkpoint's shards and batch-norm are kept if none are asked for, whatever the defaults are. A fifth device
+ * stays idle. */
+static void keeps_how_batches_are_cut(void **state)
 {
     (void)state;
     static const char *const specs[] = {"1xcpu", "5xcpu"};
     lk_train_config config = usual();
     kept whole = {0};
     config.devices.shards = 4;
+    config.batch_norm.mode = LK_BN_SHARD;
     train_to_the_end(&config, false, &whole);
     for (int i = 0; i < 2; i++) {
         lk_train_config by_default = config;
         kept resumed = {0};
         by_default.devices.shards = 0;
+        by_default.batch_norm.mode = LK_BN_GROUP;
         by_default.devices.spec = specs[i];
         train_until(&config, (breaking){.step = 4});
         train_to_the_end(&by_default, true, &resumed);
@@ -655,7 +659,7 @@ int main(void)
         FOLDER_TEST(resumes_after_any_step),
         FOLDER_TEST(resumes_with_any_setting),
         FOLDER_TEST(resumes_with_any_strategy),
-        FOLDER_TEST(keeps_the_number_of_shards),
+        FOLDER_TEST(keeps_how_batches_are_cut),
         FOLDER_TEST(refuses_unsuitable_folders_and_settings),
         FOLDER_TEST(overwrites_no_checkpoints),
         FOLDER_TEST(a_finished_training_stays_as_it_is),

@@ -118,12 +118,13 @@ static int64_t gpu_memory_image_bytes(const lk_trainer *trainer, int64_t batch)
     return 2 * lk__divide_up(batch, trainer->plan.devices) * image * (int64_t)sizeof(float);
 }
 
-/* Operators that are pushed one by one run a shard at a time, or with --bn sync all of a device's shards together. The
+/* Operators that are pushed one by one run a shard at a time, or all of a device's shards together. The
  * estimate ignores that some shards have one sample more. */
 static lk_status gpu_memory_operator_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
     int64_t shards = lk__plan_shards(&trainer->config, batch, trainer->plan.devices), held;
-    int64_t together = lk__runs_shards_together(trainer) ? lk__divide_up(shards, trainer->plan.devices) : 1;
+    int64_t together =
+        lk__runs_shards_together(trainer, trainer->sums.train, 0) ? lk__divide_up(shards, trainer->plan.devices) : 1;
     const lk_program_opts as_pushed = {0};
     lk_program *program = lk__record_pass(trainer, true, batch / shards, &as_pushed);
     if (!program)
@@ -141,7 +142,7 @@ static lk_status gpu_memory_operator_needs(lk_trainer *trainer, int64_t batch, n
 
 static lk_status gpu_memory_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
-    if (!trainer->programs.shard || lk__runs_shards_together(trainer))
+    if (!trainer->programs.shard || lk__runs_shards_together(trainer, trainer->sums.train, 0))
         return gpu_memory_operator_needs(trainer, batch, n);
     int64_t shards = lk__plan_shards(&trainer->config, batch, trainer->plan.devices);
     lk_program *program = gpu_memory_record_step(trainer, batch, shards);
@@ -210,7 +211,8 @@ static int64_t gpu_memory_least_batch(const lk_trainer *trainer, int64_t batch)
     int64_t low = 1, high = batch;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (lk__plan_shards(&trainer->config, middle, 1) == lk__plan_shards(&trainer->config, batch, trainer->plan.devices))
+        if (lk__plan_shards(&trainer->config, middle, trainer->plan.devices) ==
+            lk__plan_shards(&trainer->config, batch, trainer->plan.devices))
             high = middle;
         else
             low = middle + 1;
@@ -240,9 +242,10 @@ static lk_status gpu_memory_search_largest(lk_trainer *trainer, int64_t low, int
 static lk_status gpu_memory_find_largest(lk_trainer *trainer, int64_t batch, const memory *m, int64_t *largest)
 {
     *largest = 0;
-    for (int64_t high = batch - 1, low; high >= lk__plan_shards(&trainer->config, 1, 1) && *largest == 0; high = low - 1) {
+    for (int64_t high = batch - 1, low;
+         high >= lk__plan_shards(&trainer->config, 1, trainer->plan.devices) && *largest == 0; high = low - 1) {
         bool is_enough;
-        int64_t least = lk__plan_shards(&trainer->config, high, 1);
+        int64_t least = lk__plan_shards(&trainer->config, high, trainer->plan.devices);
         low = gpu_memory_least_batch(trainer, high);
         low = lk__max(low, least);
         LK_TRY(gpu_memory_batch_fits(trainer, low, m, &is_enough));
