@@ -29,8 +29,7 @@ typedef struct summary_config {
 } summary_config;
 
 static const char *const optimizers[] = {"sgd", "adam", "adamw", "lars", NULL};
-static const char *const batch_norms[] = {"shard", "sync", NULL};
-enum { BN_SHARD, BN_SYNC };
+static const char *const batch_norms[] = {"group", "shard", "sync", NULL}; /* as lk_batch_norm_mode */
 static const char *const precisions[] = {"f32", "bf16", NULL};
 
 /* clang-format off */
@@ -61,10 +60,10 @@ static const lk_option options[] = {
      .choices = optimizers, .value = "NAME", .help = "optimizer whose state is counted"},
     {.name = "momentum", .type = LK_OPTION_DOUBLE, .offset = AT(momentum), .default_text = "0", .least = 0,
      .greatest = LK_BELOW_ONE, .value = "M", .help = "momentum of sgd and lars"},
-    {.name = "bn", .type = LK_OPTION_CHOICE, .offset = AT(batch_norm), .default_text = "shard",
+    {.name = "bn", .type = LK_OPTION_CHOICE, .offset = AT(batch_norm), .default_text = "group",
      .choices = batch_norms, .value = "MODE",
-     .help = "samples that batch-norm takes its statistics of: a shard, or, with sync, the batch; a device then holds all "
-             "of its shards at once"},
+     .help = "samples that batch-norm takes its statistics of: a shard, the whole batch (sync), or a group of at least 32 "
+             "samples; a device holds the shards of a group at once"},
     {.name = "memory", .type = LK_OPTION_FLAG, .offset = AT(memory),
      .help = "run a shard's training step once, and print the size of its memory plan (with --bn shard); for GPUs, "
              "print the memory that training is estimated to need, and how much there is"},
@@ -247,7 +246,7 @@ static lk_status summary_estimate(const lk_model *model, const summary_config *c
     train.batch_size = config->batch_size;
     train.optimizer.name = optimizers[config->optimizer];
     train.optimizer.momentum = config->momentum;
-    train.batch_norm.mode = config->batch_norm == BN_SYNC ? LK_BN_SYNC : LK_BN_SHARD;
+    train.batch_norm.mode = config->batch_norm;
     train.execution.recompute = config->recompute;
     train.execution.micro_batch = config->micro_batch;
     train.execution.dtype = config->dtype;

@@ -27,16 +27,12 @@ static void plan_print_data(const lk_plan *plan, const lk_train_config *config)
 /* Says why cores are idle: without --devices there is at most one device per shard. */
 static void plan_print_idle_cores(const lk_plan *plan, const lk_train_config *config)
 {
-    long long cores = lk_device_available("cpu"), batch = plan->batch_size, shards = plan->shards, most = cores;
+    long long cores = lk_device_available("cpu"), batch = plan->batch_size, shards = plan->shards;
     if (config->devices.spec || plan->devices >= cores)
         return;
-    fprintf(stderr, "            %d of %lld cores: a batch of %lld is %lld shard%s", plan->devices, cores, batch,
-            shards, shards == 1 ? "" : "s");
-    while (lk_default_shards(batch, most) > batch)
-        most--;
-    if (!config->devices.shards && most > plan->devices)
-        fprintf(stderr, "; --devices %lld uses %s", most, most < cores ? "more" : cores == 2 ? "both" : "all");
-    fputc('\n', stderr);
+    fprintf(stderr, "            %d of %lld cores: a batch of %lld is %lld shard%s; %s--batch-size uses more\n",
+            plan->devices, cores, batch, shards, shards == 1 ? "" : "s",
+            config->devices.shards || batch == 1 ? "a larger " : "more --shards or a larger ");
 }
 
 static void plan_print_devices(const lk_plan *plan, const lk_train_config *config)
@@ -63,12 +59,9 @@ static void plan_print_devices(const lk_plan *plan, const lk_train_config *confi
         fprintf(stderr, "%lld samples a device\n", batch / devices);
     else
         fprintf(stderr, "about %.0f samples a device\n", (double)batch / (double)devices);
-    long long usual = lk_default_shards(batch, 1);
-    if (!config->devices.shards && shards > usual)
-        fprintf(
-            stderr,
-            "            %lld shards because of %lld devices, not %lld: the same bits on fewer with --shards %lld\n",
-            shards, devices, usual, shards);
+    if (plan->batch_norm_groups > 0)
+        fprintf(stderr, "            batch-norm over %lld group%s of shards\n", (long long)plan->batch_norm_groups,
+                plan->batch_norm_groups == 1 ? "" : "s");
     if (plan->memory_there > 0)
         fprintf(stderr, "  memory    %.1f of %.1f MiB are needed, by estimate\n",
                 (double)plan->memory_needed / (1 << 20), (double)plan->memory_there / (1 << 20));

@@ -27,9 +27,9 @@ typedef struct lk_range {
  * a device are lk_part(V, devices, device). */
 LK_API lk_range lk_part(int64_t count, int64_t parts, int64_t part);
 
-/* The default V: the largest power of two up to 8 that leaves at least 32 samples a shard, or 1; if that is below
- * `devices`, the next power of two that is not. */
-LK_API int64_t lk_default_shards(int64_t batch_size, int64_t devices);
+/* The default V, a power of two: 8, or fewer if they would have less than 32 samples each (two shards: 16), or as many
+ * as leave at most 64. It depends on the batch alone, so that results do not depend on the devices. */
+LK_API int64_t lk_default_shards(int64_t batch_size);
 
 /* Sets parts[s] to the samples of shard s of `batch` (axis 0), on the device that owns the shard: a view on the batch's
  * own device, a copy on others. parts: [shards], new tensors. On failure every entry is NULL. Asynchronous. Errors:

@@ -93,7 +93,7 @@ typedef struct lk_batch_norm_layer_opts {
 } lk_batch_norm_layer_opts;
 
 /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each channel, axis 1 (Ioffe, Szegedy 2015). Training uses
- * mean and biased variance of the shard or, with lk_forward_opts.sync, of the global batch, and the unbiased variance
+ * mean and biased variance of the shard or, with lk_forward_opts.sync, of a group of shards, and the unbiased variance
  * for the running one. Inference uses the running statistics. Variables: weight (gamma, initially 1) and bias (beta,
  * 0); buffers running_mean (0) and running_var (1). */
 LK_API lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts);
@@ -203,12 +203,12 @@ typedef struct lk_forward_opts {
     /* Output of training; NULL: not wanted. statistics[shard * lk_model_statistics_count + i] becomes lk_channel_sums
      * of the input of batch-norm layer i, a new tensor. Sum them over shards for lk_model_update_statistics. */
     lk_tensor **statistics;
-    /* For batch-norm over the global batch: sets sums[s] to the sum of parts[0 … n) for every shard s, on parts[s]'s
-     * device, recorded on the open tape (lk_allreduce_recorded). All shards of the batch must then run in one call.
-     * NULL: batch-norm takes the statistics of each shard alone. */
+    /* For batch-norm over groups of shards: sets sums[s], for every shard s of n, to the sum of the parts of its group,
+     * on parts[s]'s device, recorded on the open tape (lk_allreduce_recorded, if all shards are one group). The shards
+     * of a group must then run in one call. NULL: batch-norm takes the statistics of each shard alone. */
     lk_status (*sync)(void *user, lk_tensor *const *parts, lk_tensor **sums, int n);
     void *sync_user;
-    int64_t global_batch; /* for sync: samples of all shards */
+    const int64_t *group_samples; /* [shard], for sync: samples of the shard's group */
     /* Called with the path and the output of every layer of lk_model_layer, for each shard. NULL: none. */
     void (*visit)(void *user, const char *path, int shard, lk_tensor *y);
     void *visit_user;

@@ -26,8 +26,12 @@ typedef enum lk_data_on {
     LK_DATA_ON_DEVICE /* by each device for its shards, from a copy of the data set in its memory */
 } lk_data_on;
 
-/* The samples whose statistics batch-norm takes: each shard by itself, or the whole batch. */
-typedef enum lk_batch_norm_mode { LK_BN_SHARD, LK_BN_SYNC } lk_batch_norm_mode;
+/* The samples whose statistics batch-norm takes together. */
+typedef enum lk_batch_norm_mode {
+    LK_BN_GROUP, /* those of neighboring shards, as few as have lk_batch_norm_config.group samples; the default */
+    LK_BN_SHARD, /* those of each shard */
+    LK_BN_SYNC   /* the whole batch */
+} lk_batch_norm_mode;
 
 /* Center subtracts the training set's mean of each channel; standard also divides by its standard deviation. */
 typedef enum lk_normalize_mode { LK_NORMALIZE_NONE, LK_NORMALIZE_CENTER, LK_NORMALIZE_STANDARD } lk_normalize_mode;
@@ -147,7 +151,10 @@ typedef struct lk_optimizer_config {
 } lk_optimizer_config;
 
 typedef struct lk_batch_norm_config {
-    int mode;        /* enum lk_batch_norm_mode */
+    int mode; /* enum lk_batch_norm_mode */
+    /* Least samples of a group; 0: 32. A batch is cut in two, and each half again, along the tree over its shards, as
+     * long as both halves have so many. */
+    int64_t group;
     int64_t precise; /* after each epoch the running statistics become means over this many training batches; 0: they
                       * stay as training left them */
 } lk_batch_norm_config;
@@ -229,7 +236,7 @@ LK_API const lk_recipe *lk_recipe_at(int index);
 
 /* The options of `lockstep train`, with offsets into lk_train_config: for lk_options_parse and lk_options_set. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 84 };
+enum { LK_TRAIN_OPTION_COUNT = 85 };
 
 /* The options with which lk_dataset_open opens the data of a configuration, without its limits. Borrows the strings. */
 LK_API lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config);

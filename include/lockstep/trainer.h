@@ -118,6 +118,8 @@ typedef struct lk_plan {
     double label_smoothing;
     int64_t top_k;
     lk_batch_norm_mode batch_norm;
+    int64_t batch_norm_group;   /* least samples of a group, for all modes: see lk_batch_norm_config.group */
+    int64_t batch_norm_groups;  /* groups that a batch is cut into; 0: each shard is one, or there is no batch-norm */
     int64_t precise_batch_norm; /* lk_batch_norm_config.precise */
     lk_dtype dtype;             /* of the forward and backward pass: LK_F32 or LK_BF16 */
     bool tf32;                  /* f32 products may use TF32: see lk_device_set_tf32 */

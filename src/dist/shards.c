@@ -1,11 +1,15 @@
 #include "lockstep/dist.h"
 
-int64_t lk_default_shards(int64_t batch_size, int64_t devices)
+/* docs/lab/shards.md has measurements of these numbers. */
+int64_t lk_default_shards(int64_t batch_size)
 {
-    int64_t shards = 8;
-    while (shards > 1 && batch_size / shards < 32)
+    enum { SHARDS = 8, LEAST = 32, LEAST_OF_TWO = 16, MOST = 64, MOST_SHARDS = 65536 };
+    int64_t shards = SHARDS;
+    while (shards > 2 && batch_size / shards < LEAST)
         shards /= 2;
-    while (shards < devices)
+    if (batch_size / shards < LEAST_OF_TWO)
+        shards = 1;
+    while (batch_size > shards * MOST && shards < MOST_SHARDS)
         shards *= 2;
     return shards;
 }

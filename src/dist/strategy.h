@@ -13,6 +13,7 @@ typedef struct lk_bucket {
     int64_t n_nodes;
     const int *quantities; /* [n_quantities]: indices below n */
     int n_quantities, n;
+    const lk_range *roots;    /* [n]: nodes with the shards that have the quantities; NULL: all have all of them */
     const lk_shape *shapes;   /* [n]: of the quantities; NULL: the bucket stays on one device */
     const lk_dtype *dtypes;   /* likewise */
     lk_tensor **sums;         /* the result, [replica * n + i]; NULL before */

@@ -115,10 +115,10 @@ static lk_status model_forward_check(const lk_layer_call *call, lk_tensor *const
     if (opts->dtype != LK_F32 && opts->dtype != LK_BF16)
         LK_FAIL(LK_ERR_DTYPE, "%s: a forward pass in %s; it must be in f32 or bf16", model->name,
                 lk_dtype_name(opts->dtype));
-    if (opts->training && opts->sync && opts->global_batch < 1)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: global_batch is %lld; with sync it must be the samples over all shards",
-                model->name, (long long)opts->global_batch);
     for (int s = 0; s < call->n; s++) {
+        if (opts->training && opts->sync && !(opts->group_samples && opts->group_samples[s] >= 1))
+            LK_FAIL(LK_ERR_ARGUMENT, "%s: group_samples must be with sync, and at least 1 for shard %d", model->name,
+                    s);
         LK_TRY(model_forward_check_images(model, x[s]));
         for (int i = 0; i < model->n_variables; i++)
             if (!call->variables[s][i])

@@ -530,8 +530,9 @@ static void pass_of_two(network *net, lk_tensor *x, lk_tensor **gradients, lk_te
     int syncs = 0, n = lk_model_parameter_count(net->model);
     lk_tensor *parts[2] = {lk_slice(x, 0, 0, 4), lk_slice(x, 0, 4, 6)}, *logits[2], *losses[2], *statistics[4];
     lk_tensor *const *variables[2] = {net->variables, net->variables};
+    const int64_t samples[2] = {6, 6};
     const lk_forward_opts opts = {
-        .training = true, .statistics = statistics, .sync = sum_of_two, .sync_user = &syncs, .global_batch = 6};
+        .training = true, .statistics = statistics, .sync = sum_of_two, .sync_user = &syncs, .group_samples = samples};
     lk_tape *tape = lk_tape_begin(net->variables, n);
     assert_no_error(lk_model_forward_shards(net->model, 2, variables, parts, &opts, logits) == LK_OK);
     for (int s = 0; s < 2; s++) {

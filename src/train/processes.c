@@ -178,6 +178,59 @@ static lk_status processes_take_gpus(lk_group *group, lk_device_spec_entry *entr
     return status;
 }
 
+/* Lowers counts[processes] until there are at most `shards` devices in all: a process with the most gives one up. */
+static lk_status processes_limit_devices(const lk_plan *plan, int *counts)
+{
+    int64_t total = 0;
+    if (plan->processes > plan->shards)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--shards: a batch of %lld has %lld by default, too few for %d processes; start at most %lld, or use a "
+                "larger --batch-size or --shards",
+                (long long)plan->batch_size, (long long)plan->shards, plan->processes, (long long)plan->shards);
+    for (int p = 0; p < plan->processes; p++)
+        total += counts[p];
+    for (; total > plan->shards; total--) {
+        int fullest = 0;
+        for (int p = 1; p < plan->processes; p++)
+            if (counts[p] >= counts[fullest])
+                fullest = p;
+        counts[fullest]--;
+    }
+    return LK_OK;
+}
+
+/* A device without a shard would have no work, so the last ones are left out, unless --shards says how many there must
+ * be. Lowers *n. */
+static lk_status processes_leave_idle(const lk_trainer *trainer, lk_group *group, const lk_device_spec_entry *entries,
+                                      int *n, lk__spec_text spec)
+{
+    const lk_plan *plan = &trainer->plan;
+    const int asked = *n;
+    int *counts = n;
+    if (trainer->config.devices.shards && !trainer->resumed)
+        return LK_OK;
+    if (group)
+        counts = lk__group_gather_new(group, &asked, sizeof asked);
+    if (!counts)
+        return lk_error_status();
+    lk_status status = processes_limit_devices(plan, counts);
+    *n = counts[plan->process];
+    if (counts != n)
+        lk__free(counts);
+    if (status != LK_OK || *n == asked)
+        return status;
+    if (processes_spec_has_numbers(spec))
+        processes_write_spec(entries, *n, spec);
+    else
+        snprintf(spec, sizeof(lk__spec_text), "%dx%s", *n, entries[0].kind);
+    lk__log(LK_LOG_WARNING,
+            "%d of %d devices stay%s idle, from %s:%d on: a batch of %lld has %lld shard%s, and a device needs one; use a "
+            "larger --batch-size or more --shards, which change results",
+            asked - *n, asked, asked - *n == 1 ? "s" : "", entries[*n].kind, entries[*n].index,
+            (long long)plan->batch_size, (long long)plan->shards, plan->shards == 1 ? "" : "s");
+    return LK_OK;
+}
+
 /* A worker of strategy parameter-server takes cores and GPUs behind those of earlier workers on its machine. */
 static lk_status processes_take_seat(lk_trainer *trainer, lk_device_spec_entry *entries, lk__spec_text spec)
 {
@@ -196,16 +249,18 @@ static lk_status processes_take_seat(lk_trainer *trainer, lk_device_spec_entry *
 lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
 {
     lk_plan *plan = &trainer->plan;
-    lk_group *group;
+    lk_group *group = NULL;
     lk_device_spec_entry entries[LK_MAX_DEVICES];
     int own;
     LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &own));
+    if (plan->processes > 1)
+        LK_TRY(lk__group_open(&group));
+    LK_TRY(processes_leave_idle(trainer, group, entries, &own, spec));
     plan->devices = own;
     if (trainer->server.role == LK_TRAIN_WORKER)
         return processes_take_seat(trainer, entries, spec);
-    if (plan->processes == 1)
+    if (!group)
         return LK_OK;
-    LK_TRY(lk__group_open(&group));
     introduction *all = processes_introduce(group, own, entries[0].kind);
     if (!all)
         return lk_error_status();

@@ -7,8 +7,10 @@
  * process's share of the cores, if all processes on its machine take equal shares. */
 lk_status lk__join_processes(lk_trainer *trainer, int *cores);
 
-/* Sets plan.devices, the number of all processes' devices. spec: this process's devices; numbers in it are filled in so
- * that processes on one machine take different GPUs. CPU devices begin at cores that no other process takes. */
+/* Sets plan.devices, the number of all processes' devices. spec: this process's devices. If the default number of
+ * shards is too small for all of them, the last ones are removed, with a warning. Numbers are filled in so that
+ * processes on one machine take different GPUs. CPU devices begin at cores that no other process takes. Errors:
+ * LK_ERR_ARGUMENT (more processes than shards). */
 typedef char lk__spec_text[2048];
 lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec);
 

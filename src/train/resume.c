@@ -11,6 +11,7 @@
 #include "train/checkpoint/checkpoint_trainer.h"
 #include "train/checkpoint/replicas_state.h"
 #include "train/plan/agreement.h"
+#include "train/plan/plan.h"
 #include "train/plan/settings.h"
 #include "train/trainer.h"
 #include "lockstep/record.h"
@@ -53,6 +54,21 @@ static lk_status resume_check_empty(const char *folder)
     return LK_OK;
 }
 
+/* The checkpoint may be of a version with other defaults of the settings that say how a batch is cut. So a setting that
+ * was not given is taken from it. Workers of a parameter server do not read it, so there the settings must be given. */
+static lk_status resume_take_defaults(lk_trainer *trainer)
+{
+    static const char *const names[] = {"shards", "bn", "bn-group"};
+    lk_train_config *config = &trainer->config;
+    bool has_default_group = config->batch_norm.mode == LK_BN_GROUP && config->batch_norm.group == 0;
+    for (int i = 0; i < 3 && trainer->resumed && !trainer->server.has_optimizer; i++) {
+        const char *value = lk_checkpoint_get_setting(trainer->resumed, names[i]);
+        if (value && *value && (i == 0 ? config->devices.shards == 0 : has_default_group))
+            LK_TRY(lk_options_set(lk_train_options, LK_TRAIN_OPTION_COUNT, config, names[i], value));
+    }
+    return lk__plan_batch_norm(config, &trainer->plan);
+}
+
 lk_status lk__resume_open(lk_trainer *trainer)
 {
     lk_train_config *config = &trainer->config;
@@ -71,10 +87,7 @@ lk_status lk__resume_open(lk_trainer *trainer)
         if (status == LK_ERR_NOT_FOUND)
             lk_error_clear();
     }
-    /* The default number of shards depends on the devices, so the checkpoint's is used. */
-    const char *shards = trainer->resumed ? lk_checkpoint_get_setting(trainer->resumed, "shards") : NULL;
-    if (config->devices.shards == 0 && shards)
-        config->devices.shards = strtoll(shards, NULL, 10);
+    LK_TRY(resume_take_defaults(trainer));
     bool is_over = trainer->resumed && lk_checkpoint_get_info(trainer->resumed)->finished;
     if (!is_over && access(folder, W_OK | X_OK) != 0)
         LK_FAIL(LK_ERR_IO, "--checkpoint-dir %s: cannot be written: %s", folder, strerror(errno));

@@ -1,5 +1,6 @@
 #include "train/trainer_devices.h"
 
+#include "base/minmax.h"
 #include "base/status.h"
 #include "dist/strategy.h"
 #include "train/plan/agreement.h"
@@ -66,19 +67,16 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
         LK_TRY(lk_strategy_find(config->devices.strategy, config->devices.pjrt));
     LK_TRY(lk__join_processes(trainer, &cores));
     LK_TRY(lk__agree_on_options(trainer));
+    plan->shards = lk__plan_shards(config, plan->batch_size, 1);
     if (config->devices.spec) {
         if (snprintf(devices, sizeof devices, "%s", config->devices.spec) >= (int)sizeof devices)
             LK_FAIL(LK_ERR_ARGUMENT, "--devices: longer than %zu characters", sizeof devices - 1);
     } else {
-        int64_t shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan->batch_size, 1);
-        snprintf(devices, sizeof devices, "%lldxcpu", (long long)(cores < shards ? cores : shards));
+        lk_range own = lk_part(plan->shards, plan->processes, plan->process);
+        snprintf(devices, sizeof devices, "%lldxcpu", (long long)lk__max(lk__min(cores, own.end - own.begin), 1));
     }
     LK_TRY(lk__count_devices(trainer, devices));
-    plan->shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan->batch_size, plan->devices);
-    if (trainer->resumed && plan->devices > plan->shards)
-        LK_FAIL(LK_ERR_ARGUMENT, "--resume: the checkpoint's batches have %lld shards, and %d devices need as many",
-                (long long)plan->shards, plan->devices);
-    LK_TRY(lk__check_shards(config->devices.shards, plan->shards, plan->batch_size, plan->devices));
+    LK_TRY(lk__check_shards(plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
     LK_TRY(lk__use_algorithms(trainer));

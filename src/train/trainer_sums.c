@@ -5,9 +5,9 @@
 #include "lockstep/ops.h"
 #include "nn/model.h"
 #include "train/processes.h"
+#include "train/step/groups.h"
 #include "train/step/precise_bn.h"
 #include "train/step/step.h"
-#include "train/step/sync_step.h"
 #include "train/trainer.h"
 
 lk_status lk__trainer_sums_new(lk_trainer *trainer)
@@ -27,7 +27,7 @@ lk_status lk__trainer_sums_new(lk_trainer *trainer)
     if (!sums->train || !sums->val)
         return lk_error_status();
     LK_TRY(lk__plan_votes(trainer));
-    LK_TRY(lk__plan_sync(trainer));
+    LK_TRY(lk__plan_groups(trainer));
     return lk__plan_precise_statistics(trainer);
 }
 
@@ -37,15 +37,14 @@ void lk__trainer_sums_release(lk_trainer *trainer)
     lk__release_tensors(sums->seeds, trainer->n_devices);
     lk__release_tensors(sums->results, (int64_t)trainer->n_devices * sums->n_values);
     lk__release_tensors(sums->accumulated, (int64_t)trainer->n_devices * sums->n_values);
-    lk__release_tensors(sums->watched, trainer->plan.shards * trainer->n_variables);
     lk__free(sums->results);
     lk__free(sums->accumulated);
-    lk__free(sums->watched);
     lk_shard_sum_release(sums->train);
     lk_shard_sum_release(sums->val);
     lk_shard_sum_release(sums->statistics);
     lk_shard_sum_release(sums->votes);
     lk_shard_sum_release(sums->sync);
+    lk__free(sums->groups);
 }
 
 int lk__statistics_count(const lk_trainer *trainer)

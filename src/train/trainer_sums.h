@@ -13,20 +13,20 @@
 
 typedef struct lk_trainer_sums {
     int n_values, n_updated;
-    lk_shard_sum *train;              /* of a training step's values */
-    lk_shard_sum *val;                /* of an evaluation step's metrics */
-    lk_shard_sum *sync;               /* with --bn sync: of batch-norm's sums in the middle of a pass; else NULL */
+    lk_shard_sum *train; /* of a training step's values */
+    lk_shard_sum *val;   /* of an evaluation step's metrics */
+    lk_range *groups;    /* [n_groups]: shards with which batch-norm takes statistics; NULL: each alone */
+    int n_groups;
+    lk_shard_sum *sync;               /* of batch-norm's sums in the middle of a pass, one for each group; else NULL */
     lk_shard_sum *statistics;         /* with --precise-bn: of statistics alone; else NULL */
     lk_shard_sum *votes;              /* with several processes: of each shard's vote to end training; else NULL */
     lk_tensor **results;              /* the sums of the step in progress: [replica * n_values + i] */
     lk_tensor **accumulated;          /* with --accumulate: those of the update's batches so far, added up; else NULL */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: the gradient that backward starts with */
     int64_t seed_count;               /* the samples of the update */
-    lk_tensor **watched;              /* with --bn sync: [shard * n_variables + i], see sync_step.c; else NULL */
 } lk_trainer_sums;
 
-/* Makes the sums that the plan needs. Strategy, model and loaders exist already. Errors: LK_ERR_ARGUMENT (--bn sync
- * with a process that has no sample in some batch), LK_ERR_MEMORY. */
+/* Makes the sums that the plan needs. Strategy, model and loaders exist already. Errors: LK_ERR_MEMORY. */
 lk_status lk__trainer_sums_new(lk_trainer *trainer);
 void lk__trainer_sums_release(lk_trainer *trainer);
 

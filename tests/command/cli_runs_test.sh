@@ -3,7 +3,7 @@
 # shellcheck source=tests/support/cli_testing.sh
 . "$(dirname "$0")/../support/cli_testing.sh"
 
-small=(train --model lenet --data synthetic --limit-train 64 --limit-val 32 --batch-size 32)
+small=(train --model lenet --data synthetic --limit-train 64 --limit-val 32 --batch-size 32 --shards 1)
 export LC_ALL=C.UTF-8
 
 run 0 "${small[@]}" --epochs 2 --devices 1xcpu --log-dir "$work/logs/a"

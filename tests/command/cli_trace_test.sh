@@ -12,7 +12,7 @@ is_whole()
     fi
 }
 
-small=(--data synthetic --limit-train 40 --batch-size 16 --devices 2xcpu)
+small=(--data synthetic --limit-train 40 --batch-size 16 --devices 2xcpu --shards 2)
 
 # ---- train --trace ----
 

@@ -29,16 +29,16 @@ run 2 "${small[@]}" --momentum 1
 complains '--momentum 1' 'below 1'
 run 2 "${small[@]}" --strategy ring
 complains "'ring'" 'one-device' 'mirrored'
-run 2 "${small[@]}" --strategy one-device --devices 2
+run 2 "${small[@]}" --strategy one-device --devices 2 --shards 2
 complains 'one-device' '2 devices' 'mirrored'
 run 2 "${small[@]}" --strategy central-storage --storage 2xcpu
 complains '--storage 2xcpu' '2 devices' 'cpu:0'
-run 2 "${small[@]}" --strategy central-storage --devices cpu,ref
+run 2 "${small[@]}" --strategy central-storage --devices cpu,ref --shards 2
 complains 'cpu:0' 'ref:0' 'one kind'
 run 2 "${small[@]}" --strategy central-storage --reduce nccl
 complains '--reduce nccl' 'central-storage'
 
-run 2 "${small[@]}" --devices cpu,ref
+run 2 "${small[@]}" --devices cpu,ref --shards 2
 complains 'cpu:0' 'ref:0' 'one kind'
 LOCKSTEP_ENGINE=snyc run 2 "${small[@]}"
 complains 'LOCKSTEP_ENGINE=snyc' 'sync or async'
@@ -69,8 +69,8 @@ run 2 "${small[@]}" --shards 9
 complains '--shards 9' 'batch size' '8'
 run 2 "${small[@]}" --shards 2 --devices 3
 complains '--shards 2' '3 devices'
-run 2 "${small[@]}" --batch-size 4 --devices 7
-complains '7 devices' '8 shards' 'batch size' '4'
+run 2 "${small[@]}" --batch-size 4 --shards 4 --devices 7
+complains '7 devices' 'batch size' '4'
 
 verify=(verify --data synthetic --limit-train 20 --batch-size 8 --steps 2)
 for list in '' 0 1,,2 1,2xtpu 1,x; do
@@ -378,23 +378,37 @@ says 'rate 0.0125  ' # the last update's
 cores=$(count_cores)
 if [[ $cores -gt 1 ]]; then
     few=(train --data synthetic --limit-train 64 --limit-val 0 --epochs 1)
-    run 0 "${few[@]}" --batch-size 32
-    grep -qE "^ +1 of $cores cores: a batch of 32 is 1 shard; --devices [0-9]+ uses (both|all|more)\$" \
+    run 0 "${few[@]}" --batch-size 16
+    grep -qxE " +1 of $cores cores: a batch of 16 is 1 shard; more --shards or a larger --batch-size uses more" \
         "$work/stderr" || fail "idle cores are not pointed out"
     run 0 "${few[@]}" --batch-size 1
-    grep -qxE " +1 of $cores cores: a batch of 1 is 1 shard" "$work/stderr" || fail "one image for two devices"
-    run 0 "${few[@]}" --batch-size 32 --devices 1
+    grep -qxE " +1 of $cores cores: a batch of 1 is 1 shard; a larger --batch-size uses more" "$work/stderr" ||
+        fail "one image for two devices"
+    run 0 "${few[@]}" --batch-size 16 --devices 1
     ! grep -q ' cores: ' "$work/stderr" || fail "devices that were asked for are explained"
 fi
 
-# More devices raise the number of shards, and so change the results: the plan says so.
-run 0 train --data synthetic --limit-train 64 --limit-val 0 --batch-size 32 --epochs 1 --devices 2xcpu:0
+# The default number of shards depends on the batch alone, so results do not depend on the devices. Devices without a
+# shard stay idle, and a warning says so.
+by_default=(train --data synthetic --limit-train 64 --limit-val 0 --batch-size 32 --epochs 1)
+run 0 "${by_default[@]}" --devices 2xcpu:0
 says '32 in 2 shards, 16 samples a device'
-says '2 shards because of 2 devices, not 1: the same bits on fewer with --shards 2'
+! grep -q 'idle' "$work/stderr" || fail "idle devices, where there are none"
 digest=$(grep '^digest ' "$work/stderr")
-run 0 train --data synthetic --limit-train 64 --limit-val 0 --batch-size 32 --epochs 1 --devices 1 --shards 2
-! grep -q 'because' "$work/stderr" || fail "shards that were asked for are explained"
-grep -qxF "$digest" "$work/stderr" || fail "2 shards on one device are not what they are on two"
+for devices in 1 cpu:0,cpu:1,cpu:0 5xcpu; do
+    run 0 "${by_default[@]}" --devices $devices
+    grep -qxF "$digest" "$work/stderr" || fail "other bits with --devices $devices"
+done
+says 'warning: 3 of 5 devices stay idle, from cpu:2 on: a batch of 32 has 2 shards, and a device needs one; use a larger --batch-size or more --shards'
+says 'devices   2, strategy mirrored'
+! grep -q 'batch-norm' "$work/stderr" || fail "groups of batch-norm, which the network has not"
+run 0 "${by_default[@]}" --model resnet18 --limit-train 32 --devices 2xcpu:0
+says 'batch-norm over 1 group of shards'
+digest=$(grep '^digest ' "$work/stderr")
+run 0 "${by_default[@]}" --model resnet18 --limit-train 32 --devices 1
+grep -qxF "$digest" "$work/stderr" || fail "other bits where one device has a group of batch-norm"
+run 2 "${by_default[@]}" --bn shard --bn-group 16
+complains '--bn-group 16: must be with --bn group'
 
 # ---- records ----
 
@@ -562,7 +576,7 @@ silent_stderr
 cores=$(grep -cE '^cpu:[0-9]+ +.+' "$work/stdout")
 [[ $cores -ge 1 && $(grep -cE '^ref:[0-9]+ +.+' "$work/stdout") -eq $cores ]] || fail "cpu and ref differ in number"
 
-run 0 "${small[@]}" --limit-train $((2 * cores + 2)) --batch-size $((2 * cores + 2)) --devices $((cores + 1))
+run 0 "${small[@]}" --limit-train $((2 * cores + 2)) --batch-size $((2 * cores + 2)) --shards $((cores + 1)) --devices $((cores + 1))
 silent_stdout
 says "warning: $((cores + 1)) cpu devices share $cores core"
 run 0 "${small[@]}" --devices "cpu:$cores"

@@ -10,6 +10,7 @@ static lk_train_config several_steps(const char *devices)
     lk_train_config config = small_training();
     config.devices.spec = devices;
     config.devices.shards = 4;
+    config.batch_norm.group = 16; /* two, one for each of two devices; steps in which devices share one do allocate */
     config.data.limit_val = 0;
     return config;
 }
@@ -69,6 +70,7 @@ static void several_devices_stop_allocating(void **state)
     check(&config, false);
     check(&config, true);
     config.devices.spec = "3xcpu";
+    config.batch_norm = (lk_batch_norm_config){.mode = LK_BN_SHARD};
     check(&config, false);
 }
 

@@ -45,6 +45,7 @@ static void begin(lk_ps_coordinator *coordinator, int64_t max_staleness)
     const double rates[BATCHES] = {0.01};
     lk_ps_training training = {
         .setup = {.run = RUN, .batches = BATCHES, .shards = SHARDS, .max_staleness = max_staleness},
+        .most_nodes = SHARDS,
         .layout = &made.layout,
         .variables = lk_trainer_variables(made.trainer, 0),
         .agreement = made.fields,

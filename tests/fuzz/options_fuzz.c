@@ -49,8 +49,7 @@ static void check_plan(const lk_train_config *config)
     FUZZ_CHECK(plan.batch_size >= 1 && plan.epochs >= 1);
     for (double epoch = 0; epoch < 3; epoch += 0.5)
         FUZZ_CHECK(!isnan(lk_schedule_rate(&plan.schedule, epoch)));
-    lk_default_shards(plan.batch_size, 4);
-    fuzz_went_well(lk__check_shards(config->devices.shards, config->devices.shards, plan.batch_size, 2));
+    fuzz_went_well(lk__check_shards(lk__plan_shards(config, plan.batch_size, 2), plan.batch_size, 2));
 }
 
 static void check_parts(const lk_train_config *config)

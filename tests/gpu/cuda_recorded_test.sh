@@ -32,17 +32,19 @@ END
 
 # On one GPU and on two, with evaluation and a last batch that is not full.
 small=(--data synthetic --epochs 1 --limit-train 44 --limit-val 16 --batch-size 16 --shards 4)
-normalized=(--model "$work/net.lk" "${small[@]}")
+grouped=(--model "$work/net.lk" "${small[@]}")
+normalized=("${grouped[@]}" --bn shard)
 for devices in cuda 2xcuda:0 3xcuda:0 2xcuda; do
     orderly 0 train --model lenet "${small[@]}" --devices "$devices"
     orderly 0 train "${normalized[@]}" --devices "$devices"
+    orderly 0 train "${grouped[@]}" --bn-group 8 --devices "$devices" --bucket-mb 0.001
 done
 orderly 0 verify --model "$work/net.lk" --data synthetic --devices 1xcuda:0,2xcuda:0,3xcuda:0,2xcuda --steps 2 \
     --batch-size 8 --shards 4
 line '^identical after 2 steps with 4 shards$'
 
 for devices in 2xcuda:0 2xcuda; do
-    orderly 0 train "${normalized[@]}" --devices "$devices" --bn sync
+    orderly 0 train "${grouped[@]}" --devices "$devices" --bn sync
     orderly 0 train "${normalized[@]}" --devices "$devices" --recompute --optimizer lars
     orderly 0 train "${normalized[@]}" --devices "$devices" --optimizer adam --clip-norm 1 --dtype bf16
     orderly 0 train "${normalized[@]}" --devices "$devices" --executor eager --bucket-mb 0.001

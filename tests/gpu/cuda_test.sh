@@ -18,7 +18,7 @@ run 0 doctor
 prints '  no CUDA: '
 train_on_two()
 {
-    run 0 train --model lenet --data synthetic --devices 2 --epochs 1 --limit-train 32 --limit-val 16 --batch-size 16
+    run 0 train --model lenet --data synthetic --devices 2 --epochs 1 --limit-train 32 --limit-val 16 --batch-size 16 --shards 2
 }
 train_on_two
 if grep -q 'on the devices' "$work/stderr"; then
@@ -93,9 +93,16 @@ END
 step()
 {
     run 0 train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train 75 --limit-val 32 --batch-size 16 --shards 4 \
-        --optimizer adam --clip-norm 1 "$@"
+        --optimizer adam --clip-norm 1 "${norm[@]}" "$@"
     grep '^digest' "$work/stderr"
 }
+norm=(--bn-group 8)
+grouped=$(step --devices 1xcuda:0)
+for way in '1xcuda:0 --graphs off' '2xcuda:0 --bucket-mb 0.001' '3xcuda:0 --branches 2'; do
+    # shellcheck disable=SC2086 # words of a command
+    [[ $(step --devices $way) == "$grouped" ]] || fail "other bits of groups of batch-norm than in one graph"
+done
+norm=(--bn shard)
 whole=$(step --devices 1xcuda:0)
 for way in '1xcuda:0 --graphs off' '1xcuda:0 --branches 1' '1xcuda:0 --branches 16 --recompute' '2xcuda:0'; do
     # shellcheck disable=SC2086 # words of a command
@@ -118,7 +125,7 @@ done
 kept=no
 for launch in 200 300 250 150; do
     LOCKSTEP_EMULATED_FAIL=launch:$launch:2 "$LOCKSTEP" train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train 75 \
-        --limit-val 32 --batch-size 16 --shards 4 --optimizer adam --clip-norm 1 --devices 1xcuda:0 2>"$work/stderr" || continue
+        --limit-val 32 --batch-size 16 --shards 4 --optimizer adam --clip-norm 1 "${norm[@]}" --devices 1xcuda:0 2>"$work/stderr" || continue
     grep -q 'a program is not launched as a graph: ' "$work/stderr" || continue
     kept=yes
     [[ $(grep '^digest' "$work/stderr") == "$whole" ]] || fail "other bits where a graph could not be made"

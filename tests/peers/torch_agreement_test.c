@@ -100,8 +100,10 @@ static void write_masks(lk_trainer *trainer, bool sync)
     assert_ok(lk_loader_next(loader, &batch));
     lk_scope_begin();
     lk_model_input image = lk_model_get_input(model);
+    int64_t all_samples[SHARDS];
     for (int s = 0; s < SHARDS; s++) {
         lk_range samples = lk_part(batch->count, SHARDS, s);
+        all_samples[s] = batch->count;
         lk_shape shape = LK_SHAPE(samples.end - samples.begin, image.channels, image.height, image.width);
         const float *pixels = batch->images + samples.begin * image.channels * image.height * image.width;
         x[s] = lk_tensor_from(device, LK_F32, shape, pixels);
@@ -110,7 +112,7 @@ static void write_masks(lk_trainer *trainer, bool sync)
     FILE *stream = create("masks");
     lk_forward_opts forward = {.training = true,
                                .sync = sync ? reduce : NULL,
-                               .global_batch = batch->count,
+                               .group_samples = all_samples,
                                .visit = write_mask,
                                .visit_user = stream};
     assert_ok(lk_model_forward_shards(model, SHARDS, of_shard, x, &forward, logits));

@@ -110,7 +110,10 @@ static void step(const lk_model *model, int k, bool sync, double smoothing, outc
         memcpy(watched + s * PARAMETERS, variables[s], PARAMETERS * sizeof watched[0]);
         of_shard[s] = variables[s];
     }
-    lk_forward_opts opts = {.training = true, .sync = sync ? reduce : NULL, .global_batch = SAMPLES};
+    int64_t samples[SHARDS];
+    for (int s = 0; s < SHARDS; s++)
+        samples[s] = SAMPLES;
+    lk_forward_opts opts = {.training = true, .sync = sync ? reduce : NULL, .group_samples = samples};
     lk_tape *tape = lk_tape_begin(watched, SHARDS * PARAMETERS);
     if (lk_model_forward_shards(model, SHARDS, of_shard, x, &opts, logits) != LK_OK)
         fail_msg("%s", lk_error_message());

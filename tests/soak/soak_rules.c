@@ -58,6 +58,11 @@ static bool rules_has_nesterov(const soak_context *context)
     return rules_is(context, "optimizer", "sgd") && atof(rules_value(context, "momentum")) > 0;
 }
 
+static bool rules_has_groups(const soak_context *context)
+{
+    return rules_is(context, "bn", "group");
+}
+
 static bool rules_has_steps(const soak_context *context)
 {
     return rules_is(context, "schedule", "step");
@@ -275,9 +280,7 @@ static bool rules_draw_epochs(soak_context *context, char text[SOAK_VALUE_BYTES]
 
 static bool rules_draw_bn(soak_context *context, char text[SOAK_VALUE_BYTES])
 {
-    if (rules_is(context, "recompute", "true"))
-        return rules_word(context, text, (const char *const[]){"shard", NULL});
-    return rules_word(context, text, (const char *const[]){"shard", "sync", NULL});
+    return rules_word(context, text, (const char *const[]){"shard", "sync", "group", NULL});
 }
 
 /* --- the table -----------------------------------------------------------------------------------------------------
@@ -342,6 +345,7 @@ static const soak_rule rules[] = {
     {.name = "label-smoothing", .low = 0, .high = 0.4},
     {.name = "top-k", .low = 0, .high = 4},
     {.name = "bn", .draw = rules_draw_bn},
+    {.name = "bn-group", .allow = rules_has_groups, .low = 1, .high = 24},
     {.name = "precise-bn", .low = 0, .high = 3},
     {.name = "augment", .draw = rules_draw_augment, .chance = 0.4},
     {.name = "target-accuracy", .allow = rules_has_evaluation, .low = 0, .high = 0.4},

@@ -14,6 +14,7 @@ static lk_train_config settings(void)
     config.data.limit_val = 11;
     config.batch_size = 24;
     config.devices.shards = 8;
+    config.batch_norm.mode = LK_BN_SHARD;
     config.optimizer.base_lr = 0.05;
     return config;
 }
@@ -44,6 +45,9 @@ static void buckets_change_no_bit(void **state)
     config.execution.fuse = LK_FUSE_OFF;
     same_for_any_size(config);
     config.execution.dtype = LK_PRECISION_BF16;
+    same_for_any_size(config);
+    config = settings();
+    config.batch_norm = (lk_batch_norm_config){.mode = LK_BN_GROUP, .group = 12}; /* two groups of four shards */
     same_for_any_size(config);
 }
 

@@ -1,5 +1,5 @@
 /* Every setting keeps the promise of equal bits: optimizers, clipping, accumulation, schedules, label smoothing, top-k,
- * augmentation, dropout, both batch-norm modes, bf16. Each setting must change the bits; no number of devices may. */
+ * augmentation, dropout, all batch-norm modes, bf16. Each setting must change the bits; no number of devices may. */
 #include "small_network.h"
 
 #include <math.h>
@@ -53,15 +53,74 @@ static void momentum_and_clipping_keep_equal_bits(void **state)
     changes(&before, &config);
 }
 
+/* A batch of 16 is one group by default. */
 static void batch_norm_over_the_batch_keeps_equal_bits(void **state)
 {
     (void)state;
     outcome before = unchanged();
     lk_train_config config = settings();
     config.batch_norm.mode = LK_BN_SYNC;
-    changes(&before, &config);
+    outcome sync = train_on_any_devices(config);
+    assert_string_equal(sync.result.digest, before.result.digest);
     config.data.limit_train = 19; /* last batch of three: half of the shards are empty */
-    train_on_any_devices(config);
+    changes(&before, &config);
+    config = settings();
+    config.batch_norm.mode = LK_BN_SHARD;
+    changes(&before, &config);
+    config.batch_norm.mode = LK_BN_GROUP;
+    config.batch_norm.group = 1;
+    outcome each = train_on_any_devices(config);
+    config.batch_norm.mode = LK_BN_SHARD;
+    config.batch_norm.group = 0;
+    outcome shard = train_on_any_devices(config);
+    assert_string_equal(each.result.digest, shard.result.digest);
+}
+
+/* Shards of 2, 3, 3, 2, 3 and 3 samples make groups of three shards. On two devices each has one, so a program runs it;
+ * on three and five, devices share groups. */
+static lk_train_config in_groups(void)
+{
+    lk_train_config config = settings();
+    config.batch_norm.group = 8;
+    return config;
+}
+
+static void batch_norm_over_groups_keeps_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = in_groups();
+    outcome groups = train_on_any_devices(config);
+    assert_string_not_equal(groups.result.digest, before.result.digest);
+    config.devices.strategy = "central-storage";
+    outcome stored = train_on_any_devices(config);
+    assert_string_equal(stored.result.digest, groups.result.digest);
+    config = in_groups();
+    config.execution.executor = LK_EXECUTOR_EAGER;
+    outcome eager = train_on_any_devices(config);
+    assert_string_equal(eager.result.digest, groups.result.digest);
+    config = in_groups();
+    config.execution.recompute = true;
+    outcome recomputed = train_on_any_devices(config);
+    assert_string_equal(recomputed.result.digest, groups.result.digest);
+
+    config = in_groups();
+    config.data.limit_train = 17; /* the last batch has one sample: a group is empty */
+    changes(&groups, &config);
+    config.data.limit_train = 19; /* three samples, and shards without samples in both groups */
+    changes(&groups, &config);
+    config = in_groups();
+    config.batch_size = 17;
+    config.devices.shards = 5; /* of 3, 3, 4, 3 and 4 samples, in groups of 2, 1 and 2 */
+    config.batch_norm.group = 4;
+    changes(&groups, &config);
+    config = in_groups();
+    config.accumulate = 2;
+    config.batch_norm.precise = 2;
+    config.data.memory = LK_DATA_ON_DEVICE;
+    changes(&groups, &config);
+    config.execution.dtype = LK_PRECISION_BF16;
+    changes(&groups, &config);
 }
 
 static void accumulation_keeps_equal_bits(void **state)
@@ -71,7 +130,7 @@ static void accumulation_keeps_equal_bits(void **state)
     lk_train_config config = settings();
     config.accumulate = 2; /* the last update has one batch, of 13 */
     changes(&before, &config);
-    config.batch_norm.mode = LK_BN_SYNC;
+    config.batch_norm.mode = LK_BN_SHARD;
     changes(&before, &config);
     config.accumulate = 5; /* more batches than there are */
     config.optimizer.name = "adam";
@@ -146,6 +205,7 @@ static void accumulation_is_the_larger_batch(void **state)
 {
     (void)state;
     lk_train_config whole = settings();
+    whole.batch_norm.group = 8; /* that of a shard of both */
     whole.data.limit_train = 128;
     whole.batch_size = 64;
     whole.devices.shards = 8;
@@ -171,7 +231,7 @@ static void mixed_precision_keeps_equal_bits(void **state)
     changes(&before, &config);
     config.execution.executor = LK_EXECUTOR_EAGER;
     changes(&before, &config);
-    config.batch_norm.mode = LK_BN_SYNC;
+    config.batch_norm.mode = LK_BN_SHARD;
     changes(&before, &config);
     config = settings();
     config.execution.dtype = LK_PRECISION_BF16;
@@ -190,6 +250,7 @@ int main(void)
         cmocka_unit_test(optimizers_keep_equal_bits),
         cmocka_unit_test(momentum_and_clipping_keep_equal_bits),
         cmocka_unit_test(batch_norm_over_the_batch_keeps_equal_bits),
+        cmocka_unit_test(batch_norm_over_groups_keeps_equal_bits),
         cmocka_unit_test(accumulation_keeps_equal_bits),
         cmocka_unit_test(losses_and_metrics_keep_equal_bits),
         cmocka_unit_test(schedules_keep_equal_bits),

@@ -38,7 +38,7 @@ for model in lenet keras-cnn resnet18 wrn-16-10; do
 done
 
 # Images of other sizes: a size that a network cannot take is refused before training.
-small=(--epochs 1 --limit-train 6 --batch-size 3 --limit-val 3 --devices 2xcpu)
+small=(--epochs 1 --limit-train 6 --batch-size 3 --limit-val 3 --shards 2 --devices 2xcpu)
 for size in 64x64 7x5 28x33; do
     for model in lenet keras-cnn resnet18 wrn-16-10; do
         [[ $size != 64x64 || ($model != resnet18 && $model != wrn-16-10) ]] || continue

@@ -165,6 +165,7 @@ static void loops_have_the_trainers_bits(void **state)
     config.data.limit_val = 0;
     config.batch_size = BATCH;
     config.devices.shards = SHARDS;
+    config.batch_norm.mode = LK_BN_SHARD; /* as the loops */
     config.seed = SEED;
     config.optimizer.base_lr = 0.05;
     config.devices.spec = "1xcpu";

@@ -83,9 +83,6 @@ static void training_without_programs_is_refused(void **state)
     config.execution.recompute = true;
     config.execution.executor = LK_EXECUTOR_EAGER;
     is_refused(&config, "--recompute: must be with --executor program, not --executor eager");
-    config.execution.executor = LK_EXECUTOR_PROGRAM;
-    config.batch_norm.mode = LK_BN_SYNC;
-    is_refused(&config, "--recompute: must be with --bn shard, not --bn sync");
 }
 
 int main(void)

@@ -154,6 +154,11 @@ static void syncs(lk_train_config *c)
     c->batch_norm.mode = LK_BN_SYNC;
 }
 
+static void groups(lk_train_config *c)
+{
+    c->batch_norm.group = 5;
+}
+
 static void measures(lk_train_config *c)
 {
     c->batch_norm.precise = 2;
@@ -190,13 +195,9 @@ static void runs_eagerly(lk_train_config *c)
 static void resumes_with_any_setting(void **state)
 {
     (void)state;
-    static const setting settings[] = {{"accumulate", accumulates},
-                                       {"bn sync", syncs},
-                                       {"precise bn", measures},
-                                       {"bf16", rounds},
-                                       {"adam", adapts},
-                                       {"lars", adapts_layers},
-                                       {"eager", runs_eagerly}};
+    static const setting settings[] = {{"accumulate", accumulates}, {"bn sync", syncs},     {"bn group", groups},
+                                       {"precise bn", measures},    {"bf16", rounds},       {"adam", adapts},
+                                       {"lars", adapts_layers},     {"eager", runs_eagerly}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         lk_train_config config = usual();
         kept whole = {0}, resumed = {0};
@@ -241,22 +242,28 @@ static void refused(const lk_train_config *config, const char *message)
     lk_error_clear();
 }
 
-/* On two devices the default was two shards; on one it would be one. */
-static void keeps_the_number_of_shards(void **state)
+/* The checkpoint's shards and batch-norm are kept if none are asked for, whatever the defaults are. A fifth device
+ * stays idle. */
+static void keeps_how_batches_are_cut(void **state)
 {
     (void)state;
+    static const char *const specs[] = {"1xcpu", "5xcpu"};
     lk_train_config config = usual();
-    kept whole = {0}, resumed = {0};
-    config.devices.shards = 0;
+    kept whole = {0};
+    config.devices.shards = 4;
+    config.batch_norm.mode = LK_BN_SHARD;
     train_to_the_end(&config, false, &whole);
-    train_until(&config, (breaking){.step = 4});
-    config.devices.spec = "1xcpu";
-    train_to_the_end(&config, true, &resumed);
-    same_end(&resumed, &whole, "one device");
-    config.devices.spec = "3xcpu";
-    config.checkpoints.dir = test_dir;
-    config.checkpoints.resume = true;
-    refused(&config, "--resume: the checkpoint's batches have 2 shards, and 3 devices need as many");
+    for (int i = 0; i < 2; i++) {
+        lk_train_config by_default = config;
+        kept resumed = {0};
+        by_default.devices.shards = 0;
+        by_default.batch_norm.mode = LK_BN_GROUP;
+        by_default.devices.spec = specs[i];
+        train_until(&config, (breaking){.step = 4});
+        train_to_the_end(&by_default, true, &resumed);
+        same_end(&resumed, &whole, specs[i]);
+        empty_test_dir();
+    }
 }
 
 /* --- what a folder allows ----------------------------------------------------------------------------------------- */
@@ -652,7 +659,7 @@ int main(void)
         FOLDER_TEST(resumes_after_any_step),
         FOLDER_TEST(resumes_with_any_setting),
         FOLDER_TEST(resumes_with_any_strategy),
-        FOLDER_TEST(keeps_the_number_of_shards),
+        FOLDER_TEST(keeps_how_batches_are_cut),
         FOLDER_TEST(refuses_unsuitable_folders_and_settings),
         FOLDER_TEST(overwrites_no_checkpoints),
         FOLDER_TEST(a_finished_training_stays_as_it_is),

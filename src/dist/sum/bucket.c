@@ -76,6 +76,13 @@ typedef struct addend_set {
     lk_dtype dtype;
 } addend_set;
 
+/* Returns whether a remote node has quantity i. Two nodes of a tree are disjoint, or one has the other. */
+static bool bucket_is_remote_addend(const lk_bucket *bucket, const lk_tree_node *node, int i)
+{
+    const lk_range *root = bucket->roots ? &bucket->roots[i] : &bucket->root;
+    return node->remote && !node->empty && node->range.begin < root->end && root->begin < node->range.end;
+}
+
 static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat, int i)
 {
     addend_set set = {.small = lk_shape_count(bucket->shapes[i]) <= LK_SMALL_QUANTITY, .dtype = bucket->dtypes[i]};
@@ -84,7 +91,7 @@ static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat
         const lk_tensor *value = node->values ? node->values[i] : NULL;
         if (value && !lk__flat_takes(flat, value))
             return (addend_set){0};
-        if (value || (node->remote && !node->empty))
+        if (value || bucket_is_remote_addend(bucket, node, i))
             set.nodes |= (uint64_t)1 << m;
     }
     return set;

@@ -28,13 +28,14 @@ typedef struct node_stack {
 struct lk_shard_sum {
     lk_strategy *strategy;
     int64_t shards;
-    int k, n;           /* devices, quantities */
-    lk_range *owned;    /* [k]: a device's shards */
-    int64_t capacity;   /* of a stack: a range needs at most two nodes per level, a leaf is pushed before anything is
-                           added, and products wait */
-    node_stack *stacks; /* [k][n] */
-    lk_range *ranges;   /* [k][capacity][n]: of the nodes in the stacks */
-    lk_tensor **values; /* [k][capacity][n]: their values, one reference each; NULL: absent */
+    int k, n;              /* devices, quantities */
+    const lk_range *roots; /* [n]: nodes with the shards that have the quantities; NULL: all have all of them */
+    lk_range *owned;       /* [k]: a device's shards */
+    int64_t capacity;      /* of a stack: a range needs at most two nodes per level, a leaf is pushed before anything is
+                              added, and products wait */
+    node_stack *stacks;    /* [k][n] */
+    lk_range *ranges;      /* [k][capacity][n]: of the nodes in the stacks */
+    lk_tensor **values;    /* [k][capacity][n]: their values, one reference each; NULL: absent */
 
     int64_t *missing; /* [n]: number of shards that have not given the quantity */
     int *ready;       /* [n_ready]: quantities that every shard has given, in the order in which they were completed */
@@ -159,6 +160,11 @@ static lk_status shard_sum_open_remote(lk_shard_sum *sum)
 
 lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
 {
+    return lk__shard_sum_new_below(strategy, shards, n, NULL);
+}
+
+lk_shard_sum *lk__shard_sum_new_below(lk_strategy *strategy, int64_t shards, int n, const lk_range *roots)
+{
     int k = lk_strategy_num_replicas(strategy), ranks = lk_strategy_ranks(strategy);
     if (shards < ranks || n < 0) {
         lk__fail(LK_ERR_ARGUMENT, "shard sum: %lld shards for %d devices; at least one a device is needed",
@@ -168,7 +174,7 @@ lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
     lk_shard_sum *sum = lk__calloc(1, sizeof *sum);
     if (!sum)
         return NULL;
-    *sum = (lk_shard_sum){.strategy = strategy, .shards = shards, .k = k, .n = n};
+    *sum = (lk_shard_sum){.strategy = strategy, .shards = shards, .k = k, .n = n, .roots = roots};
     sum->capacity = 2 * shard_sum_log2_ceil(shards) + 2 + 2 * PRODUCTS_AT_ONCE;
     lk_status status = shard_sum_allocate(sum);
     for (int d = 0; d < k && status == LK_OK; d++)
@@ -358,7 +364,7 @@ static lk_status shard_sum_take(const contribution *c, lk_range node, lk_tensor 
         stack->next = node.end;
         sum->ranges[top] = node;
         sum->values[top] = lk_tensor_retain(value);
-        if (values)
+        if (values && !sum->roots)
             lk__shard_sum_expect(sum, i, value);
     }
     LK_TRY(shard_sum_complete(c, node.end - 1));
@@ -431,6 +437,7 @@ static lk_status shard_sum_begin(lk_call_site at, lk_shard_sum *sum, int end)
                         .quantities = sum->ready + first,
                         .n_quantities = end - first,
                         .n = sum->n,
+                        .roots = sum->roots,
                         .shapes = sum->shapes,
                         .dtypes = sum->dtypes,
                         .sums = sum->sums,

@@ -38,6 +38,22 @@ int lk__tree_cover(int64_t shards, lk_range own, lk_range nodes[LK_TREE_COVER])
     return tree_cover_below((lk_range){0, shards}, own, nodes, 0);
 }
 
+lk_range lk__tree_group(int64_t shards, int64_t samples, int64_t least, int64_t shard)
+{
+    lk_range node = {0, shards};
+    while (node.end - node.begin > 1) {
+        int64_t middle = lk__tree_middle(node), first = lk_part(samples, shards, middle).begin;
+        if (first - lk_part(samples, shards, node.begin).begin < least ||
+            lk_part(samples, shards, node.end - 1).end - first < least)
+            break;
+        if (shard < middle)
+            node.end = middle;
+        else
+            node.begin = middle;
+    }
+    return node;
+}
+
 int lk__tree_postfix(lk_range root, const lk_range *nodes, int n_nodes, unsigned char *additions)
 {
     if (n_nodes <= 1) {

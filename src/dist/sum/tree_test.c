@@ -37,36 +37,51 @@ static void parts_begin_at_the_rounded_product(void **state)
                 assert_int_equal(lk_part(count, parts, p).begin, p * count / parts);
 }
 
-/* The rule: the largest power of two up to 8 that leaves 32 samples per shard, at least 1; for more devices than that,
- * the next power of two. */
-static int64_t ruled_shards(int64_t batch_size, int64_t count)
-{
-    int64_t best = 1;
-    for (int64_t v = 1; v <= 8; v *= 2)
-        if (v * 32 <= batch_size)
-            best = v;
-    if (best >= count)
-        return best;
-    int64_t power = 1;
-    while (power < count)
-        power *= 2;
-    return power;
-}
-
 static void default_shards_follow_the_rule(void **state)
 {
     (void)state;
-    assert_int_equal(lk_default_shards(256, 1), 8);
-    assert_int_equal(lk_default_shards(255, 1), 4);
-    assert_int_equal(lk_default_shards(128, 2), 4);
-    assert_int_equal(lk_default_shards(31, 1), 1);
-    assert_int_equal(lk_default_shards(1, 1), 1);
-    assert_int_equal(lk_default_shards(100000, 8), 8);
-    assert_int_equal(lk_default_shards(256, 9), 16);
-    assert_int_equal(lk_default_shards(32, 7), 8);
-    for (int64_t batch_size = 1; batch_size < 600; batch_size++)
-        for (int64_t count = 1; count < 40; count++)
-            assert_int_equal(lk_default_shards(batch_size, count), ruled_shards(batch_size, count));
+    assert_int_equal(lk_default_shards(256), 8);
+    assert_int_equal(lk_default_shards(255), 4);
+    assert_int_equal(lk_default_shards(128), 4);
+    assert_int_equal(lk_default_shards(64), 2);
+    assert_int_equal(lk_default_shards(32), 2);
+    assert_int_equal(lk_default_shards(31), 1);
+    assert_int_equal(lk_default_shards(1), 1);
+    assert_int_equal(lk_default_shards(512), 8);
+    assert_int_equal(lk_default_shards(513), 16);
+    assert_int_equal(lk_default_shards(65536), 1024);
+    assert_int_equal(lk_default_shards(1 << 24), 65536);
+    for (int64_t batch_size = 1; batch_size < 3000; batch_size++) {
+        int64_t shards = lk_default_shards(batch_size);
+        assert_true((shards & (shards - 1)) == 0);
+        assert_true(batch_size >= (shards == 1 ? 1 : shards == 2 ? 32 : 32 * shards));
+        assert_true(batch_size < (shards == 1 ? 32 : shards < 8 ? 64 * shards : 64 * shards + 1));
+    }
+}
+
+/* Groups are whole nodes, as small as they may be. */
+static void groups_are_nodes_with_enough_samples(void **state)
+{
+    (void)state;
+    lk_range group = lk__tree_group(8, 128, 32, 3);
+    assert_true(group.begin == 2 && group.end == 4);
+    group = lk__tree_group(3, 96, 32, 2); /* shards of 32, though the tree is not balanced */
+    assert_true(group.begin == 2 && group.end == 3);
+    group = lk__tree_group(4, 63, 32, 0); /* the halves would have 31 and 32 samples */
+    assert_true(group.begin == 0 && group.end == 4);
+    for (int64_t shards = 1; shards <= 13; shards++)
+        for (int64_t samples = shards; samples < 70; samples += 3)
+            for (int64_t least = 1; least < 40; least += 4)
+                for (int64_t s = 0; s < shards; s++) {
+                    lk_range in = lk__tree_group(shards, samples, least, s), nodes[LK_TREE_COVER];
+                    int64_t count = lk_part(samples, shards, in.end - 1).end - lk_part(samples, shards, in.begin).begin;
+                    int64_t middle = lk_part(samples, shards, lk__tree_middle(in)).begin;
+                    int64_t left = middle - lk_part(samples, shards, in.begin).begin;
+                    assert_true(in.begin <= s && s < in.end);
+                    assert_int_equal(lk__tree_cover(shards, in, nodes), 1);
+                    assert_true(count >= least || in.end - in.begin == shards);
+                    assert_true(in.end - in.begin == 1 || left < least || count - left < least);
+                }
 }
 
 /* Returns whether [lo, hi) is a node of the tree over [begin, end). */
@@ -155,6 +170,7 @@ int main(void)
         cmocka_unit_test(parts_cover_everything_in_order),
         cmocka_unit_test(parts_begin_at_the_rounded_product),
         cmocka_unit_test(default_shards_follow_the_rule),
+        cmocka_unit_test(groups_are_nodes_with_enough_samples),
         cmocka_unit_test(a_shard_completes_the_largest_node_that_ends_with_it),
         cmocka_unit_test(a_range_is_covered_by_the_largest_nodes),
         cmocka_unit_test(another_order_of_addition_gives_other_bits),

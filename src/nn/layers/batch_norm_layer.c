@@ -1,4 +1,4 @@
-/* Batch normalization, over each shard or over the global batch. */
+/* Batch normalization, over each shard or over groups of shards. */
 #include "nn/layers/batch_norm_layer.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -69,17 +69,17 @@ static lk_status batch_norm_layer_find_sums(const lk_layer_call *call, lk_tensor
     return call->opts->sync(call->opts->sync_user, parts, sums, call->n);
 }
 
-static lk_status batch_norm_layer_global_batch(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
-                                               lk_tensor **y)
+static lk_status batch_norm_layer_groups(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
+                                         lk_tensor **y)
 {
     int n = call->n;
-    int64_t count = call->opts->global_batch * call->layer->samples;
     lk_tensor **parts = lk__calloc(2 * (size_t)n, sizeof(lk_tensor *));
     if (!parts)
         return LK_ERR_MEMORY;
     lk_tensor **sums = parts + n;
     lk_status status = batch_norm_layer_find_sums(call, x, parts, sums);
     for (int s = 0; s < n && status == LK_OK; s++) {
+        int64_t count = call->opts->group_samples[call->first + s] * call->layer->samples;
         y[s] = lk_batch_norm_with(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA), sums[s],
                                   count, c->epsilon);
         status = y[s] ? LK_OK : lk_error_status();
@@ -105,7 +105,7 @@ static lk_status batch_norm_layer_forward(lk_layer_call *call, const void *confi
 {
     if (!call->opts->training)
         return batch_norm_layer_inference(call, config, x, y);
-    return call->opts->sync ? batch_norm_layer_global_batch(call, config, x, y)
+    return call->opts->sync ? batch_norm_layer_groups(call, config, x, y)
                             : batch_norm_layer_each_shard(call, config, x, y);
 }
 

@@ -15,6 +15,7 @@
 #include "train/plan/agreement.h"
 #include "train/plan/strategy_options.h"
 #include "train/processes.h"
+#include "train/step/groups.h"
 
 #include <string.h>
 
@@ -42,7 +43,7 @@ static lk_status ps_chief_check_plan(const lk_plan *plan, int servers)
 {
     if (plan->batch_norm == LK_BN_SYNC)
         LK_FAIL(LK_ERR_ARGUMENT, "--bn sync: needs all shards of a batch at one time, which workers at their own pace "
-                                 "have not; strategy parameter-server takes --bn shard");
+                                 "have not; strategy parameter-server takes --bn group and --bn shard");
     if (plan->accumulate > 1)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "--accumulate %lld: strategy parameter-server applies every batch by itself; a larger "
@@ -200,6 +201,7 @@ static lk_status ps_chief_start(lk_trainer *trainer, struct lk_ps_chief *chief)
     void *fields;
     LK_TRY(ps_chief_list_state(trainer, chief));
     lk_ps_training training = {.setup = ps_chief_setup(trainer),
+                               .most_nodes = lk__group_nodes(trainer),
                                .layout = &chief->layout,
                                .variables = lk_trainer_variables(trainer, 0),
                                .state = (lk_tensor *const *const *)chief->state,

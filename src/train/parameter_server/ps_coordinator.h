@@ -15,7 +15,8 @@ void lk__ps_coordinator_release(lk_ps_coordinator *coordinator); /* NULL is fine
 
 /* Data for joining processes. The pointers must stay valid, except `agreement`, which is copied. */
 typedef struct lk_ps_training {
-    lk_ps_setup setup; /* of a server, without the fields that differ between servers */
+    lk_ps_setup setup;  /* of a server, without the fields that differ between servers */
+    int64_t most_nodes; /* into which a batch may be cut: a power of two */
     const lk_ps_layout *layout;
     /* Read by lk__ps_coordinator_start: the initial variables, and the optimizer's state after setup.updates updates.
      */

@@ -78,6 +78,7 @@ static inline void open_chief(chief *c)
                                          .shards = SHARDS,
                                          .max_staleness = LK_NO_STALENESS_LIMIT,
                                          .optimizer = LK_SGD},
+                               .most_nodes = SHARDS,
                                .layout = &c->layout};
     *c = (chief){.identity = {.servers = 1, .timeout = timeout, .join_timeout = 100 * timeout}};
     c->identity.chief = (lk_address){.numeric = "127.0.0.1", .is_loopback = true};

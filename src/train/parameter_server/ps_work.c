@@ -142,7 +142,7 @@ lk_status lk__ps_forget(lk_ps_coordinator *c, const lk_mail *mail, uint64_t numb
 }
 
 /* The nodes to cut a batch into: as many as there are workers, rounded up to a power of two, but each with at least as
- * many shards as a worker has devices. */
+ * many shards as a worker has devices, and with whole groups of batch-norm. */
 static int64_t ps_work_nodes(const lk_ps_coordinator *c)
 {
     const lk_ps_seats *seats = &c->seats;
@@ -150,7 +150,7 @@ static int64_t ps_work_nodes(const lk_ps_coordinator *c)
     for (int i = 0; i < seats->n; i++)
         if (seats->seats[i].state == LK_PS_SEAT_TAKEN && seats->seats[i].devices > devices)
             devices = seats->seats[i].devices;
-    while (nodes < workers && c->training.setup.shards / (2 * nodes) >= devices)
+    while (nodes < workers && 2 * nodes <= c->training.most_nodes && c->training.setup.shards / (2 * nodes) >= devices)
         nodes *= 2;
     return nodes;
 }

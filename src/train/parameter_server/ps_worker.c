@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "train/parameter_server/ps_membership.h"
 #include "train/parameter_server/ps_times.h"
+#include "train/step/groups.h"
 #include "train/step/step.h"
 
 #include <math.h>
@@ -48,7 +49,9 @@ static lk_status ps_worker_check_task(const worker *w, const lk_ps_task *task)
     const lk_plan *plan = &w->trainer->plan;
     bool is_good = task->first_shard >= 0 && task->first_shard < task->end_shard && task->end_shard <= plan->shards &&
                    task->index >= 0 && task->index < plan->steps_per_epoch && task->samples >= 1 &&
-                   task->samples <= plan->batch_size && task->batch >= 0 && task->epoch >= 0;
+                   task->samples <= plan->batch_size && task->batch >= 0 && task->epoch >= 0 &&
+                   lk__group_of(w->trainer, task->first_shard).begin == task->first_shard &&
+                   lk__group_of(w->trainer, task->end_shard - 1).end == task->end_shard;
     if (!is_good)
         LK_FAIL(LK_ERR_FORMAT, "task: batch %lld of %lld with %lld samples, shards %lld to %lld of %lld",
                 (long long)task->index, (long long)plan->steps_per_epoch, (long long)task->samples,

@@ -10,7 +10,6 @@
 #include "train/resume.h"
 #include "train/step/shard_programs.h"
 #include "train/step/step.h"
-#include "train/step/sync_step.h"
 #include "train/trainer.h"
 #include "lockstep/program.h"
 
@@ -70,11 +69,11 @@ lk_status lk__make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *s
     return lk__tensor_new(device, LK_I64, LK_SHAPE(samples), &shard->indices);
 }
 
-/* Only programs are fused, not operators that run one by one. */
+/* Only programs are fused, not operators that run one by one, nor passes over groups of shards. */
 static bool choices_is_fused(const lk_trainer *trainer, bool training)
 {
-    bool together = training && lk__runs_shards_together(trainer);
-    return trainer->programs.shard && trainer->config.execution.fuse == LK_FUSE_ON && !together;
+    bool is_group = training && trainer->sums.groups;
+    return trainer->programs.shard && trainer->config.execution.fuse == LK_FUSE_ON && !is_group;
 }
 
 lk_program *lk__record_pass(lk_trainer *trainer, bool training, int64_t samples, const lk_program_opts *opts)

@@ -211,6 +211,24 @@ static double memory_estimate_least(const lk_train_config *config, const lk_memo
     return copies * (e->variables + e->optimizer + parameters) + devices * parameters;
 }
 
+/* The most shards whose activations a device holds at the same time: those of a group of batch-norm, or all of the
+ * device's if devices share a group. */
+static int64_t memory_estimate_shards_at_once(const lk_plan *plan, int64_t shards, int devices)
+{
+    int64_t largest = 1;
+    for (int64_t s = 0; s < shards;) {
+        lk_range group = lk__tree_group(shards, plan->batch_size, plan->batch_norm_group, s);
+        largest = lk__max(largest, group.end - group.begin);
+        s = group.end;
+    }
+    for (int d = 1; d < devices && largest > 1; d++) {
+        int64_t begin = lk_part(shards, devices, d).begin;
+        if (lk__tree_group(shards, plan->batch_size, plan->batch_norm_group, begin).begin != begin)
+            return lk__divide_up(shards, devices);
+    }
+    return largest;
+}
+
 static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_model *model, bool run_step,
                                         lk_memory_estimate *e)
 {
@@ -218,19 +236,21 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     LK_TRY(lk__plan_numbers(config, lk_model_name(model), &plan));
     int n = lk_model_parameter_count(model), states;
     LK_TRY(memory_estimate_count_states(&plan.optimizer_opts, &states));
-    bool together = plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(model);
-    e->shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan.batch_size, e->devices);
-    LK_TRY(lk__check_shards(config->devices.shards, e->shards, plan.batch_size, e->devices));
+    e->shards = lk__plan_shards(config, plan.batch_size, 1);
+    if (!config->devices.shards) /* the devices above stay idle */
+        e->devices = (int)lk__min(e->devices, e->shards);
+    LK_TRY(lk__check_shards(e->shards, plan.batch_size, e->devices));
     e->samples = lk__divide_up(plan.batch_size, e->shards);
-    e->shards_at_once = together ? lk__divide_up(e->shards, e->devices) : 1;
+    e->shards_at_once =
+        lk_model_has_batch_norm(model) ? memory_estimate_shards_at_once(&plan, e->shards, e->devices) : 1;
     e->dtype = plan.dtype;
     LK_TRY(lk_plan_micro_batch(model, e->samples, config->execution.micro_batch, &e->micro_batch));
 
     double parameters = memory_estimate_variable_bytes(model, 0, n), gradients;
     memory_estimate_find_peak(model, (double)(e->samples * e->shards_at_once), &e->activations, &gradients);
-    /* Sums that wait, or with all shards at once each shard's own; the optimizer's copy and the last update's. */
-    double sums = together ? (double)(e->shards_at_once - 1) * gradients
-                           : memory_estimate_most_sums(e->shards, e->devices) * parameters;
+    /* Sums that wait, or with several shards at once each shard's own; the optimizer's copy and the last update's. */
+    double sums = e->shards_at_once > 1 ? (double)(e->shards_at_once - 1) * gradients
+                                        : memory_estimate_most_sums(e->shards, e->devices) * parameters;
     e->variables = memory_estimate_variable_bytes(model, 0, lk_model_variable_count(model));
     e->gradients = 2 * parameters + sums + gradients;
     e->optimizer = states * parameters;

@@ -13,6 +13,7 @@
 #include "dist/strategy.h"
 #include "program/program.h"
 #include "train/plan/choices.h"
+#include "train/plan/plan.h"
 #include "train/step/shard_programs.h"
 #include "train/step/step.h"
 #include "train/step/step_program.h"
@@ -28,12 +29,6 @@ typedef struct needs {
 } needs;
 
 /* --- the needs of a batch ----------------------------------------------------------------------------------------- */
-
-static int64_t gpu_memory_batch_shards(const lk_trainer *trainer, int64_t batch)
-{
-    return trainer->config.devices.shards ? trainer->config.devices.shards
-                                          : lk_default_shards(batch, trainer->plan.devices);
-}
 
 static int gpu_memory_count_branches(const lk_program *program)
 {
@@ -123,12 +118,13 @@ static int64_t gpu_memory_image_bytes(const lk_trainer *trainer, int64_t batch)
     return 2 * lk__divide_up(batch, trainer->plan.devices) * image * (int64_t)sizeof(float);
 }
 
-/* Operators that are pushed one by one run a shard at a time, or with --bn sync all of a device's shards together. The
+/* Operators that are pushed one by one run a shard at a time, or all of a device's shards together. The
  * estimate ignores that some shards have one sample more. */
 static lk_status gpu_memory_operator_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
-    int64_t shards = gpu_memory_batch_shards(trainer, batch), held;
-    int64_t together = lk__runs_shards_together(trainer) ? lk__divide_up(shards, trainer->plan.devices) : 1;
+    int64_t shards = lk__plan_shards(&trainer->config, batch, trainer->plan.devices), held;
+    int64_t together =
+        lk__runs_shards_together(trainer, trainer->sums.train, 0) ? lk__divide_up(shards, trainer->plan.devices) : 1;
     const lk_program_opts as_pushed = {0};
     lk_program *program = lk__record_pass(trainer, true, batch / shards, &as_pushed);
     if (!program)
@@ -146,9 +142,9 @@ static lk_status gpu_memory_operator_needs(lk_trainer *trainer, int64_t batch, n
 
 static lk_status gpu_memory_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
-    if (!trainer->programs.shard || lk__runs_shards_together(trainer))
+    if (!trainer->programs.shard || lk__runs_shards_together(trainer, trainer->sums.train, 0))
         return gpu_memory_operator_needs(trainer, batch, n);
-    int64_t shards = gpu_memory_batch_shards(trainer, batch);
+    int64_t shards = lk__plan_shards(&trainer->config, batch, trainer->plan.devices);
     lk_program *program = gpu_memory_record_step(trainer, batch, shards);
     if (!program)
         return lk_error_status();
@@ -215,7 +211,8 @@ static int64_t gpu_memory_least_batch(const lk_trainer *trainer, int64_t batch)
     int64_t low = 1, high = batch;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (gpu_memory_batch_shards(trainer, middle) == gpu_memory_batch_shards(trainer, batch))
+        if (lk__plan_shards(&trainer->config, middle, trainer->plan.devices) ==
+            lk__plan_shards(&trainer->config, batch, trainer->plan.devices))
             high = middle;
         else
             low = middle + 1;
@@ -245,9 +242,10 @@ static lk_status gpu_memory_search_largest(lk_trainer *trainer, int64_t low, int
 static lk_status gpu_memory_find_largest(lk_trainer *trainer, int64_t batch, const memory *m, int64_t *largest)
 {
     *largest = 0;
-    for (int64_t high = batch - 1, low; high >= gpu_memory_batch_shards(trainer, 1) && *largest == 0; high = low - 1) {
+    for (int64_t high = batch - 1, low;
+         high >= lk__plan_shards(&trainer->config, 1, trainer->plan.devices) && *largest == 0; high = low - 1) {
         bool is_enough;
-        int64_t least = gpu_memory_batch_shards(trainer, high);
+        int64_t least = lk__plan_shards(&trainer->config, high, trainer->plan.devices);
         low = gpu_memory_least_batch(trainer, high);
         low = lk__max(low, least);
         LK_TRY(gpu_memory_batch_fits(trainer, low, m, &is_enough));

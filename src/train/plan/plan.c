@@ -12,14 +12,22 @@
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
-lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices)
+int64_t lk__plan_shards(const lk_train_config *config, int64_t batch_size, int devices)
 {
-    if (explicit_shards > batch_size)
-        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: must be at most the batch size, %lld", (long long)shards,
+    int64_t shards = lk_default_shards(batch_size);
+    while (shards < devices)
+        shards *= 2;
+    return config->devices.shards ? config->devices.shards : shards;
+}
+
+lk_status lk__check_shards(int64_t shards, int64_t batch_size, int devices)
+{
+    if (devices > batch_size)
+        LK_FAIL(LK_ERR_ARGUMENT, "--devices: %d devices need as many shards, more than the batch size, %lld", devices,
                 (long long)batch_size);
     if (shards > batch_size)
-        LK_FAIL(LK_ERR_ARGUMENT, "--devices: %d devices need %lld shards, more than the batch size, %lld", devices,
-                (long long)shards, (long long)batch_size);
+        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: must be at most the batch size, %lld", (long long)shards,
+                (long long)batch_size);
     if (devices > shards)
         LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)shards, devices);
     return LK_OK;
@@ -177,15 +185,28 @@ static lk_status plan_augment(const lk_train_config *config, lk_plan *plan)
     return LK_OK;
 }
 
-/* Recomputation rewrites a program. Passes over several shards, and operators that are pushed one by one, have none. */
+/* Recomputation rewrites a program, which operators that are pushed one by one do not have. */
 static lk_status plan_check_recompute(const lk_train_config *config)
 {
     if (!config->execution.recompute)
         return LK_OK;
     if (config->execution.executor == LK_EXECUTOR_EAGER)
         LK_FAIL(LK_ERR_ARGUMENT, "--recompute: must be with --executor program, not --executor eager");
-    if (config->batch_norm.mode == LK_BN_SYNC)
-        LK_FAIL(LK_ERR_ARGUMENT, "--recompute: must be with --bn shard, not --bn sync");
+    return LK_OK;
+}
+
+lk_status lk__plan_batch_norm(const lk_train_config *config, lk_plan *plan)
+{
+    enum { GROUP = 32 };
+    const lk_batch_norm_config *asked = &config->batch_norm;
+    if (asked->group && asked->mode != LK_BN_GROUP)
+        LK_FAIL(LK_ERR_ARGUMENT, "--bn-group %lld: must be with --bn group", (long long)asked->group);
+    plan->batch_norm = (lk_batch_norm_mode)asked->mode;
+    plan->batch_norm_group = asked->mode == LK_BN_SHARD  ? 1
+                             : asked->mode == LK_BN_SYNC ? plan->batch_size
+                             : asked->group              ? asked->group
+                                                         : GROUP;
+    plan->precise_batch_norm = asked->precise;
     return LK_OK;
 }
 
@@ -204,12 +225,11 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     plan->accumulate = config->accumulate;
     plan->label_smoothing = config->optimizer.label_smoothing;
     plan->top_k = config->checks.top_k;
-    plan->batch_norm = (lk_batch_norm_mode)config->batch_norm.mode;
-    plan->precise_batch_norm = config->batch_norm.precise;
     plan->dtype = config->execution.dtype == LK_PRECISION_BF16 ? LK_BF16 : LK_F32;
     plan->tf32 = config->execution.tf32;
     plan->seed = (uint64_t)config->seed;
     plan->algorithms = config->execution.algorithms;
+    LK_TRY(lk__plan_batch_norm(config, plan));
     LK_TRY(plan_optimizer(config, config->optimizer.name ? config->optimizer.name : recipe.optimizer.name, plan));
     LK_TRY(plan_schedule(&named, &recipe, plan));
     LK_TRY(plan_patience(config, plan));

@@ -7,6 +7,12 @@
  * model: its name. Errors: LK_ERR_ARGUMENT, which names the option. */
 lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan);
 
-/* Fails with LK_ERR_ARGUMENT unless a batch can be cut into `shards` for so many devices. explicit_shards: --shards; 0:
- * not given. */
-lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices);
+/* Sets the members for batch-norm; the batch size is set. lk__plan_numbers calls it. Errors: LK_ERR_ARGUMENT. */
+lk_status lk__plan_batch_norm(const lk_train_config *config, lk_plan *plan);
+
+/* Returns the number of shards of a batch: --shards, or the default. To compare trainings on up to `devices` devices, a
+ * default that is too small for them is raised to the next power of two; else devices is 1. */
+int64_t lk__plan_shards(const lk_train_config *config, int64_t batch_size, int devices);
+
+/* Fails with LK_ERR_ARGUMENT unless a batch can be cut into `shards` that give each device one. */
+lk_status lk__check_shards(int64_t shards, int64_t batch_size, int devices);

@@ -281,7 +281,7 @@ static void bad_values(void **state)
     refused(&config, "--accumulate 0: must be an integer from 1 to 1000000");
     config = defaults(NULL);
     config.batch_norm.mode = 7;
-    refused(&config, "--bn: 7 is none of its 2 choices");
+    refused(&config, "--bn: 7 is none of its 3 choices");
     config = defaults(NULL);
     config.model = NULL;
     refused(&config, "--model: a name is needed");

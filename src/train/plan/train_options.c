@@ -9,7 +9,7 @@ enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24, MAX_SERVERS = 256, MAX_STALENESS
 /* The words of each choice, in the order of its enum in lockstep/train_config.h, dist.h or parameter_server.h. */
 static const char *const roles[] = {"auto", "chief", "worker", "ps", NULL};
 static const char *const data_on[] = {"auto", "host", "device", NULL};
-static const char *const batch_norm_modes[] = {"shard", "sync", NULL};
+static const char *const batch_norm_modes[] = {"group", "shard", "sync", NULL};
 static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
 static const char *const fuse_modes[] = {"on", "off", NULL};
@@ -255,8 +255,9 @@ const lk_option lk_train_options[] = {
      .maximum = MAX_SHARDS,
      .value = "V",
      .recorded = true,
-     .help = "number of logical shards that a batch is cut into, which results depend on (default: the largest power "
-             "of two up to 8 that leaves 32 samples a shard, raised to the number of devices)"},
+     .help =
+         "number of logical shards that a batch is cut into, which results depend on; at most as many devices train "
+         "(default: 8; fewer if they would have less than 32 samples, two if less than 16; more if above 64)"},
     {.name = "algorithms",
      .type = LK_OPTION_STRING,
      AT(execution.algorithms),
@@ -520,12 +521,23 @@ const lk_option lk_train_options[] = {
     {.name = "bn",
      .type = LK_OPTION_CHOICE,
      AT(batch_norm.mode),
-     .default_text = "shard",
+     .default_text = "group",
      .choices = batch_norm_modes,
      .value = "MODE",
      .recorded = true,
-     .help = "samples that batch-norm takes its statistics of: shard, each shard by itself; sync, the whole batch, "
-             "whose shards are then all in memory at once"},
+     .help = "samples that batch-norm takes its statistics of: group, as few neighboring shards as have --bn-group "
+             "samples; shard, each shard by itself; sync, the whole batch. A group's shards are in memory at once"},
+    {.name = "bn-group",
+     .type = LK_OPTION_INT64,
+     AT(batch_norm.group),
+     .default_text = "0",
+     .minimum = 1,
+     .maximum = MAX_BATCH,
+     .value = "SAMPLES",
+     .recorded = true,
+     .help =
+         "with --bn group: least samples of a group; a batch is halved, and its halves again, as long as both parts "
+         "have so many (default 32)"},
     {.name = "precise-bn",
      .type = LK_OPTION_INT64,
      AT(batch_norm.precise),

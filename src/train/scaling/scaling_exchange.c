@@ -59,7 +59,7 @@ static int64_t scaling_exchange_count_buckets(const lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     bool at_once = config->execution.executor == LK_EXECUTOR_EAGER || config->devices.bucket_mb <= 0 ||
-                   lk__runs_shards_together(trainer);
+                   lk__runs_shards_together(trainer, trainer->sums.train, 0);
     double bytes = (double)trainer->plan.parameters * sizeof(float);
     return at_once ? 1 : (int64_t)ceil(bytes / (1e6 * config->devices.bucket_mb));
 }

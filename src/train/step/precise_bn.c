@@ -14,10 +14,11 @@
 #include "train/step/shard_programs.h"
 #include "train/step/shard_run.h"
 #include "train/step/step.h"
+#include "train/step/step_program.h"
 #include "train/step/sync_step.h"
 #include "train/trainer.h"
 
-static lk_status precise_bn_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+lk_status lk__statistics_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     (void)seed;
     lk_forward_opts opts = lk__training_opts(trainer, &trainer->progress.update);
@@ -30,18 +31,18 @@ static lk_status precise_bn_pass(lk_trainer *trainer, const lk_shard *shard, lk_
 static lk_status precise_bn_begin_shard(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
-    return lk__begin_shard_pass(trainer, precise_bn_pass, trainer->data.train_on_devices, shard, NULL,
+    return lk__begin_shard_pass(trainer, lk__statistics_pass, trainer->data.train_on_devices, shard, NULL,
                                 lk__statistics_count(trainer), values, replay);
 }
 
 static lk_status precise_bn_sum_batch(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums)
 {
     lk_shard_sum *sum = trainer->sums.statistics;
-    if (trainer->plan.batch_norm == LK_BN_SYNC)
+    if (lk__runs_shards_together(trainer, sum, 0))
         return lk__run_statistics_together(trainer, batch, sum, sums);
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, batch->epoch));
     return lk__run_shards(sum, lk__statistics_count(trainer), trainer->data.train_set, batch, precise_bn_begin_shard,
-                          trainer, trainer->programs.step != NULL, sums);
+                          trainer, lk__step_program_units(trainer, lk__statistics_pass), sums);
 }
 
 static lk_status precise_bn_run_batches(lk_trainer *trainer, int64_t n, lk_tensor **sums)

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "train/step/groups.h"
 #include "train/step/shard_pass.h"
 #include "train/trainer.h"
 #include "lockstep/ops.h"
@@ -28,8 +29,7 @@ typedef struct finding {
 typedef struct replay {
     lk_trainer *trainer;
     const lk_update *update;
-    lk_shard_pass pass; /* of one shard, or of all with --bn sync */
-    lk_tensor **views;  /* [n * variables] */
+    lk_shard_pass pass; /* of a group's shards */
     int64_t *visited;   /* [n]: layers visited so far */
     lk_status status;   /* the first error of a visit */
     finding found;
@@ -175,18 +175,15 @@ static lk_status replay_update_check_gradients(replay *r)
 
 typedef lk_status (*replay_check_fn)(replay *r);
 
-static lk_status replay_update_shards(replay *r, lk_batch *batch, int64_t begin, int64_t end, replay_check_fn check)
+static lk_status replay_update_shards(replay *r, lk_batch *batch, lk_range shards, replay_check_fn check)
 {
     lk_trainer *trainer = r->trainer;
     lk_status status = LK_OK;
-    lk__shard_pass_start(&r->pass, r->update, batch);
+    lk__shard_pass_start(&r->pass, r->update, batch, batch->count);
     lk_scope_begin();
-    for (int64_t s = begin; s < end && status == LK_OK; s++) {
-        lk_tensor **views = r->views + (int64_t)r->pass.n * trainer->n_variables;
+    for (int64_t s = shards.begin; s < shards.end && status == LK_OK; s++) {
         lk_tensor *seed = lk_full(trainer->devices[0], LK_F32, LK_SCALAR, 1.0 / (double)r->update->samples);
-        status = seed ? lk__view_variables(trainer, 0, views) : lk_error_status();
-        if (status == LK_OK)
-            status = lk__shard_pass_add(&r->pass, s, 0, views, seed);
+        status = seed ? lk__shard_pass_add(&r->pass, s, 0, seed) : lk_error_status();
     }
     if (status == LK_OK && r->pass.n > 0)
         status = check(r);
@@ -196,11 +193,11 @@ static lk_status replay_update_shards(replay *r, lk_batch *batch, int64_t begin,
 
 static lk_status replay_update_batch(replay *r, lk_batch *batch, replay_check_fn check)
 {
-    int64_t shards = r->trainer->plan.shards;
-    if (r->trainer->plan.batch_norm == LK_BN_SYNC)
-        return replay_update_shards(r, batch, 0, shards, check);
-    for (int64_t s = 0; s < shards; s++)
-        LK_TRY(replay_update_shards(r, batch, s, s + 1, check));
+    lk_range group = {0, 0};
+    while (group.end < r->trainer->plan.shards) {
+        group = lk__group_of(r->trainer, group.end);
+        LK_TRY(replay_update_shards(r, batch, group, check));
+    }
     return LK_OK;
 }
 
@@ -248,11 +245,9 @@ lk_status lk__replay_update(lk_trainer *trainer, const lk_update *update)
                            .batch_size = trainer->plan.batch_size,
                            .training = true,
                            .all_shards = true};
-    size_t shards = (size_t)trainer->plan.shards;
     lk_status status = lk__shard_pass_init(&r.pass, trainer, trainer->plan.shards);
-    r.views = lk__calloc(shards * (size_t)trainer->n_variables, sizeof(lk_tensor *));
-    r.visited = lk__calloc(shards, sizeof *r.visited);
-    if (!r.views || !r.visited)
+    r.visited = lk__calloc((size_t)trainer->plan.shards, sizeof *r.visited);
+    if (!r.visited)
         status = LK_ERR_MEMORY;
     if (status == LK_OK)
         status = lk__new_loader(trainer, &plan, &loader);
@@ -262,7 +257,6 @@ lk_status lk__replay_update(lk_trainer *trainer, const lk_update *update)
         status = replay_update_batches(&r, loader, replay_update_check_gradients);
     lk_loader_release(loader);
     lk__shard_pass_free(&r.pass);
-    lk__free(r.views);
     lk__free(r.visited);
     return status == LK_OK ? replay_update_report(&r.found, update) : status;
 }

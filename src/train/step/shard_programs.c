@@ -131,7 +131,7 @@ static lk_status shard_programs_get(lk_trainer *trainer, lk__shard_pass_fn fn, c
 lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_device_data *data,
                                const lk_shard *shard, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay)
 {
-    if (trainer->programs.step)
+    if (lk__step_program_units(trainer, fn))
         return lk__begin_device_pass(trainer, fn, data, shard, seed, n, values, replay);
     if (trainer->programs.shard) {
         lk_tensor *in[MAX_INPUTS];

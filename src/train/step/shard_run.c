@@ -43,9 +43,10 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
     return shard->images && shard->labels && shard->indices ? LK_OK : lk_error_status();
 }
 
-/* The pass of a device's shard, or of all its shards, whose values are being pushed. It gives values for each node of
- * the tree that covers these shards. */
+/* The pass of a device's shard, or unit of shards, whose values are being pushed. It gives values for each node of the
+ * tree that covers these shards. */
 typedef struct device_pass {
+    int64_t next;       /* the device's first shard that has not begun */
     lk_range *nodes;    /* [n_nodes] */
     lk_tensor **values; /* [n_nodes][n] */
     int *counts;        /* [n]: nodes that have the value; the sum is given a value when all nodes have it */
@@ -61,7 +62,7 @@ typedef struct shard_run {
     lk_batch *batch;
     lk__shard_begin_fn begin;
     void *user;
-    bool by_device;      /* all shards of a device at a time */
+    const lk_shard_units *units;
     device_pass *passes; /* [devices] */
     int *complete;       /* [n], scratch: quantities */
 } shard_run;
@@ -90,13 +91,23 @@ static lk_status shard_run_add_all(const shard_run *run, const device_pass *p)
     return shard_run_add_nodes(run, p, run->n);
 }
 
+/* Lists the nodes whose values a call for these shards gives. Returns how many there are. */
+static int shard_run_list_nodes(const shard_run *run, lk_range shards, lk_range *nodes)
+{
+    if (run->units && run->units->are_summed)
+        return lk__tree_cover(lk__shard_sum_shards(run->sum), shards, nodes);
+    for (int64_t s = shards.begin; s < shards.end; s++)
+        nodes[s - shards.begin] = (lk_range){s, s + 1};
+    return (int)(shards.end - shards.begin);
+}
+
 static lk_status shard_run_begin_pass(const shard_run *run, int replica, lk_range shards)
 {
     device_pass *p = &run->passes[replica];
     lk_range samples = shard_run_samples(run, shards);
     lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), replica);
     lk_shard shard = {.replica = replica, .index = run->first + shards.begin, .shards = run->shards};
-    p->n_nodes = lk__tree_cover(lk__shard_sum_shards(run->sum), shards, p->nodes);
+    p->n_nodes = shard_run_list_nodes(run, shards, p->nodes);
     if (samples.begin == samples.end)
         return shard_run_add_all(run, p);
     memset(p->values, 0, (size_t)p->n_nodes * (size_t)run->n * sizeof(lk_tensor *));
@@ -147,15 +158,27 @@ static lk_status shard_run_push_segments(const shard_run *run)
     return LK_OK;
 }
 
-/* Runs each device's i-th shard, or all of its shards. */
-static lk_status shard_run_row(const shard_run *run, int64_t i)
+/* Returns the shards of the sum that run together, from `shard` on. */
+static lk_range shard_run_unit(const shard_run *run, int replica, int64_t shard)
+{
+    if (!run->units)
+        return (lk_range){shard, shard + 1};
+    lk_range unit = run->units->of(run->user, replica, run->first + shard);
+    return (lk_range){unit.begin - run->first, unit.end - run->first};
+}
+
+/* Runs each device's next shard or unit. */
+static lk_status shard_run_row(const shard_run *run)
 {
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int d = 0; d < run->devices && status == LK_OK; d++) {
-        lk_range own = lk__shard_sum_owned(run->sum, d), one = {own.begin + i, own.begin + i + 1};
-        if (run->by_device || one.end <= own.end)
-            status = shard_run_begin_pass(run, d, run->by_device ? own : one);
+        device_pass *p = &run->passes[d];
+        if (p->next == lk__shard_sum_owned(run->sum, d).end)
+            continue;
+        lk_range unit = shard_run_unit(run, d, p->next);
+        p->next = unit.end;
+        status = shard_run_begin_pass(run, d, unit);
     }
     if (status == LK_OK)
         status = shard_run_push_segments(run);
@@ -171,24 +194,25 @@ static lk_status shard_run_row(const shard_run *run, int64_t i)
  * start. */
 static lk_status shard_run_all(const shard_run *run)
 {
-    int64_t most = 0;
-    for (int d = 0; d < run->devices; d++) {
-        lk_range own = lk__shard_sum_owned(run->sum, d);
-        most = lk__max(most, own.end - own.begin);
-    }
     lk__shard_sum_start(run->sum, run->batch->count);
-    for (int64_t i = 0; i < (run->by_device ? 1 : most); i++)
-        LK_TRY(shard_run_row(run, i));
+    for (int d = 0; d < run->devices; d++)
+        run->passes[d].next = lk__shard_sum_owned(run->sum, d).begin;
+    for (bool left = true; left;) {
+        LK_TRY(shard_run_row(run));
+        left = false;
+        for (int d = 0; d < run->devices; d++)
+            left |= run->passes[d].next < lk__shard_sum_owned(run->sum, d).end;
+    }
     return LK_OK;
 }
 
 static int shard_run_most_nodes(const shard_run *run)
 {
-    lk_range nodes[LK_TREE_COVER];
-    int64_t shards = lk__shard_sum_shards(run->sum);
     int most = 1;
-    for (int d = 0; d < run->devices && run->by_device; d++) {
-        int n = lk__tree_cover(shards, lk__shard_sum_owned(run->sum, d), nodes);
+    for (int d = 0; d < run->devices && run->units; d++) {
+        lk_range own = lk__shard_sum_owned(run->sum, d), nodes[LK_TREE_COVER];
+        int n = run->units->are_summed ? lk__tree_cover(lk__shard_sum_shards(run->sum), own, nodes)
+                                       : (int)(own.end - own.begin);
         most = n > most ? n : most;
     }
     return most;
@@ -225,13 +249,14 @@ static lk_status shard_run_batch(shard_run *run, lk_tensor **sums)
 }
 
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
-                         void *user, bool by_device, lk_tensor **sums)
+                         void *user, const lk_shard_units *units, lk_tensor **sums)
 {
-    return lk__run_shards_of(sum, 0, lk__shard_sum_shards(sum), n, dataset, batch, begin, user, by_device, sums);
+    return lk__run_shards_of(sum, 0, lk__shard_sum_shards(sum), n, dataset, batch, begin, user, units, sums);
 }
 
 lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
-                            lk_batch *batch, lk__shard_begin_fn begin, void *user, bool by_device, lk_tensor **sums)
+                            lk_batch *batch, lk__shard_begin_fn begin, void *user, const lk_shard_units *units,
+                            lk_tensor **sums)
 {
     shard_run run = {.sum = sum,
                      .first = first,
@@ -241,7 +266,7 @@ lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, in
                      .batch = batch,
                      .begin = begin,
                      .user = user,
-                     .by_device = by_device};
+                     .units = units};
     return shard_run_batch(&run, sums);
 }
 
@@ -263,5 +288,5 @@ lk_status lk_run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_
                         void *user, lk_tensor **sums)
 {
     whole_shard whole = {fn, user};
-    return lk__run_shards(sum, n, dataset, batch, shard_run_begin_whole, &whole, false, sums);
+    return lk__run_shards(sum, n, dataset, batch, shard_run_begin_whole, &whole, NULL, sums);
 }

@@ -192,6 +192,17 @@ static lk_status train_step_run_program(lk_trainer *trainer, lk_batch *batch)
     return status;
 }
 
+/* Pushes the passes of the sum's shards, from shard `first` of the batch on. */
+static lk_status train_step_run_shards(lk_trainer *trainer, lk_shard_sum *sum, int64_t first, lk_batch *batch,
+                                       lk_tensor **sums)
+{
+    if (lk__runs_shards_together(trainer, sum, first))
+        return lk__run_shards_together(trainer, sum, first, batch, sums);
+    return lk__run_shards_of(sum, first, trainer->plan.shards, trainer->sums.n_values, trainer->data.train_set, batch,
+                             train_step_begin_training, trainer, lk__step_program_units(trainer, lk__training_pass),
+                             sums);
+}
+
 lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
 {
     trainer->progress.update = train_step_find_update(trainer, batch, rate);
@@ -199,12 +210,7 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, batch->epoch));
     if (lk__step_is_one_program(trainer))
         return train_step_run_program(trainer, batch);
-    if (lk__runs_shards_together(trainer))
-        LK_TRY(lk__run_shards_together(trainer, batch, trainer->sums.results));
-    else
-        LK_TRY(lk__run_shards(trainer->sums.train, trainer->sums.n_values, trainer->data.train_set, batch,
-                              train_step_begin_training, trainer, trainer->programs.step != NULL,
-                              trainer->sums.results));
+    LK_TRY(train_step_run_shards(trainer, trainer->sums.train, 0, batch, trainer->sums.results));
     lk_status status = train_step_finish(trainer, batch);
     lk__release_tensors(trainer->sums.results, (int64_t)trainer->n_devices * trainer->sums.n_values);
     return status;
@@ -215,8 +221,7 @@ lk_status lk__run_training_shards(lk_trainer *trainer, lk_shard_sum *sum, int64_
 {
     LK_TRY(lk__trainer_sums_set_seeds(trainer, trainer->progress.update.samples));
     LK_TRY(lk__device_data_start(trainer->data.train_on_devices, batch->epoch));
-    return lk__run_shards_of(sum, first, trainer->plan.shards, trainer->sums.n_values, trainer->data.train_set, batch,
-                             train_step_begin_training, trainer, false, sums);
+    return train_step_run_shards(trainer, sum, first, batch, sums);
 }
 
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
@@ -224,7 +229,7 @@ lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
     int n = lk__metric_count(trainer);
     LK_TRY(lk__device_data_start(trainer->data.val_on_devices, batch->epoch));
     LK_TRY(lk__run_shards(trainer->sums.val, n, trainer->data.val_set, batch, train_step_begin_evaluation, trainer,
-                          trainer->programs.step != NULL, trainer->sums.results));
+                          lk__step_program_units(trainer, lk__evaluation_pass), trainer->sums.results));
     lk__pending_append(trainer, trainer->sums.results, batch);
     lk__release_tensors(trainer->sums.results, (int64_t)trainer->n_devices * n);
     return LK_OK;

@@ -1,8 +1,8 @@
-/* On offload devices all shards that a device has of a batch are one program. Each shard is a branch, so that the
- * device can compute several at a time; then come their sums, one for each node of the tree that covers the device's
- * shards. Devices exchange these sums, so the program is cut where a bucket of them is finished. A single device
- * without accumulation waits for no other device, so its program is the whole step, update included. Programs are
- * replayed as graphs. Each program is for one batch size; an epoch has at most two. */
+/* All shards that a GPU has of a batch are one program, and so are the shards of a group of batch-norm. Shards that
+ * share no group are branches, so that the device can compute several at a time; then come their sums, one for each
+ * node of the tree that covers the program's shards. Devices exchange these sums, so the program is cut where a bucket
+ * of them is finished. A single GPU without accumulation waits for no other device, so its program is the whole step,
+ * update included. Programs are replayed as graphs. */
 #include "train/step/step_program.h"
 
 #include "base/mem.h"
@@ -17,18 +17,23 @@
 #include "train/plan/choices.h"
 #include "train/replicas.h"
 #include "train/step/device_data.h"
+#include "train/step/groups.h"
+#include "train/step/precise_bn.h"
+#include "train/step/shard_pass.h"
 #include "train/step/shard_programs.h"
 #include "train/step/shard_run.h"
 #include "train/step/step.h"
-#include "train/step/sync_step.h"
 #include "train/trainer.h"
 #include "lockstep/ops.h"
+
+#include <string.h>
 
 /* Identifies a program. */
 typedef struct purpose {
     lk__shard_pass_fn pass;
     const lk_device_data *data; /* NULL: the loader prepares images */
     int replica;
+    lk_range shards;
     int n;         /* values of a shard */
     int64_t count; /* samples of the batch */
     bool updates;
@@ -56,16 +61,45 @@ struct lk_step_programs {
     recorded *list;
 };
 
+/* Returns whether all shards of a device are one program. */
+static bool step_program_takes_devices(const lk_trainer *trainer)
+{
+    return !trainer->server.has_optimizer && trainer->devices[0]->backend->graphs;
+}
+
 bool lk__step_programs_fit(const lk_trainer *trainer)
 {
-    return trainer->programs.shard && !lk__runs_shards_together(trainer) && !trainer->server.has_optimizer &&
-           trainer->devices[0]->backend->graphs;
+    bool spans = !trainer->server.has_optimizer && lk__groups_span_devices(trainer, trainer->sums.train, 0);
+    return trainer->programs.shard && !spans && (trainer->sums.groups || step_program_takes_devices(trainer));
 }
 
 bool lk__step_is_one_program(const lk_trainer *trainer)
 {
     bool is_alone = lk_strategy_ranks(trainer->strategy) == 1 && !lk_strategy_storage(trainer->strategy);
-    return trainer->programs.step && is_alone && trainer->plan.accumulate == 1;
+    return trainer->programs.step && is_alone && trainer->plan.accumulate == 1 && step_program_takes_devices(trainer);
+}
+
+static lk_range step_program_replica(const lk_trainer *trainer, int replica, int64_t shard)
+{
+    (void)shard;
+    return lk__replica_shards(trainer, replica);
+}
+
+static lk_range step_program_group(const lk_trainer *trainer, int replica, int64_t shard)
+{
+    (void)replica;
+    return lk__group_of(trainer, shard);
+}
+
+/* CPU devices add up in one pass over memory what several shards give (dist/array_sum.h), which operators cannot. */
+const lk_shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn)
+{
+    static const lk_shard_units replicas = {step_program_replica, true}, groups = {step_program_group, false};
+    if (!trainer->programs.step)
+        return NULL;
+    if (step_program_takes_devices(trainer))
+        return &replicas;
+    return fn == lk__evaluation_pass ? NULL : &groups;
 }
 
 lk_status lk__step_programs_new(lk_step_programs **programs)
@@ -91,58 +125,121 @@ typedef struct recording {
     lk_trainer *trainer;
     const purpose *purpose;
     int n_in;
-    lk_range own; /* shards of the replica */
-    int n_nodes;
+    lk_range own;                  /* the purpose's shards */
+    int n_nodes;                   /* 0: the outputs are those of each shard */
     lk_range nodes[LK_TREE_COVER]; /* of the tree, which cover `own` */
     lk_tensor **values;            /* [own][n] */
     lk_tree_node *leaves;          /* [own] */
     lk_tensor **sums;              /* [n]: for the update */
 } recording;
 
-static lk_range step_program_samples(const lk_trainer *trainer, int replica, int64_t count)
+static lk_range step_program_samples(const lk_trainer *trainer, const purpose *p)
 {
-    return lk__samples_of_shards(count, trainer->plan.shards, lk__replica_shards(trainer, replica));
+    return lk__samples_of_shards(p->count, trainer->plan.shards, p->shards);
 }
 
-/* Returns a shard's part of an input that has all of the device's samples. */
+/* Returns a shard's part of an input that has all of the program's samples. */
 static lk_tensor *step_program_slice(lk_tensor *all, lk_range samples)
 {
     return lk_slice(all, 0, samples.begin, samples.end);
 }
 
-static lk_status step_program_record_shard(const recording *r, lk_tensor *const *in, int64_t index, lk_range samples)
+/* Sets *shard, and *seed to the gradient that backward starts with; NULL: there is no backward pass. */
+static lk_status step_program_record_inputs(const recording *r, lk_tensor *const *in, int64_t index, lk_shard *shard,
+                                            lk_tensor **seed)
 {
     const purpose *p = r->purpose;
-    lk_shard shard = {.device = r->trainer->devices[p->replica],
-                      .replica = p->replica,
-                      .index = index,
-                      .shards = r->trainer->plan.shards,
-                      .global_batch = p->count,
-                      .indices = step_program_slice(in[INDICES], samples)};
+    int64_t first = step_program_samples(r->trainer, p).begin;
+    lk_range samples = lk_part(p->count, r->trainer->plan.shards, index);
+    samples = (lk_range){samples.begin - first, samples.end - first};
+    *shard = (lk_shard){.device = r->trainer->devices[p->replica],
+                        .replica = p->replica,
+                        .index = index,
+                        .shards = r->trainer->plan.shards,
+                        .global_batch = p->count,
+                        .indices = step_program_slice(in[INDICES], samples)};
     if (!p->data) {
-        shard.images = step_program_slice(in[IMAGES], samples);
-        shard.labels = step_program_slice(in[LABELS], samples);
+        shard->images = step_program_slice(in[IMAGES], samples);
+        shard->labels = step_program_slice(in[LABELS], samples);
     }
-    if (!shard.indices || (!p->data && (!shard.images || !shard.labels)))
+    if (!shard->indices || (!p->data && (!shard->images || !shard->labels)))
         return lk_error_status();
-    LK_TRY(lk__device_data_prepare(p->data, in[EPOCH], &shard));
-    int seed = p->data ? EPOCH + 1 : LABELS + 1;
-    return p->pass(r->trainer, &shard, seed < r->n_in ? in[seed] : NULL, r->values + (index - r->own.begin) * p->n);
+    int after = p->data ? EPOCH + 1 : LABELS + 1;
+    *seed = after < r->n_in ? in[after] : NULL;
+    return lk__device_data_prepare(p->data, in[EPOCH], shard);
+}
+
+static bool step_program_has_samples(const recording *r, int64_t shard)
+{
+    lk_range samples = lk_part(r->purpose->count, r->trainer->plan.shards, shard);
+    return samples.begin < samples.end;
+}
+
+static lk_status step_program_record_shard(const recording *r, lk_tensor *const *in, int64_t index)
+{
+    lk_shard shard;
+    lk_tensor *seed;
+    if (!step_program_has_samples(r, index))
+        return LK_OK;
+    LK_TRY(step_program_record_inputs(r, in, index, &shard, &seed));
+    return r->purpose->pass(r->trainer, &shard, seed, r->values + (index - r->own.begin) * r->purpose->n);
+}
+
+/* Runs the pass over the group's shards, and puts their values where those of these shards belong. values: scratch. */
+static lk_status step_program_record_pass(const recording *r, lk_tensor *const *in, lk_range group, lk_shard_pass *pass,
+                                          lk_tensor **values)
+{
+    lk_trainer *trainer = r->trainer;
+    int n = r->purpose->n;
+    lk__shard_pass_start(pass, &trainer->progress.update, NULL, r->purpose->count);
+    for (int64_t s = group.begin; s < group.end; s++) {
+        lk_shard shard;
+        lk_tensor *seed;
+        if (!step_program_has_samples(r, s))
+            continue;
+        LK_TRY(step_program_record_inputs(r, in, s, &shard, &seed));
+        LK_TRY(lk__shard_pass_take(pass, &shard, seed));
+    }
+    if (pass->n == 0)
+        return LK_OK;
+    bool trains = r->purpose->pass == lk__training_pass;
+    LK_TRY(trains ? lk__shard_pass_train(pass, values) : lk__shard_pass_statistics(pass));
+    for (int64_t i = 0; i < pass->n; i++)
+        memcpy(r->values + (pass->shards[i].index - r->own.begin) * n, (trains ? values : pass->statistics) + i * n,
+               (size_t)n * sizeof *values);
+    return LK_OK;
+}
+
+/* With groups every group is a pass on one tape, and so are groups of one shard: the bits must be those of a step that
+ * runs all shards together. */
+static lk_status step_program_record_group(const recording *r, lk_tensor *const *in, lk_range group)
+{
+    lk_shard_pass pass;
+    if (!r->trainer->sums.groups || r->purpose->pass == lk__evaluation_pass)
+        return step_program_record_shard(r, in, group.begin);
+    size_t shards = (size_t)(group.end - group.begin);
+    lk_tensor **values = lk__calloc(shards * (size_t)r->purpose->n, sizeof *values);
+    lk_status status = lk__shard_pass_init(&pass, r->trainer, (int64_t)shards);
+    if (status == LK_OK)
+        status = values ? step_program_record_pass(r, in, group, &pass, values) : LK_ERR_MEMORY;
+    lk__shard_pass_free(&pass);
+    lk__free(values);
+    return status;
 }
 
 static lk_status step_program_record_shards(const recording *r, lk_tensor *const *in)
 {
     const purpose *p = r->purpose;
-    int64_t branches = r->trainer->config.execution.branches,
-            first = step_program_samples(r->trainer, p->replica, p->count).begin;
-    for (int64_t s = r->own.begin; s < r->own.end; s++) {
-        int64_t i = s - r->own.begin;
-        lk_range samples = lk_part(p->count, r->trainer->plan.shards, s);
-        r->leaves[i] = (lk_tree_node){.range = {s, s + 1}, .values = r->values + i * p->n};
-        if (samples.begin == samples.end)
-            continue;
-        lk_program_branch(branches > 1 ? 1 + (int)(i % branches) : 0);
-        LK_TRY(step_program_record_shard(r, in, s, (lk_range){samples.begin - first, samples.end - first}));
+    bool has_branches = step_program_takes_devices(r->trainer) && r->trainer->config.execution.branches > 1;
+    int64_t branches = r->trainer->config.execution.branches, g = 0;
+    for (int64_t s = r->own.begin; s < r->own.end; s++)
+        r->leaves[s - r->own.begin] =
+            (lk_tree_node){.range = {s, s + 1}, .values = r->values + (s - r->own.begin) * p->n};
+    for (lk_range group = {r->own.begin, r->own.begin}; group.end < r->own.end; g++) {
+        group =
+            p->pass == lk__evaluation_pass ? (lk_range){group.end, group.end + 1} : lk__group_of(r->trainer, group.end);
+        lk_program_branch(has_branches ? 1 + (int)(g % branches) : 0);
+        LK_TRY(step_program_record_group(r, in, group));
     }
     lk_program_branch(0);
     return LK_OK;
@@ -163,6 +260,8 @@ static lk_status step_program_record_passes(void *user, lk_tensor *const *in, lk
 {
     const recording *r = user;
     LK_TRY(step_program_record_shards(r, in));
+    for (int64_t i = 0; i < (r->own.end - r->own.begin) * r->purpose->n && r->n_nodes == 0; i++)
+        out[i] = r->values[i];
     for (int m = 0; m < r->n_nodes; m++)
         LK_TRY(step_program_record_sums(r, r->nodes[m], out + (int64_t)m * r->purpose->n));
     return LK_OK;
@@ -185,23 +284,31 @@ static lk_status step_program_record_step(void *user, lk_tensor *const *in, lk_t
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
 
-/* A program is cut into segments only if there are other devices to exchange buckets with. */
-static lk_program_opts step_program_opts(const lk_trainer *trainer)
+/* A device's only program of a batch is cut into segments only if there are other devices to exchange buckets with.
+ * With groups operators are not fused, because those of a step that runs all shards together are not. As in
+ * shard_programs.c, kernels may keep what they derive from weights if a program runs several times between updates. */
+static lk_program_opts step_program_opts(const lk_trainer *trainer, const purpose *p)
 {
     const lk_train_config *config = &trainer->config;
-    bool is_alone = lk_strategy_ranks(trainer->strategy) == 1;
-    return (lk_program_opts){.fuse = config->execution.fuse == LK_FUSE_ON,
+    const lk_plan *plan = &trainer->plan;
+    bool by_device = step_program_takes_devices(trainer), is_alone = lk_strategy_ranks(trainer->strategy) == 1;
+    bool repeats = trainer->sums.n_groups > trainer->n_devices || plan->accumulate > 1;
+    bool keeps = !by_device && repeats && p->pass == lk__training_pass && p->count == plan->batch_size;
+    return (lk_program_opts){.fuse = config->execution.fuse == LK_FUSE_ON && !trainer->sums.groups,
                              .recompute = config->execution.recompute,
-                             .segment_bytes = is_alone ? 0 : (size_t)(1e6 * config->devices.bucket_mb),
+                             .segment_bytes = by_device && is_alone ? 0 : (size_t)(1e6 * config->devices.bucket_mb),
+                             .keep_bytes = keeps ? (size_t)plan->parameters * sizeof(float) : 0,
                              .graphs = config->execution.graphs == LK_GRAPHS_ON};
 }
 
 static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, const step_inputs *like)
 {
-    recording r = {.trainer = trainer, .purpose = p, .n_in = like->n, .own = lk__replica_shards(trainer, p->replica)};
-    r.n_nodes = lk__tree_cover(trainer->plan.shards, r.own, r.nodes);
-    int n_out = p->updates ? lk__metric_count(trainer) + 1 : r.n_nodes * p->n;
-    lk_program_opts opts = step_program_opts(trainer);
+    recording r = {.trainer = trainer, .purpose = p, .n_in = like->n, .own = p->shards};
+    int64_t parts = r.own.end - r.own.begin;
+    if (step_program_takes_devices(trainer))
+        parts = r.n_nodes = lk__tree_cover(trainer->plan.shards, r.own, r.nodes);
+    int n_out = p->updates ? lk__metric_count(trainer) + 1 : (int)parts * p->n;
+    lk_program_opts opts = step_program_opts(trainer, p);
     lk_program *program = NULL;
     size_t shards = (size_t)(r.own.end - r.own.begin), n = (size_t)p->n;
     r.values = lk__calloc(shards * n, sizeof(lk_tensor *));
@@ -217,12 +324,27 @@ static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, cons
     return program;
 }
 
+/* Returns whether the same program serves both: it depends on the sizes of shards and on which share a group. */
+static bool step_program_is_same(const lk_trainer *trainer, const purpose *a, const purpose *b)
+{
+    int64_t n = a->shards.end - a->shards.begin, shards = trainer->plan.shards;
+    bool same = a->pass == b->pass && a->replica == b->replica && b->shards.end - b->shards.begin == n &&
+                (a->count == b->count || !a->updates);
+    for (int64_t i = 0; i < n && same; i++) {
+        int64_t s = a->shards.begin + i, t = b->shards.begin + i;
+        lk_range x = lk_part(a->count, shards, s), y = lk_part(b->count, shards, t);
+        same = x.end - x.begin == y.end - y.begin &&
+               s - lk__group_of(trainer, s).begin == t - lk__group_of(trainer, t).begin;
+    }
+    return same;
+}
+
 /* Finds the program, or records it with inputs like these. *program: borrowed; NULL on failure. */
 static lk_status step_program_get(lk_trainer *trainer, const purpose *p, const step_inputs *like, lk_program **program)
 {
     *program = NULL;
     for (recorded *r = trainer->programs.step->list; r; r = r->next)
-        if (r->purpose.pass == p->pass && r->purpose.replica == p->replica && r->purpose.count == p->count) {
+        if (step_program_is_same(trainer, &r->purpose, p)) {
             *program = r->program;
             return LK_OK;
         }
@@ -258,7 +380,12 @@ static void step_program_set_inputs(const purpose *p, const lk_shard *own, lk_te
 lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_device_data *data,
                                 const lk_shard *own, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay)
 {
-    const purpose p = {.pass = fn, .data = data, .replica = own->replica, .n = n, .count = own->global_batch};
+    const purpose p = {.pass = fn,
+                       .data = data,
+                       .replica = own->replica,
+                       .shards = lk__step_program_units(trainer, fn)->of(trainer, own->replica, own->index),
+                       .n = n,
+                       .count = own->global_batch};
     step_inputs inputs;
     lk_program *program = NULL;
     step_program_set_inputs(&p, own, seed, &inputs);
@@ -271,6 +398,7 @@ static purpose step_program_purpose(const lk_trainer *trainer, int replica, int6
     return (purpose){.pass = lk__training_pass,
                      .data = trainer->data.train_on_devices,
                      .replica = replica,
+                     .shards = lk__replica_shards(trainer, replica),
                      .n = trainer->sums.n_values,
                      .count = count,
                      .updates = lk__step_is_one_program(trainer)};
@@ -308,7 +436,7 @@ lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tens
 static lk_status step_program_make_inputs(const lk_trainer *trainer, const purpose *p, step_inputs *inputs)
 {
     lk_device *device = trainer->devices[0];
-    lk_range samples = step_program_samples(trainer, p->replica, p->count);
+    lk_range samples = step_program_samples(trainer, p);
     lk_shard own = {.shards = 1};
     lk_status status = lk__make_shard(trainer, samples.end - samples.begin, &own);
     inputs->in[inputs->n++] = own.indices;
@@ -330,7 +458,7 @@ static int step_program_fullest_replica(const lk_trainer *trainer, int64_t count
     int64_t most = 0;
     int replica = 0;
     for (int r = 0; r < trainer->n_devices; r++) {
-        lk_range samples = step_program_samples(trainer, r, count);
+        lk_range samples = lk__samples_of_shards(count, trainer->plan.shards, lk__replica_shards(trainer, r));
         if (samples.end - samples.begin <= most)
             continue;
         most = samples.end - samples.begin;

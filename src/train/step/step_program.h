@@ -1,14 +1,15 @@
-/* Programs of all shards that a device has of a batch. */
+/* Programs of several shards: all that a GPU has of a batch, or those of a group. */
 #pragma once
 
 #include "train/step/shard_programs.h"
+#include "train/step/shard_run.h"
 
 typedef struct lk_step_programs lk_step_programs;
 
-/* Returns whether a device's shards of a batch should be one program. Devices, model and shard programs exist. */
+/* Returns whether several shards should be one program. Devices, model, sums and shard programs exist. */
 bool lk__step_programs_fit(const lk_trainer *trainer);
 
-/* Returns whether that program includes the update. */
+/* Returns whether there is one program, which includes the update. */
 bool lk__step_is_one_program(const lk_trainer *trainer);
 
 lk_status lk__step_programs_new(lk_step_programs **programs);
@@ -19,8 +20,11 @@ void lk__step_programs_release(lk_step_programs *programs);
  * lk_error_status() says. */
 lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples);
 
-/* Like lk__begin_shard_pass, for all shards of a device at once: `own` has all of the device's samples. values: those
- * of the tree's nodes that cover its shards, [node * n + i]. */
+/* Returns the units that programs of the pass run; NULL: shards run one by one. */
+const lk_shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn);
+
+/* Like lk__begin_shard_pass, for all shards of a unit at once: `own` has all of their samples, and the index of the
+ * first. values: as lk_shard_units says. */
 lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_device_data *data,
                                 const lk_shard *own, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
 

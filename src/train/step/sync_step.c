@@ -1,255 +1,205 @@
-/* Batch-norm layers over the whole batch need sums over all shards in the middle of the forward and of the backward
- * pass. So all shards run together, layer by layer. Once both passes are pushed, the tree adds up the values. */
+/* A group of batch-norm with shards of several devices needs sums over these devices in the middle of the forward and
+ * of the backward pass. So all shards run together, layer by layer. Once both passes are pushed, the tree adds up the
+ * values. */
 #include "train/step/sync_step.h"
 
 #include "base/mem.h"
-#include "base/minmax.h"
 #include "base/status.h"
-#include "core/op.h"
 #include "dist/strategy.h"
 #include "dist/sum/shard_sum.h"
+#include "train/step/groups.h"
 #include "train/step/shard_pass.h"
-#include "train/step/step.h"
+#include "train/step/shard_run.h"
 #include "train/trainer.h"
 #include "lockstep/ops.h"
 
-#include <string.h>
-
 typedef struct together {
+    lk_shard_pass pass; /* first, so that a function of the pass finds the rest */
     lk_trainer *trainer;
-    lk_shard_pass pass;
-    lk_tensor **values;     /* [shard * n_values + i] */
-    lk_tensor **statistics; /* [shard * statistics + i] */
-    bool is_idle;           /* the process has no samples of the batch: the only shard is a blank one */
+    lk_shard_sum *sum;  /* of the values, over shards from `first` on */
+    lk_shard_sum *sync; /* of the groups' sums in the middle of a pass */
+    int64_t first;
+    lk_range *roots;     /* [groups]: of `sync`, if it was made for this step; else NULL */
+    lk_tensor **values;  /* [shard * n_values + i] */
+    lk_tensor **parts;   /* [groups], scratch: a shard's parts, of which only its group's is there */
+    lk_tensor **reduced; /* [replica * groups + g], scratch */
+    bool is_idle;        /* the process has no samples: the only shard is a blank one */
 } together;
 
-bool lk__runs_shards_together(const lk_trainer *trainer)
+bool lk__runs_shards_together(const lk_trainer *trainer, const lk_shard_sum *sum, int64_t first)
 {
-    return trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
+    return trainer->sums.groups && (!trainer->programs.shard || lk__groups_span_devices(trainer, sum, first));
 }
 
-lk_status lk__plan_sync(lk_trainer *trainer)
+/* Returns shard i of the pass if it is shard s of the sum; else NULL. */
+static const lk_shard *sync_step_shard(const together *t, int64_t i, int64_t s)
 {
-    if (trainer->plan.batch_norm != LK_BN_SYNC)
-        return LK_OK;
-    trainer->sums.sync = lk_shard_sum_new(trainer->strategy, trainer->plan.shards, 1);
-    return trainer->sums.sync ? LK_OK : lk_error_status();
+    bool present = !t->is_idle && i < t->pass.n && t->pass.shards[i].index == t->first + s;
+    return present ? &t->pass.shards[i] : NULL;
 }
 
-/* --- views -------------------------------------------------------------------------------------------------------- */
+/* --- sums of groups, in the middle of a pass ---------------------------------------------------------------------- */
 
-/* Makes the views of every shard, if they do not exist yet. */
-static lk_status sync_step_make_views(lk_trainer *trainer)
+/* Announces the groups' sums. All have the shape of the first part. */
+static void sync_step_expect(const together *t, const lk_tensor *like)
 {
-    lk_trainer_sums *sums = &trainer->sums;
-    lk_status status = LK_OK;
-    if (sums->watched)
-        return LK_OK;
-    sums->watched = lk__calloc((size_t)(trainer->plan.shards * trainer->n_variables), sizeof *sums->watched);
-    if (!sums->watched)
-        return LK_ERR_MEMORY;
-    lk_scope_begin();
-    for (int r = 0; r < trainer->n_devices; r++) {
-        lk_range own = lk__shard_sum_owned(sums->train, r);
-        for (int64_t s = own.begin; s < own.end && status == LK_OK; s++) {
-            lk_tensor **views = sums->watched + s * trainer->n_variables;
-            status = lk__view_variables(trainer, r, views);
-            for (int i = 0; i < trainer->n_variables; i++)
-                lk_tensor_retain(views[i]);
-        }
+    const lk_trainer *trainer = t->trainer;
+    lk__shard_sum_start(t->sync, t->pass.count);
+    for (int g = 0; g < trainer->sums.n_groups; g++) {
+        lk_range samples = lk__samples_of_shards(t->pass.count, trainer->plan.shards, trainer->sums.groups[g]);
+        lk__shard_sum_expect(t->sync, g, samples.begin < samples.end ? like : NULL);
     }
-    lk_scope_end();
-    return status;
 }
 
-/* --- sums over shards, at the end of a pass and in its middle ---------------------------------------------------- */
-
-/* Gives the sum each shard's values, values[shard of the pass * stride …); shards without samples have none. */
-static lk_status sync_step_add_up(const together *t, lk_shard_sum *sum, lk_tensor *const *values, int stride)
+static lk_status sync_step_add_parts(const together *t, lk_tensor *const *parts)
 {
     int64_t i = 0;
-    lk__shard_sum_start(sum, t->pass.batch->count);
-    for (int j = 0; j < stride && t->is_idle; j++)
-        lk__shard_sum_expect(sum, j, values[j]);
     for (int d = 0; d < t->trainer->n_devices; d++) {
-        lk_range own = lk__shard_sum_owned(sum, d);
+        lk_range own = lk__shard_sum_owned(t->sync, d);
         for (int64_t s = own.begin; s < own.end; s++) {
-            bool present = !t->is_idle && i < t->pass.n && t->pass.shards[i].index == s;
-            LK_TRY(lk_shard_sum_add(sum, s, present ? values + i * stride : NULL));
-            i += present;
+            const lk_shard *shard = sync_step_shard(t, i, s);
+            int g = shard ? lk__group_number(t->trainer, shard->index) : 0;
+            t->parts[g] = shard ? parts[i++] : NULL;
+            lk_status status = lk_shard_sum_add(t->sync, s, shard ? t->parts : NULL);
+            t->parts[g] = NULL;
+            LK_TRY(status);
         }
     }
     return LK_OK;
 }
 
-/* Sums the shards' parts by the tree over all shards. reduced[replica]: one reference each. */
-static lk_status sync_step_reduce(const together *t, lk_tensor *const *parts, lk_tensor **reduced)
+/* Returns the group's sum on the shard's device, or NULL. With a storing device, sums are there. */
+static lk_tensor *sync_step_group_sum(const together *t, const lk_shard *shard)
 {
-    lk_shard_sum *sum = t->trainer->sums.sync;
-    lk_status status = sync_step_add_up(t, sum, parts, 1), finished = lk_shard_sum_finish(sum, reduced);
-    return status != LK_OK ? status : finished;
+    int n = t->trainer->sums.n_groups, g = lk__group_number(t->trainer, shard->index);
+    if (!lk_strategy_storage(t->trainer->strategy))
+        return t->reduced[shard->replica * n + g];
+    return t->reduced[g] && lk_tensor_device(t->reduced[g]) != shard->device ? lk_copy(t->reduced[g], shard->device)
+                                                                             : t->reduced[g];
 }
 
-/* Copies reduced[0], which the storing device has, to every device that computes: sets reduced[replica]. */
-static lk_status sync_step_spread(const lk_trainer *trainer, lk_tensor **reduced)
-{
-    lk_tensor *stored = reduced[0];
-    lk_status status = LK_OK;
-    reduced[0] = NULL;
-    for (int d = 0; d < trainer->n_devices && status == LK_OK; d++) {
-        bool is_storage = trainer->devices[d] == lk_strategy_storage(trainer->strategy);
-        reduced[d] = lk_tensor_retain(is_storage ? stored : lk_copy(stored, trainer->devices[d]));
-        status = reduced[d] ? LK_OK : lk_error_status();
-    }
-    lk_tensor_release(stored);
-    return status;
-}
-
-/* sums[]: a view for each shard, because a tape identifies a tensor by its object. */
-static lk_status sync_step_give_views(const together *t, lk_tensor *const *reduced, lk_tensor **sums)
+/* Gives each shard a view, because a tape identifies a tensor by its object. The blank shard's group may have no sum.
+ */
+static lk_status sync_step_give_views(const together *t, lk_tensor *const *parts, lk_tensor **sums)
 {
     for (int i = 0; i < t->pass.n; i++) {
-        lk_tensor *sum = reduced[t->pass.shards[i].replica];
-        sums[i] = lk_reshape(sum, lk_tensor_shape(sum));
+        lk_tensor *sum = sync_step_group_sum(t, &t->pass.shards[i]);
+        if (!sum && t->is_idle)
+            sum = parts[i];
+        sums[i] = sum ? lk_reshape(sum, lk_tensor_shape(sum)) : NULL;
         if (!sums[i])
             return lk_error_status();
     }
     return LK_OK;
 }
 
-/* The gradient of this function is the same sum, of the outputs' gradients. */
-static lk_status sync_step_sum_recorded(void *user, lk_call_site at, lk_tensor *const *parts, lk_tensor **sums, int n)
+static lk_status sync_step_add_groups(lk_shard_pass *pass, lk_call_site at, lk_tensor *const *parts, lk_tensor **sums)
 {
-    const together *t = user;
-    lk_tensor *reduced[LK_MAX_DEVICES] = {NULL};
-    lk_recorder recorder = lk__recorder_set((lk_recorder){0});
-    lk_status status = sync_step_reduce(t, parts, reduced);
-    if (status == LK_OK && lk_strategy_storage(t->trainer->strategy))
-        status = sync_step_spread(t->trainer, reduced);
+    const together *t = (const together *)pass;
+    sync_step_expect(t, parts[0]);
+    lk_status status = sync_step_add_parts(t, parts), finished = lk_shard_sum_finish_at(at, t->sync, t->reduced);
     if (status == LK_OK)
-        status = sync_step_give_views(t, reduced, sums);
-    lk__release_tensors(reduced, t->trainer->n_devices);
-    lk__recorder_set(recorder);
-    LK_TRY(status);
-    lk_function function = {"allreduce", at, n, parts, sums, sync_step_sum_recorded, user};
-    return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
-}
-
-static lk_status sync_step_sum(void *user, lk_tensor *const *parts, lk_tensor **sums, int n)
-{
-    return sync_step_sum_recorded(user, LK_HERE, parts, sums, n);
+        status = finished;
+    if (status == LK_OK)
+        status = sync_step_give_views(t, parts, sums);
+    lk__release_tensors(t->reduced, (int64_t)t->trainer->n_devices * t->trainer->sums.n_groups);
+    return status;
 }
 
 /* --- the passes --------------------------------------------------------------------------------------------------- */
 
-static lk_status sync_step_forward_statistics(together *t)
+/* The sums of groups over a part of a batch, whose shards are numbered from 0. */
+static lk_status sync_step_make_sync(together *t)
 {
-    lk_forward_opts opts = lk__shard_pass_opts(&t->pass);
-    opts.statistics = t->statistics;
-    if (opts.sync) {
-        opts.sync = sync_step_sum;
-        opts.sync_user = t;
-    }
-    return lk__shard_pass_forward(&t->pass, &opts);
+    const lk_trainer_sums *sums = &t->trainer->sums;
+    t->sync = sums->sync;
+    if (t->sync)
+        return LK_OK;
+    t->roots = lk__calloc((size_t)sums->n_groups, sizeof *t->roots);
+    if (!t->roots)
+        return LK_ERR_MEMORY;
+    for (int g = 0; g < sums->n_groups; g++)
+        t->roots[g] = (lk_range){sums->groups[g].begin - t->first, sums->groups[g].end - t->first};
+    t->sync = lk__shard_sum_new_below(t->trainer->strategy, lk__shard_sum_shards(t->sum), sums->n_groups, t->roots);
+    return t->sync ? LK_OK : lk_error_status();
 }
 
-static lk_status sync_step_forward(void *user)
+/* Prepares the pass over the shards that have samples. If there are none, other processes still wait for this one in
+ * every sum in the middle of the passes. So it runs a blank shard, which takes part in the same sums; its values count
+ * as absent. */
+static lk_status sync_step_start(together *t, lk_batch *batch)
 {
-    together *t = user;
-    const lk_trainer *trainer = t->trainer;
-    LK_TRY(sync_step_forward_statistics(t));
-    for (int i = 0; i < t->pass.n; i++) {
-        lk_tensor **metrics = t->values + (int64_t)i * trainer->sums.n_values + trainer->sums.n_updated;
-        LK_TRY(lk__metrics_of(trainer, t->pass.logits[i], t->pass.shards[i].labels, trainer->plan.label_smoothing,
-                              metrics));
-        t->pass.losses[i] = metrics[0];
+    lk_trainer *trainer = t->trainer;
+    int n = trainer->n_devices;
+    int64_t shards = lk__shard_sum_owned(t->sum, n - 1).end - lk__shard_sum_owned(t->sum, 0).begin;
+    LK_TRY(sync_step_make_sync(t));
+    LK_TRY(lk__shard_pass_init(&t->pass, trainer, shards));
+    t->pass.add_groups = sync_step_add_groups;
+    t->values = lk__calloc((size_t)shards * (size_t)trainer->sums.n_values, sizeof *t->values);
+    t->parts = lk__calloc((size_t)trainer->sums.n_groups, sizeof(lk_tensor *));
+    t->reduced = lk__calloc((size_t)n * (size_t)trainer->sums.n_groups, sizeof(lk_tensor *));
+    if (!t->values || !t->parts || !t->reduced)
+        return LK_ERR_MEMORY;
+    lk__shard_pass_start(&t->pass, &trainer->progress.update, batch, batch->count);
+    for (int r = 0; r < n; r++) {
+        lk_range own = lk__shard_sum_owned(t->sum, r);
+        for (int64_t s = own.begin; s < own.end; s++)
+            LK_TRY(lk__shard_pass_add(&t->pass, t->first + s, r, trainer->sums.seeds[r]));
+    }
+    t->is_idle = t->pass.n == 0;
+    return t->is_idle ? lk__shard_pass_add_blank(&t->pass, t->first + lk__shard_sum_owned(t->sum, 0).begin,
+                                                 trainer->sums.seeds[0])
+                      : LK_OK;
+}
+
+/* Gives the sum each shard's values, values[shard of the pass * stride …); shards without samples have none. */
+static lk_status sync_step_add_up(const together *t, lk_tensor *const *values, int stride)
+{
+    int64_t i = 0;
+    lk__shard_sum_start(t->sum, t->pass.count);
+    for (int j = 0; j < stride && t->is_idle; j++)
+        lk__shard_sum_expect(t->sum, j, values[j]);
+    for (int d = 0; d < t->trainer->n_devices; d++) {
+        lk_range own = lk__shard_sum_owned(t->sum, d);
+        for (int64_t s = own.begin; s < own.end; s++)
+            LK_TRY(lk_shard_sum_add(t->sum, s, sync_step_shard(t, i, s) ? values + i++ * stride : NULL));
     }
     return LK_OK;
 }
 
-/* Puts gradients and statistics in front of each shard's metrics. */
-static void sync_step_gather_values(together *t)
-{
-    int64_t p = t->trainer->n_parameters, s = lk__statistics_count(t->trainer);
-    for (int64_t i = 0; i < t->pass.n; i++) {
-        lk_tensor **values = t->values + i * t->trainer->sums.n_values;
-        memcpy(values, t->pass.gradients + i * p, (size_t)p * sizeof(lk_tensor *));
-        memcpy(values + p, t->statistics + i * s, (size_t)s * sizeof(lk_tensor *));
-    }
-}
-
-/* The other processes wait for this one in every sum in the middle of the passes. So a process without samples runs a
- * blank shard, which takes part in the same sums; its values count as absent. */
-static lk_status sync_step_add_blank(together *t)
-{
-    const lk_trainer *trainer = t->trainer;
-    int64_t s = lk__shard_sum_owned(trainer->sums.train, 0).begin;
-    return lk__shard_pass_add_blank(&t->pass, s, trainer->sums.watched + s * trainer->n_variables,
-                                    trainer->sums.seeds[0]);
-}
-
-/* Prepares the pass over the shards that have samples. */
-static lk_status sync_step_start(together *t, lk_batch *batch)
-{
-    lk_trainer *trainer = t->trainer;
-    int64_t shards = lk__min(batch->count, trainer->plan.shards);
-    int64_t values = trainer->sums.n_values + lk__statistics_count(trainer);
-    LK_TRY(sync_step_make_views(trainer));
-    LK_TRY(lk__shard_pass_init(&t->pass, trainer, shards));
-    t->values = lk__calloc((size_t)shards * (size_t)values, sizeof *t->values);
-    if (!t->values)
-        return LK_ERR_MEMORY;
-    t->statistics = t->values + shards * trainer->sums.n_values;
-    lk__shard_pass_start(&t->pass, &trainer->progress.update, batch);
-    for (int r = 0; r < trainer->n_devices; r++) {
-        lk_range own = lk__shard_sum_owned(trainer->sums.train, r);
-        for (int64_t s = own.begin; s < own.end; s++)
-            LK_TRY(lk__shard_pass_add(&t->pass, s, r, trainer->sums.watched + s * trainer->n_variables,
-                                      trainer->sums.seeds[r]));
-    }
-    t->is_idle = t->pass.n == 0;
-    return t->is_idle ? sync_step_add_blank(t) : LK_OK;
-}
-
-static lk_status sync_step_run(together *t, lk_batch *batch)
+static lk_status sync_step_run(together *t, lk_batch *batch, bool trains)
 {
     LK_TRY(sync_step_start(t, batch));
-    LK_TRY(lk__shard_pass_gradients(&t->pass, sync_step_forward, t));
-    sync_step_gather_values(t);
-    return sync_step_add_up(t, t->trainer->sums.train, t->values, t->trainer->sums.n_values);
+    if (!trains) {
+        LK_TRY(lk__shard_pass_statistics(&t->pass));
+        return sync_step_add_up(t, t->pass.statistics, lk__statistics_count(t->trainer));
+    }
+    LK_TRY(lk__shard_pass_train(&t->pass, t->values));
+    return sync_step_add_up(t, t->values, t->trainer->sums.n_values);
 }
 
-static lk_status sync_step_finish(together *t, lk_status status, lk_shard_sum *sum, lk_tensor **sums)
+static lk_status sync_step_run_and_free(together *t, lk_batch *batch, bool trains, lk_tensor **sums)
 {
+    lk_scope_begin();
+    lk_status status = sync_step_run(t, batch, trains);
+    lk_scope_end();
     lk__shard_pass_free(&t->pass);
-    lk__free(t->values);
-    lk_status finished = lk_shard_sum_finish(sum, sums);
+    if (t->sync != t->trainer->sums.sync)
+        lk_shard_sum_release(t->sync);
+    LK_FREE_ALL(t->values, t->parts, t->reduced, t->roots);
+    lk_status finished = lk_shard_sum_finish(t->sum, sums);
     return status != LK_OK ? status : finished;
 }
 
-lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums)
+lk_status lk__run_shards_together(lk_trainer *trainer, lk_shard_sum *sum, int64_t first, lk_batch *batch,
+                                  lk_tensor **sums)
 {
-    together t = {.trainer = trainer};
-    lk_scope_begin();
-    lk_status status = sync_step_run(&t, batch);
-    lk_scope_end();
-    return sync_step_finish(&t, status, trainer->sums.train, sums);
-}
-
-/* --- statistics alone --------------------------------------------------------------------------------------------- */
-
-static lk_status sync_step_run_statistics(together *t, lk_batch *batch, lk_shard_sum *sum)
-{
-    LK_TRY(sync_step_start(t, batch));
-    LK_TRY(sync_step_forward_statistics(t));
-    return sync_step_add_up(t, sum, t->statistics, lk__statistics_count(t->trainer));
+    together t = {.trainer = trainer, .sum = sum, .first = first};
+    return sync_step_run_and_free(&t, batch, true, sums);
 }
 
 lk_status lk__run_statistics_together(lk_trainer *trainer, lk_batch *batch, lk_shard_sum *sum, lk_tensor **sums)
 {
-    together t = {.trainer = trainer};
-    lk_scope_begin();
-    lk_status status = sync_step_run_statistics(&t, batch, sum);
-    lk_scope_end();
-    return sync_step_finish(&t, status, sum, sums);
+    together t = {.trainer = trainer, .sum = sum};
+    return sync_step_run_and_free(&t, batch, false, sums);
 }

@@ -144,8 +144,7 @@ static lk_status study_check_numbers(const lk_train_config *config)
     LK_TRY(lk_model_check(config->model));
     if (config->devices.spec)
         LK_TRY(lk_devices_count(config->devices.spec, &devices));
-    int64_t shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan.batch_size, devices);
-    return lk__check_shards(config->devices.shards, shards, plan.batch_size, devices);
+    return lk__check_shards(lk__plan_shards(config, plan.batch_size, devices), plan.batch_size, devices);
 }
 
 static json_t *study_setting_json(const lk_field *setting)
@@ -215,7 +214,7 @@ static lk_status study_share_shards(lk_study *study)
 {
     lk_train_config recipe;
     int largest = 0;
-    if (strcmp(study->setting, "devices") != 0 || study->config.devices.shards)
+    if (strcmp(study->setting, "devices") != 0)
         return LK_OK;
     for (int v = 0; v < study->n_values; v++) {
         int count;
@@ -224,16 +223,15 @@ static lk_status study_share_shards(lk_study *study)
     }
     LK_TRY(lk__recipe_of_model(study->config.model, &recipe));
     int64_t batch_size = study->config.batch_size ? study->config.batch_size : recipe.batch_size;
-    study->config.devices.shards = lk_default_shards(batch_size, largest);
+    study->config.devices.shards = lk__plan_shards(&study->config, batch_size, largest);
     return LK_OK;
 }
 
-/* If the caller names no devices, a run gets at most one for each shard, so values with small batches would get fewer.
- * To compare all values on the same devices, each gets the largest number that any of them would get, and more shards
- * if needed. A value with too few shards or samples in a batch for so many devices keeps its own. */
+/* If the caller names no devices, a run gets at most one for each shard. To compare values on the same devices, all get
+ * the largest number that any of them would get; a value with fewer shards keeps its own. */
 static lk_status study_share_devices(lk_study *study)
 {
-    int64_t cores = lk_device_available("cpu"), most = 0, batch_size[LK_STUDY_MAX_VALUES], shards[LK_STUDY_MAX_VALUES];
+    int64_t cores = lk_device_available("cpu"), most = 0, shards[LK_STUDY_MAX_VALUES];
     int n = study->n_values;
     if (study->config.devices.spec || strcmp(study->setting, "devices") == 0)
         return LK_OK;
@@ -242,14 +240,12 @@ static lk_status study_share_devices(lk_study *study)
         lk_plan plan = {0};
         LK_TRY(study_value_config(study, v, study->config.seed, &config));
         LK_TRY(lk__plan_numbers(&config, config.model, &plan));
-        batch_size[v] = plan.batch_size;
-        shards[v] = config.devices.shards;
-        int64_t own = config.devices.shards ? config.devices.shards : lk_default_shards(plan.batch_size, 1);
-        most = lk__max(most, lk__min(own, cores));
+        shards[v] = lk__plan_shards(&config, plan.batch_size, 1);
+        most = lk__max(most, lk__min(shards[v], cores));
     }
     snprintf(study->devices, sizeof study->devices, "%lldxcpu", (long long)most);
     for (int v = 0; v < n; v++)
-        if (shards[v] ? shards[v] >= most : lk_default_shards(batch_size[v], most) <= batch_size[v])
+        if (shards[v] >= most)
             study->devices_of[v] = study->devices;
     return LK_OK;
 }

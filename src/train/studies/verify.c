@@ -98,25 +98,15 @@ static lk_status verify_run_devices(verification *v, int run)
     return status;
 }
 
-static lk_status verify_default_shards(const lk_train_config *config, int largest, int64_t *shards)
-{
-    lk_train_config recipe;
-    LK_TRY(lk__recipe_of_model(config->model ? config->model : "", &recipe));
-    int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
-    *shards = lk_default_shards(batch_size, largest);
-    return lk__check_shards(0, *shards, batch_size, largest);
-}
-
 lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result)
 {
+    lk_train_config recipe;
     int largest;
-    *result = (lk_verify_result){.identical = true, .shards = config->devices.shards};
+    LK_TRY(lk__recipe_of_model(config->model ? config->model : "", &recipe));
     LK_TRY(verify_most_devices(opts, &largest));
-    if (!result->shards)
-        LK_TRY(verify_default_shards(config, largest, &result->shards));
-    if (largest > result->shards) /* fail before training on the smaller sets */
-        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)result->shards,
-                largest);
+    int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
+    *result = (lk_verify_result){.identical = true, .shards = lk__plan_shards(config, batch_size, largest)};
+    LK_TRY(lk__check_shards(result->shards, batch_size, largest)); /* before training on the smaller sets */
     verification v = {.config = config, .opts = opts, .result = result};
     lk_status status = LK_OK;
     for (int run = 0; run < opts->count && status == LK_OK; run++)
