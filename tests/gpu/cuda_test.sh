@@ -329,7 +329,7 @@ complains '--batch-size 64 does not fit on cuda:0: training needs '
 small_gpu 8000000 --devices 2xcuda:0 --batch-size 64 --shards 16
 complains ', for each of 2 devices (' 'does not fit on cuda:0'
 # Each of two devices has 8 of 16 shards, one node of the tree: it needs its own row, half of the other's, and one of sums.
-complains 'gradients 1.0, exchange 1.2, '
+complains 'gradients 1.0, exchange 1.0, '
 
 # A data set that would leave too little memory for training stays on the host.
 printf 'flatten\ndense classes\n' >"$work/small.lk"

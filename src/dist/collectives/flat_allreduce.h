@@ -1,9 +1,8 @@
-/* All-reduce over the tree between devices that have links (core/links.h), as a flat exchange: every device sends
- * slices directly to every other one. The quantities of a bucket form one row on every device, in a buffer
- * (dist/transports/exchange_buffers.h). Each device packs its own values into the row, unless its memory is the
- * process's: then they are read where they are. The links' queue does the rest: devices exchange slices, each finishes
- * the tree for its slice, and the finished slices go to all. Kernels pushed to the devices in the meantime do not wait.
- */
+/* All-reduce over the tree between devices that have links (core/links.h). The quantities of a bucket form one row on
+ * every device, in a buffer (dist/transports/exchange_buffers.h). Each device packs its own values into the row, unless
+ * its memory is the process's: then they are read where they are. The links' queue does the rest, by the steps of a
+ * plan (dist/collectives/exchange_plan.h): flat, or along the tree. Kernels pushed to the devices in the meantime do
+ * not wait. */
 #pragma once
 
 #include "dist/sum/tree.h"
@@ -25,6 +24,12 @@ lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **flat);
 
 /* Waits for exchanges in flight. NULL is fine. */
 void lk__flat_release(lk_flat *flat);
+
+/* Sets the way of exchanges that begin later. The default is LK_EXCHANGE_AUTO. All ranks need the same. */
+void lk__flat_set_exchange(lk_flat *flat, lk_exchange way);
+
+/* Returns the way that a sum of `bytes` takes. */
+lk_exchange lk__flat_exchange(const lk_flat *flat, int64_t bytes, bool compressed);
 
 /* A node of the tree on the device of a rank. values: NULL if that rank is in another process. */
 typedef struct lk_flat_part {
@@ -63,4 +68,4 @@ lk_status lk__flat_allreduce(lk_flat *flat, const lk_flat_sum *sum);
 
 /* A lower bound for the bytes that an exchange over `shards` shards needs on each device: its buffer, and values that
  * must stay until it ends. bytes: the size of all quantities together. */
-int64_t lk__flat_buffer_bytes(const lk_flat *flat, int64_t shards, int64_t bytes);
+int64_t lk__flat_buffer_bytes(lk_flat *flat, int64_t shards, int64_t bytes);

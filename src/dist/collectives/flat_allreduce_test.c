@@ -192,9 +192,11 @@ static bool all_sums(const ranks_here *here)
                          .first = here->first,
                          .ranks = here->ranks};
     bool right = lk__flat_new(&opts, &flat) == LK_OK;
-    for (int round = 0; round < 4 && right; round++)
+    for (int round = 0; round < 8 && right; round++) {
+        lk__flat_set_exchange(flat, round < 4 ? LK_EXCHANGE_FLAT : LK_EXCHANGE_TREE);
         for (int whole = 0; whole < 2 && right; whole++)
             right = sums_up(here, flat, round % 2, whole, false);
+    }
     if (right && here->transport->reduce)
         right = sums_up(here, flat, 0, false, true) && sums_up(here, flat, 1, false, true);
     lk__flat_release(flat);
@@ -229,9 +231,11 @@ static lk_status try_sums(const ranks_here *here)
     lk_flat *flat = NULL;
     lk_flat_opts opts = {
         .table = lk__links_of(here->devices[0]), .devices = here->devices, .n = here->n, .transport = here->transport};
-    bool right = lk__flat_new(&opts, &flat) == LK_OK && sums_up(here, flat, 0, false, false) &&
-                 sums_up(here, flat, 1, true, false) &&
-                 (!here->transport->reduce || sums_up(here, flat, 0, false, true));
+    bool right = lk__flat_new(&opts, &flat) == LK_OK;
+    if (right)
+        lk__flat_set_exchange(flat, LK_EXCHANGE_TREE);
+    right = right && sums_up(here, flat, 0, false, false) && sums_up(here, flat, 1, true, false) &&
+            (!here->transport->reduce || sums_up(here, flat, 0, false, true));
     lk__flat_release(flat);
     return right ? LK_OK : lk_error_status();
 }
