@@ -42,6 +42,13 @@ for devices in 5 7 8; do
         --exchange tree
     [[ $(digest) == "$lenet" ]] || fail "digest $(digest), and not $lenet"
 done
+# More devices than a flat exchange takes, which ignores that it is asked for.
+many=(--model lenet --data synthetic --limit-train 160 --limit-val 0 --batch-size 80 --epochs 1 --workers 1 --shards 80)
+run 0 train "${many[@]}" --devices 1
+lenet=$(digest)
+ranks 3 0 train "${many[@]}" --strategy multi-worker --devices 23xcpu:0 --exchange flat
+same "$lenet"
+says ', 3 processes, along the tree'
 # First several buckets, with different numbers of shards in the processes; then a batch so small that some processes
 # have no samples.
 agree --model lenet "${small[@]}" --bucket-mb 0.05
@@ -127,6 +134,7 @@ differ "has another --seed: 1, where rank 0 has 0" --seed 1
 differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
 differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
 differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
+differ "has another --exchange: tree, where rank 0 has auto" --exchange tree
 # Two kinds of processors in one job.
 if grep -qw avx512dq /proc/cpuinfo && "$LOCKSTEP" doctor | grep '^  oneDNN .*[0-9]' >/dev/null; then
     arguments=("[second process with AVX2]")

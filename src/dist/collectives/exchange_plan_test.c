@@ -338,7 +338,7 @@ static void other_numbers_need_few_steps_and_messages(void **state)
     double most_words = 0;
     int64_t most_messages = 0, most_steps = 0;
     for (int ranks = 2; ranks <= 1024; ranks += 1 + ranks / 16) {
-        int64_t shards = (int64_t)1 << log2_up(ranks);
+        int64_t shards = lk__max(8, (int64_t)1 << log2_up(ranks));
         own_parts(ranks, shards);
         trial t = trial_of(ranks, shards, 100, 16 * ranks, 2);
         make_plan(&t);
@@ -350,9 +350,9 @@ static void other_numbers_need_few_steps_and_messages(void **state)
     }
     print_message("at most %lld steps beyond 2 log2 k, %lld messages a step, %.2f rows received\n",
                   (long long)most_steps, (long long)most_messages, most_words);
-    assert_true(most_steps <= 1);
-    assert_true(most_messages <= 6);
-    assert_true(most_words <= 4);
+    assert_true(most_steps <= 0);
+    assert_true(most_messages <= 4);
+    assert_true(most_words < 3.6);
 }
 
 static void a_flat_exchange_has_two_steps(void **state)

@@ -435,10 +435,11 @@ static int64_t flat_allreduce_quantity_words(const lk_flat_sum *sum, int q)
  */
 static bool flat_allreduce_goes_along_tree(const lk_flat *f, int64_t words, bool whole, bool compressed)
 {
-    if (f->ranks <= 2 || compressed || f->way == LK_EXCHANGE_FLAT)
+    if (f->ranks <= 2 || compressed)
         return false;
-    return f->way == LK_EXCHANGE_TREE ||
-           lk__exchange_tree_is_faster(&f->transport->cost, f->ranks, words * WORD, whole);
+    if (f->ranks > LK_FLAT_PARTS || f->way != LK_EXCHANGE_AUTO)
+        return f->ranks > LK_FLAT_PARTS || f->way == LK_EXCHANGE_TREE;
+    return lk__exchange_tree_is_faster(&f->transport->cost, f->ranks, words * WORD, whole);
 }
 
 lk_exchange lk__flat_exchange(const lk_flat *f, int64_t bytes, bool compressed)
@@ -456,13 +457,31 @@ static int64_t flat_allreduce_row_words(const lk_flat *f, int64_t words, bool eq
                         : flat_allreduce_align_words(words);
 }
 
+/* Returns whether a device can add up all nodes at once. */
+static bool flat_allreduce_fits_flat(const lk_flat_sum *sum)
+{
+    lk_range ranges[LK_FLAT_PARTS];
+    unsigned char additions[LK_FLAT_PARTS];
+    if (sum->n_parts > LK_FLAT_PARTS)
+        return false;
+    for (int m = 0; m < sum->n_parts; m++)
+        ranges[m] = sum->parts[m].range;
+    return lk__tree_postfix(sum->root, ranges, sum->n_parts, additions) <= LK_LINKS_LEVELS;
+}
+
+static bool flat_allreduce_is_compressed(const lk_flat_sum *sum)
+{
+    return sum->compressed && !sum->whole && sum->dtype == LK_F32;
+}
+
 static measures flat_allreduce_measure(const lk_flat *f, const lk_flat_sum *sum)
 {
     measures of = {.whole = sum->whole && !sum->by_library};
     for (int q = 0; q < sum->n_quantities; q++)
         of.row += flat_allreduce_align_words(flat_allreduce_quantity_words(sum, q));
-    of.compressed = sum->compressed && !of.whole && sum->dtype == LK_F32;
-    of.along_tree = !sum->by_library && flat_allreduce_goes_along_tree(f, of.row, of.whole, of.compressed);
+    of.compressed = !sum->by_library && flat_allreduce_is_compressed(sum);
+    of.along_tree = !sum->by_library && (!flat_allreduce_fits_flat(sum) ||
+                                         flat_allreduce_goes_along_tree(f, of.row, of.whole, of.compressed));
     of.packed = !f->table->in_place || of.whole;
     of.row =
         flat_allreduce_row_words(f, of.row, of.compressed || (f->transport->gather && !of.along_tree && !of.whole));
@@ -742,10 +761,17 @@ int64_t lk__flat_buffer_bytes(lk_flat *f, int64_t shards, int64_t bytes)
 
 /* --- supported sums ----------------------------------------------------------------------------------------------- */
 
-bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes)
+/* By the library a rank adds up its own nodes only. */
+bool lk__flat_takes_tree(const lk_flat *f, const lk_flat_sum *sum)
 {
-    unsigned char additions[LK_FLAT_PARTS];
-    return n_nodes <= LK_FLAT_PARTS && lk__tree_postfix(root, nodes, n_nodes, additions) <= LK_LINKS_LEVELS;
+    int most = 0, own = 0;
+    for (int m = 0; m < sum->n_parts; m++) {
+        own = m > 0 && sum->parts[m].rank == sum->parts[m - 1].rank ? own + 1 : 1;
+        most = own > most ? own : most;
+    }
+    if (flat_allreduce_fits_flat(sum))
+        return true;
+    return most <= LK_FLAT_PARTS / 2 && (sum->by_library || (f->ranks > 2 && !flat_allreduce_is_compressed(sum)));
 }
 
 bool lk__flat_takes(const lk_flat *f, const lk_tensor *x)

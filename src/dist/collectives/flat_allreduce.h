@@ -38,10 +38,8 @@ typedef struct lk_flat_part {
     lk_tensor *const *values;
 } lk_flat_part;
 
+/* The most nodes of a flat exchange, or of one rank. */
 enum { LK_FLAT_PARTS = LK_LINKS_ADDENDS };
-
-/* Returns whether devices can add up the tree over these nodes: at most LK_FLAT_PARTS of them, and not too deep. */
-bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes);
 
 /* Returns whether the links can add up x: its dtype is one of theirs, it has no gaps, and no recording is in progress.
  */
@@ -61,6 +59,10 @@ typedef struct lk_flat_sum {
     lk_tensor **sums; /* [device * stride + i]: NULL before; set to new tensors, one reference each */
     int stride;
 } lk_flat_sum;
+
+/* Returns whether devices can add up the tree over these nodes: along the tree any number of them. Flat, as sums in
+ * bf16 are exchanged, it must have at most LK_FLAT_PARTS and not be too deep. */
+bool lk__flat_takes_tree(const lk_flat *flat, const lk_flat_sum *sum);
 
 /* Asynchronous. Every process must ask for the same sums in the same order. On failure the caller releases the sums
  * that were made. Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (by_library, and the transport has no library). */

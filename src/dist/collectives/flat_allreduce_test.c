@@ -2,6 +2,7 @@
  * plug-in that emulates them. */
 #include "dist/collectives/flat_allreduce.h"
 #include "dist/dist_testing.h"
+#include "dist/transports/host_links.h"
 #include "base/mem_testing.h"
 
 #include "core/backend.h"
@@ -371,15 +372,35 @@ static void every_allocation_may_fail(void **state)
     fail_each("2xcuda", &lk__transport_nccl);
 }
 
-/* A tree that is too wide or too deep for a kernel is left to operators. */
+static bool is_taken(const lk_flat *flat, lk_range root, const lk_range *nodes, int n, int per_rank, bool compressed)
+{
+    lk_flat_part parts[LK_FLAT_PARTS + 1];
+    for (int m = 0; m < n; m++)
+        parts[m] = (lk_flat_part){nodes[m], m / per_rank, NULL};
+    return lk__flat_takes_tree(
+        flat, &(lk_flat_sum){.root = root, .parts = parts, .n_parts = n, .dtype = LK_F32, .compressed = compressed});
+}
+
+/* A tree that is too wide or too deep for a kernel is exchanged along the tree, unless its sums are compressed or one
+ * rank has too many nodes: then it is left to operators. */
 static void trees_that_are_taken(void **state)
 {
     (void)state;
+    lk_flat *flat;
+    ranks_here here = {.n = 0};
+    assert_ok(lk_devices_open("3xcpu:0", here.devices, GPUS, &here.n));
+    lk_flat_opts opts = {
+        .table = &lk__host_links, .devices = here.devices, .n = here.n, .transport = &lk__transport_mpi};
+    assert_ok(lk__flat_new(&opts, &flat));
+
     lk_range leaves[LK_FLAT_PARTS + 1];
     for (int i = 0; i <= LK_FLAT_PARTS; i++)
         leaves[i] = (lk_range){i, i + 1};
-    assert_true(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS}, leaves, LK_FLAT_PARTS));
-    assert_false(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS + 1}, leaves, LK_FLAT_PARTS + 1));
+    lk_range many = {0, LK_FLAT_PARTS}, more = {0, LK_FLAT_PARTS + 1};
+    assert_true(is_taken(flat, many, leaves, LK_FLAT_PARTS, LK_FLAT_PARTS, true));
+    assert_true(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2, false));
+    assert_false(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2, true));
+    assert_false(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2 + 1, false));
 
     /* Each node is the left half of the rest, so n sums wait at one time. */
     int64_t begin = 0, end = (int64_t)1 << 40;
@@ -388,8 +409,11 @@ static void trees_that_are_taken(void **state)
         halves[i] = (lk_range){begin, begin + (end - begin) / 2};
         begin = halves[i].end;
     }
-    assert_true(lk__flat_takes_tree(root, halves, LK_LINKS_LEVELS + 1));
-    assert_false(lk__flat_takes_tree(root, halves, LK_LINKS_LEVELS + 2));
+    assert_true(is_taken(flat, root, halves, LK_LINKS_LEVELS + 1, LK_FLAT_PARTS, true));
+    assert_true(is_taken(flat, root, halves, LK_LINKS_LEVELS + 2, 1, false));
+    assert_false(is_taken(flat, root, halves, LK_LINKS_LEVELS + 2, 1, true));
+    lk__flat_release(flat);
+    lk_devices_release(here.devices, here.n);
 }
 
 /* --- several ranks ------------------------------------------------------------------------------------------------ */
