@@ -13,8 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The bytes of a usual bucket of gradients. */
-static int64_t trainer_devices_bucket_bytes(const lk_trainer *trainer)
+int64_t lk__trainer_bucket_bytes(const lk_trainer *trainer)
 {
     int64_t all = trainer->plan.parameters * (int64_t)sizeof(float);
     int64_t bucket =
@@ -30,7 +29,7 @@ static lk_status trainer_devices_plan_reduction(lk_trainer *trainer)
     LK_TRY(lk_strategy_set_exchange(trainer->strategy, (lk_exchange)trainer->config.devices.exchange));
     trainer->plan.reduce = (lk_reduce)trainer->config.devices.reduce;
     if (lk_strategy_set_reduce(trainer->strategy, trainer->plan.reduce) == LK_OK) {
-        trainer->plan.exchange = lk_strategy_exchange(trainer->strategy, trainer_devices_bucket_bytes(trainer));
+        trainer->plan.exchange = lk_strategy_exchange(trainer->strategy, lk__trainer_bucket_bytes(trainer));
         return LK_OK;
     }
     snprintf(reason, sizeof reason, "%s", lk_error_message());

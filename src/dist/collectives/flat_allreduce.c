@@ -433,20 +433,33 @@ static int64_t flat_allreduce_quantity_words(const lk_flat_sum *sum, int q)
 
 /* Rounded, words cannot go along the tree: its sums would be rounded at every step, and their bits depend on the way.
  */
-static bool flat_allreduce_goes_along_tree(const lk_flat *f, int64_t words, bool whole, bool compressed)
+static bool flat_allreduce_goes_along_tree(const lk_flat *f, int64_t ranks, int64_t words, bool whole, bool compressed)
 {
-    if (f->ranks <= 2 || compressed)
+    if (ranks <= 2 || compressed)
         return false;
-    if (f->ranks > LK_FLAT_PARTS || f->way != LK_EXCHANGE_AUTO)
-        return f->ranks > LK_FLAT_PARTS || f->way == LK_EXCHANGE_TREE;
-    return lk__exchange_tree_is_faster(&f->transport->cost, f->ranks, words * WORD, whole);
+    if (ranks > LK_FLAT_PARTS || f->way != LK_EXCHANGE_AUTO)
+        return ranks > LK_FLAT_PARTS || f->way == LK_EXCHANGE_TREE;
+    return lk__exchange_tree_is_faster(&f->transport->cost, (int)ranks, words * WORD, whole);
+}
+
+/* The same for a sum of one quantity. */
+static bool flat_allreduce_sends_along_tree(const lk_flat *f, int64_t ranks, int64_t bytes, bool compressed)
+{
+    bool whole = bytes <= LK_SMALL_QUANTITY * WORD;
+    return flat_allreduce_goes_along_tree(f, ranks, lk__divide_up(bytes, WORD), whole, compressed && !whole);
 }
 
 lk_exchange lk__flat_exchange(const lk_flat *f, int64_t bytes, bool compressed)
 {
-    bool whole = bytes <= LK_SMALL_QUANTITY * WORD;
-    bool along_tree = flat_allreduce_goes_along_tree(f, lk__divide_up(bytes, WORD), whole, compressed && !whole);
-    return along_tree ? LK_EXCHANGE_TREE : LK_EXCHANGE_FLAT;
+    return flat_allreduce_sends_along_tree(f, f->ranks, bytes, compressed) ? LK_EXCHANGE_TREE : LK_EXCHANGE_FLAT;
+}
+
+int64_t lk__flat_tree_devices(const lk_flat *f, int64_t bytes, bool compressed, int64_t most)
+{
+    int64_t ranks = 2;
+    while (ranks <= most && !flat_allreduce_sends_along_tree(f, ranks, bytes, compressed))
+        ranks *= 2;
+    return ranks <= most ? ranks : 0;
 }
 
 /* A library collects slices of equal length. A rank does not round its own values, so compressed sums depend on which
@@ -481,7 +494,7 @@ static measures flat_allreduce_measure(const lk_flat *f, const lk_flat_sum *sum)
         of.row += flat_allreduce_align_words(flat_allreduce_quantity_words(sum, q));
     of.compressed = !sum->by_library && flat_allreduce_is_compressed(sum);
     of.along_tree = !sum->by_library && (!flat_allreduce_fits_flat(sum) ||
-                                         flat_allreduce_goes_along_tree(f, of.row, of.whole, of.compressed));
+                                         flat_allreduce_goes_along_tree(f, f->ranks, of.row, of.whole, of.compressed));
     of.packed = !f->table->in_place || of.whole;
     of.row =
         flat_allreduce_row_words(f, of.row, of.compressed || (f->transport->gather && !of.along_tree && !of.whole));
@@ -730,7 +743,7 @@ static lk_status flat_allreduce_plan_all(lk_flat *f, int64_t shards, int64_t byt
 {
     measures of = {.row = flat_allreduce_align_words(bytes / WORD), .packed = true};
     int n = 0;
-    of.along_tree = flat_allreduce_goes_along_tree(f, of.row, false, false);
+    of.along_tree = flat_allreduce_goes_along_tree(f, f->ranks, of.row, false, false);
     for (int r = 0; r < f->ranks; r++) {
         lk_range cover[LK_TREE_COVER];
         f->owned[r] = lk_part(shards, f->ranks, r);

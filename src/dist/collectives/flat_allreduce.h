@@ -31,6 +31,9 @@ void lk__flat_set_exchange(lk_flat *flat, lk_exchange way);
 /* Returns the way that a sum of `bytes` takes. */
 lk_exchange lk__flat_exchange(const lk_flat *flat, int64_t bytes, bool compressed);
 
+/* Returns the least power of two of devices, up to `most`, at which it would go along the tree; 0: at none. */
+int64_t lk__flat_tree_devices(const lk_flat *flat, int64_t bytes, bool compressed, int64_t most);
+
 /* A node of the tree on the device of a rank. values: NULL if that rank is in another process. */
 typedef struct lk_flat_part {
     lk_range range;
