@@ -44,6 +44,8 @@ static void plan_print_devices(const lk_plan *plan, const lk_train_config *confi
         fprintf(stderr, ", variables on %s", plan->storage);
     if (strcmp(plan->transport, "") != 0 && strcmp(plan->transport, "inproc") != 0)
         fprintf(stderr, ", exchange by %s", plan->transport);
+    if (plan->exchange != LK_EXCHANGE_AUTO)
+        fputs(plan->exchange == LK_EXCHANGE_TREE ? ", along the tree" : ", flat", stderr);
     fputc('\n', stderr);
     if (plan->compressed)
         fprintf(stderr, "            gradients exchanged as bf16: the bits depend on the number of devices\n");

@@ -95,7 +95,24 @@ LK_API lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
  * LK_ERR_ARGUMENT (anything but "multi-worker" on CPU devices). */
 LK_API lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed);
 
-/* Returns the way that gradients take between devices: "inproc" (memory of the process), "peer copies", "NCCL 2.28.9",
+/* The ways that sums by the tree take between devices. The bits are the same. */
+typedef enum lk_exchange {
+    LK_EXCHANGE_AUTO, /* by the number of devices and the bytes of each sum, the one that should be faster; the default
+                       */
+    LK_EXCHANGE_FLAT, /* every device sends a slice to every other one: 2 steps */
+    LK_EXCHANGE_TREE  /* by halving along the tree and doubling: about 2 log2 k steps for k devices */
+} lk_exchange;
+
+/* Sets it for sums that begin later; all processes must set the same. It has no effect on devices that read each
+ * other's memory, and on sums by NCCL. Errors: LK_ERR_ARGUMENT (the tree, after lk_strategy_set_compression: sums would
+ * be rounded in every step). */
+LK_API lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange);
+
+/* Returns the way that a sum of `bytes` takes: LK_EXCHANGE_FLAT or LK_EXCHANGE_TREE. LK_EXCHANGE_AUTO: none, because
+ * there is one device, or devices read each other's memory, or NCCL adds up. */
+LK_API lk_exchange lk_strategy_exchange(const lk_strategy *strategy, int64_t bytes);
+
+/* Returns the transport of gradients between devices: "inproc" (memory of the process), "peer copies", "NCCL 2.28.9",
  * "shared memory, 2 processes", "Open MPI 4.1.4, 2 processes", or "" for one device. Between GPUs NCCL is used if the
  * plug-in has it and it works; sums by the tree have the same bits with all transports. Valid as long as the strategy.
  */

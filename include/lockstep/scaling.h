@@ -54,11 +54,12 @@ typedef struct lk_scaling_report {
     double update;            /* the part of `computing` that does not depend on the number of shards */
 
     /* The exchange, from sums that were timed after training, if the run was long enough to record steps. */
-    double latency;      /* seconds per message; 0: too short to measure */
-    double bandwidth;    /* bytes per second that a device sends */
-    int64_t messages;    /* from a device to each other one, per step */
-    double sliced_bytes; /* per step, of tensors of which each device adds up a slice */
-    double whole_bytes;  /* per step, of tensors sent whole to each other device, or to the storing one and back */
+    double latency;       /* seconds per message; 0: too short to measure */
+    double bandwidth;     /* bytes per second that a device sends */
+    int64_t messages;     /* from a device to each other one, per step, if it does not go along the tree */
+    int64_t tree_devices; /* so many devices or more exchange along the tree: lk_strategy_set_exchange; 0: none do */
+    double sliced_bytes;  /* per step, of tensors of which each device adds up a slice */
+    double whole_bytes;   /* per step, of tensors sent whole to each other device, or to the storing one and back */
 
     /* Throughput of an earlier run on one device, with the same settings, on the same machine, recorded in the same
      * folder; NAN: there was none. */

@@ -97,6 +97,7 @@ typedef struct lk_device_config {
     int64_t shards;       /* V, which the bits depend on; 0: lk_default_shards */
     double bucket_mb;     /* gradients that are summed together, in units of 10^6 bytes; 0: all, after backward */
     int reduce;           /* enum lk_reduce */
+    int exchange;         /* enum lk_exchange */
     int compress;         /* 1: exchange gradients in bf16, see lk_strategy_set_compression; 0: in f32 */
     const char *storage;  /* central-storage: the device with the variables; NULL: see lk_strategy_set_storage */
     const char *cluster;  /* file that describes a cluster, as TF_CONFIG does; NULL: $TF_CONFIG, if it is set */
@@ -236,7 +237,7 @@ LK_API const lk_recipe *lk_recipe_at(int index);
 
 /* The options of `lockstep train`, with offsets into lk_train_config: for lk_options_parse and lk_options_set. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 85 };
+enum { LK_TRAIN_OPTION_COUNT = 86 };
 
 /* The options with which lk_dataset_open opens the data of a configuration, without its limits. Borrows the strings. */
 LK_API lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config);

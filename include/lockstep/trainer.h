@@ -129,7 +129,8 @@ typedef struct lk_plan {
     const char *algorithms; /* "fast", "direct", or the file of a tuning */
     const char *transport;  /* see lk_strategy_transport */
     lk_reduce reduce;
-    bool compressed; /* gradients are exchanged in bf16 */
+    lk_exchange exchange; /* the way of gradients between devices; LK_EXCHANGE_AUTO: there is no choice */
+    bool compressed;      /* gradients are exchanged in bf16 */
     /* Hash of everything besides settings and data that the bits depend on: XXH3-64 of the executor, the version of
      * fusion, TF32, NCCL's reduction and bf16 exchange with the number of devices, seeded with lk_tuning_hash of
      * lk_trainer_implementations and with the models of GPUs that differ from the first. */

@@ -142,6 +142,22 @@ lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed)
     return LK_OK;
 }
 
+lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange)
+{
+    if (exchange == LK_EXCHANGE_TREE && strategy->compressed)
+        LK_FAIL(LK_ERR_ARGUMENT, "exchange along the tree: not in bf16, because every step would round the sums");
+    if (strategy->flat)
+        lk__flat_set_exchange(strategy->flat, exchange);
+    return LK_OK;
+}
+
+lk_exchange lk_strategy_exchange(const lk_strategy *strategy, int64_t bytes)
+{
+    if (!strategy->flat || strategy->ranks == 1 || strategy->reduce == LK_REDUCE_NCCL)
+        return LK_EXCHANGE_AUTO;
+    return lk__flat_exchange(strategy->flat, bytes, strategy->compressed);
+}
+
 lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device)
 {
     lk_device *before = strategy->storage;

@@ -73,7 +73,10 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
 
 double lk__scaling_others(const lk_scaling_report *r, int64_t devices)
 {
-    return (double)(devices - 1 + r->storing_devices);
+    int steps = 0;
+    while (((int64_t)1 << steps) < devices)
+        steps++;
+    return r->tree_devices > 0 && devices >= r->tree_devices ? steps : (double)(devices - 1 + r->storing_devices);
 }
 
 double lk__scaling_slices(int64_t devices)

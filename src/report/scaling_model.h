@@ -3,7 +3,8 @@
 
 #include "lockstep/scaling.h"
 
-/* The number of devices that each of `devices` exchanges with, including storing devices, which do not compute. */
+/* The number of devices that each of `devices` exchanges with, one after the other: along the tree log2 of them, else
+ * all, including storing devices, which do not compute. */
 double lk__scaling_others(const lk_scaling_report *report, int64_t devices);
 
 /* The number of times that a device sends the bytes that are summed in slices. */

@@ -50,6 +50,18 @@ static void prediction_is_the_formula(void **state)
     assert_true(isnan(p.step_seconds));
 }
 
+/* From 8 devices on, messages and whole tensors go to log2 k others, and slices are as many bytes as before. */
+static void the_tree_costs_more_with_every_doubling(void **state)
+{
+    (void)state;
+    lk_scaling_report r = known_report();
+    double flat = lk_scaling_exchange_seconds(&r, 4);
+    r.tree_devices = 8;
+    assert_near(lk_scaling_exchange_seconds(&r, 4), flat);
+    assert_near(lk_scaling_exchange_seconds(&r, 8), 3 * (3e-4 + 1e-4) + 1.75 * 1.6e-3);
+    assert_near(lk_scaling_exchange_seconds(&r, 1024), 10 * (3e-4 + 1e-4) + 2 * 1023.0 / 1024 * 1.6e-3);
+}
+
 /* Gradients go in slices to the storing device; the others fetch whole variables from it. */
 static void stored_variables_cost_more_with_every_device(void **state)
 {
@@ -118,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(speedup_is_measured_or_estimated),
         cmocka_unit_test(prediction_is_the_formula),
+        cmocka_unit_test(the_tree_costs_more_with_every_doubling),
         cmocka_unit_test(stored_variables_cost_more_with_every_device),
         cmocka_unit_test(nothing_is_predicted_of_what_was_not_measured),
         cmocka_unit_test(runs_are_compared_if_they_are_alike),

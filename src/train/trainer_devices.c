@@ -3,6 +3,7 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "dist/strategy.h"
+#include "dist/sum/remote_nodes.h"
 #include "train/plan/agreement.h"
 #include "train/plan/choices.h"
 #include "train/plan/plan.h"
@@ -12,14 +13,25 @@
 #include <stdio.h>
 #include <string.h>
 
+int64_t lk__trainer_bucket_bytes(const lk_trainer *trainer)
+{
+    int64_t all = trainer->plan.parameters * (int64_t)sizeof(float);
+    int64_t bucket =
+        trainer->strategy->group ? LK_REMOTE_BUCKET_BYTES : (int64_t)(1e6 * trainer->config.devices.bucket_mb);
+    return bucket > 0 ? lk__min(bucket, all) : all;
+}
+
 static lk_status trainer_devices_plan_reduction(lk_trainer *trainer)
 {
     char reason[512];
     trainer->plan.compressed = trainer->config.devices.compress != 0;
     LK_TRY(lk_strategy_set_compression(trainer->strategy, trainer->plan.compressed));
+    LK_TRY(lk_strategy_set_exchange(trainer->strategy, (lk_exchange)trainer->config.devices.exchange));
     trainer->plan.reduce = (lk_reduce)trainer->config.devices.reduce;
-    if (lk_strategy_set_reduce(trainer->strategy, trainer->plan.reduce) == LK_OK)
+    if (lk_strategy_set_reduce(trainer->strategy, trainer->plan.reduce) == LK_OK) {
+        trainer->plan.exchange = lk_strategy_exchange(trainer->strategy, lk__trainer_bucket_bytes(trainer));
         return LK_OK;
+    }
     snprintf(reason, sizeof reason, "%s", lk_error_message());
     lk_error_clear();
     LK_FAIL(LK_ERR_ARGUMENT, "--reduce nccl: %s", reason);

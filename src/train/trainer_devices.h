@@ -7,3 +7,6 @@
  * about devices, processes, shards, storage and reduction. Errors: LK_ERR_ARGUMENT (options that do not fit the devices
  * or each other; processes that were started differently), those of lk_devices_open and lk_strategy_new. */
 lk_status lk__trainer_devices_open(lk_trainer *trainer);
+
+/* The bytes of a full bucket of gradients, or of all of them if they fill none. */
+int64_t lk__trainer_bucket_bytes(const lk_trainer *trainer);

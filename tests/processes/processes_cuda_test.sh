@@ -37,6 +37,9 @@ agree()
     done
     ranks 3 0 train "$@" --shards 4 --strategy multi-worker --devices cuda
     same "$wanted"
+    ranks 3 0 train "$@" --shards 4 --strategy multi-worker --devices cuda --exchange tree
+    same "$wanted"
+    says ', 3 processes, along the tree'
 }
 
 small=(--model "$work/small.lk" --data synthetic --limit-train 75 --limit-val 32 --batch-size 16 --epochs 2 --workers 1)

@@ -15,24 +15,40 @@ dropout 0.2
 dense classes
 EOF
 
-# agree ARGUMENT…: one process gives the same bits as each way to spread devices over several.
+# agree ARGUMENT…: one process gives the same bits as each way to spread devices over several, and to exchange.
 agree()
 {
-    local wanted n devices
+    local wanted n devices exchange
     run 0 train "$@" --shards 8 --devices 1
     wanted=$(digest)
     [[ -n $wanted ]] || fail "no digest"
-    for n in 1 2 4; do
-        devices=$((4 / n))xcpu:0
-        ranks $n 0 train "$@" --shards 8 --strategy multi-worker --devices "$devices"
+    for exchange in flat tree; do
+        for n in 1 2 4; do
+            devices=$((4 / n))xcpu:0
+            ranks $n 0 train "$@" --shards 8 --strategy multi-worker --devices "$devices" --exchange $exchange
+            same "$wanted"
+        done
+        ranks 3 0 train "$@" --shards 8 --strategy multi-worker --devices cpu:0 --exchange $exchange
         same "$wanted"
     done
-    ranks 3 0 train "$@" --shards 8 --strategy multi-worker --devices cpu:0
-    same "$wanted"
 }
 
 small=(--data synthetic --limit-train 200 --limit-val 60 --batch-size 64 --epochs 2 --workers 1)
 agree --model lenet "${small[@]}"
+lenet=$(digest)
+says ', 3 processes, along the tree'
+for devices in 5 7 8; do
+    ranks 1 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices ${devices}xcpu:0 \
+        --exchange tree
+    [[ $(digest) == "$lenet" ]] || fail "digest $(digest), and not $lenet"
+done
+# More devices than a flat exchange takes, which ignores that it is asked for.
+many=(--model lenet --data synthetic --limit-train 160 --limit-val 0 --batch-size 80 --epochs 1 --workers 1 --shards 80)
+run 0 train "${many[@]}" --devices 1
+lenet=$(digest)
+ranks 3 0 train "${many[@]}" --strategy multi-worker --devices 23xcpu:0 --exchange flat
+same "$lenet"
+says ', 3 processes, along the tree'
 # First several buckets, with different numbers of shards in the processes; then a batch so small that some processes
 # have no samples.
 agree --model lenet "${small[@]}" --bucket-mb 0.05
@@ -65,6 +81,10 @@ wanted=$(digest)
 says "gradients exchanged as bf16"
 ranks 2 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices cpu:0 --compress bf16
 [[ -n $wanted && $(digest) == "$wanted" ]] || fail "digest $(digest), of one process $wanted"
+
+# The tree would round sums in every step; and ranks must agree on the way.
+run 2 train --model lenet "${small[@]}" --strategy multi-worker --devices 3xcpu:0 --compress bf16 --exchange tree
+says 'exchange along the tree: not in bf16, because every step would round the sums'
 
 # --- replicas that differ --------------------------------------------------------------------------------------------
 
@@ -114,6 +134,7 @@ differ "has another --seed: 1, where rank 0 has 0" --seed 1
 differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
 differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
 differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
+differ "has another --exchange: tree, where rank 0 has auto" --exchange tree
 # Two kinds of processors in one job.
 if grep -qw avx512dq /proc/cpuinfo && "$LOCKSTEP" doctor | grep '^  oneDNN .*[0-9]' >/dev/null; then
     arguments=("[second process with AVX2]")

@@ -33,6 +33,11 @@ static bool rules_is(const soak_context *context, const char *name, const char *
     return strcmp(rules_value(context, name), value) == 0;
 }
 
+static bool rules_may_exchange(const soak_context *context)
+{
+    return !rules_is(context, "compress", "bf16");
+}
+
 static bool rules_has_csv(const soak_context *context)
 {
     return rules_is(context, "data", "../inputs/csv");
@@ -318,6 +323,7 @@ static const soak_rule rules[] = {
     {.name = "peer-timeout", .allow = rules_has_servers, .low = 3, .high = 5, .chance = 0.5},
     {.name = "join-timeout", .allow = rules_has_servers, .low = 3, .high = 8, .chance = 1},
     {.name = "compress", .is_placed = true},
+    {.name = "exchange", .allow = rules_may_exchange},
     {.name = "reduce", .is_placed = true},
     {.name = "tf32", .allow = rules_has_gpu},
     {.name = "shards", .draw = rules_draw_shards, .chance = 1},

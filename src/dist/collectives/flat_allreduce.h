@@ -1,9 +1,8 @@
-/* All-reduce over the tree between devices that have links (core/links.h), as a flat exchange: every device sends
- * slices directly to every other one. The quantities of a bucket form one row on every device, in a buffer
- * (dist/transports/exchange_buffers.h). Each device packs its own values into the row, unless its memory is the
- * process's: then they are read where they are. The links' queue does the rest: devices exchange slices, each finishes
- * the tree for its slice, and the finished slices go to all. Kernels pushed to the devices in the meantime do not wait.
- */
+/* All-reduce over the tree between devices that have links (core/links.h). The quantities of a bucket form one row on
+ * every device, in a buffer (dist/transports/exchange_buffers.h). Each device packs its own values into the row, unless
+ * its memory is the process's: then they are read where they are. The links' queue does the rest, by the steps of a
+ * plan (dist/collectives/exchange_plan.h): flat, or along the tree. Kernels pushed to the devices in the meantime do
+ * not wait. */
 #pragma once
 
 #include "dist/sum/tree.h"
@@ -26,6 +25,15 @@ lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **flat);
 /* Waits for exchanges in flight. NULL is fine. */
 void lk__flat_release(lk_flat *flat);
 
+/* Sets the way of exchanges that begin later. The default is LK_EXCHANGE_AUTO. All ranks need the same. */
+void lk__flat_set_exchange(lk_flat *flat, lk_exchange way);
+
+/* Returns the way that a sum of `bytes` takes. */
+lk_exchange lk__flat_exchange(const lk_flat *flat, int64_t bytes, bool compressed);
+
+/* Returns the least power of two of devices, up to `most`, at which it would go along the tree; 0: at none. */
+int64_t lk__flat_tree_devices(const lk_flat *flat, int64_t bytes, bool compressed, int64_t most);
+
 /* A node of the tree on the device of a rank. values: NULL if that rank is in another process. */
 typedef struct lk_flat_part {
     lk_range range;
@@ -33,10 +41,8 @@ typedef struct lk_flat_part {
     lk_tensor *const *values;
 } lk_flat_part;
 
+/* The most nodes of a flat exchange, or of one rank. */
 enum { LK_FLAT_PARTS = LK_LINKS_ADDENDS };
-
-/* Returns whether devices can add up the tree over these nodes: at most LK_FLAT_PARTS of them, and not too deep. */
-bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes);
 
 /* Returns whether the links can add up x: its dtype is one of theirs, it has no gaps, and no recording is in progress.
  */
@@ -57,10 +63,14 @@ typedef struct lk_flat_sum {
     int stride;
 } lk_flat_sum;
 
+/* Returns whether devices can add up the tree over these nodes: along the tree any number of them. Flat, as sums in
+ * bf16 are exchanged, it must have at most LK_FLAT_PARTS and not be too deep. */
+bool lk__flat_takes_tree(const lk_flat *flat, const lk_flat_sum *sum);
+
 /* Asynchronous. Every process must ask for the same sums in the same order. On failure the caller releases the sums
  * that were made. Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (by_library, and the transport has no library). */
 lk_status lk__flat_allreduce(lk_flat *flat, const lk_flat_sum *sum);
 
 /* A lower bound for the bytes that an exchange over `shards` shards needs on each device: its buffer, and values that
  * must stay until it ends. bytes: the size of all quantities together. */
-int64_t lk__flat_buffer_bytes(const lk_flat *flat, int64_t shards, int64_t bytes);
+int64_t lk__flat_buffer_bytes(lk_flat *flat, int64_t shards, int64_t bytes);

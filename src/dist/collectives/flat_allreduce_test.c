@@ -2,6 +2,7 @@
  * plug-in that emulates them. */
 #include "dist/collectives/flat_allreduce.h"
 #include "dist/dist_testing.h"
+#include "dist/transports/host_links.h"
 #include "base/mem_testing.h"
 
 #include "core/backend.h"
@@ -192,9 +193,11 @@ static bool all_sums(const ranks_here *here)
                          .first = here->first,
                          .ranks = here->ranks};
     bool right = lk__flat_new(&opts, &flat) == LK_OK;
-    for (int round = 0; round < 4 && right; round++)
+    for (int round = 0; round < 8 && right; round++) {
+        lk__flat_set_exchange(flat, round < 4 ? LK_EXCHANGE_FLAT : LK_EXCHANGE_TREE);
         for (int whole = 0; whole < 2 && right; whole++)
             right = sums_up(here, flat, round % 2, whole, false);
+    }
     if (right && here->transport->reduce)
         right = sums_up(here, flat, 0, false, true) && sums_up(here, flat, 1, false, true);
     lk__flat_release(flat);
@@ -229,9 +232,11 @@ static lk_status try_sums(const ranks_here *here)
     lk_flat *flat = NULL;
     lk_flat_opts opts = {
         .table = lk__links_of(here->devices[0]), .devices = here->devices, .n = here->n, .transport = here->transport};
-    bool right = lk__flat_new(&opts, &flat) == LK_OK && sums_up(here, flat, 0, false, false) &&
-                 sums_up(here, flat, 1, true, false) &&
-                 (!here->transport->reduce || sums_up(here, flat, 0, false, true));
+    bool right = lk__flat_new(&opts, &flat) == LK_OK;
+    if (right)
+        lk__flat_set_exchange(flat, LK_EXCHANGE_TREE);
+    right = right && sums_up(here, flat, 0, false, false) && sums_up(here, flat, 1, true, false) &&
+            (!here->transport->reduce || sums_up(here, flat, 0, false, true));
     lk__flat_release(flat);
     return right ? LK_OK : lk_error_status();
 }
@@ -367,15 +372,35 @@ static void every_allocation_may_fail(void **state)
     fail_each("2xcuda", &lk__transport_nccl);
 }
 
-/* A tree that is too wide or too deep for a kernel is left to operators. */
+static bool is_taken(const lk_flat *flat, lk_range root, const lk_range *nodes, int n, int per_rank, bool compressed)
+{
+    lk_flat_part parts[LK_FLAT_PARTS + 1];
+    for (int m = 0; m < n; m++)
+        parts[m] = (lk_flat_part){nodes[m], m / per_rank, NULL};
+    return lk__flat_takes_tree(
+        flat, &(lk_flat_sum){.root = root, .parts = parts, .n_parts = n, .dtype = LK_F32, .compressed = compressed});
+}
+
+/* A tree that is too wide or too deep for a kernel is exchanged along the tree, unless its sums are compressed or one
+ * rank has too many nodes: then it is left to operators. */
 static void trees_that_are_taken(void **state)
 {
     (void)state;
+    lk_flat *flat;
+    ranks_here here = {.n = 0};
+    assert_ok(lk_devices_open("3xcpu:0", here.devices, GPUS, &here.n));
+    lk_flat_opts opts = {
+        .table = &lk__host_links, .devices = here.devices, .n = here.n, .transport = &lk__transport_mpi};
+    assert_ok(lk__flat_new(&opts, &flat));
+
     lk_range leaves[LK_FLAT_PARTS + 1];
     for (int i = 0; i <= LK_FLAT_PARTS; i++)
         leaves[i] = (lk_range){i, i + 1};
-    assert_true(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS}, leaves, LK_FLAT_PARTS));
-    assert_false(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS + 1}, leaves, LK_FLAT_PARTS + 1));
+    lk_range many = {0, LK_FLAT_PARTS}, more = {0, LK_FLAT_PARTS + 1};
+    assert_true(is_taken(flat, many, leaves, LK_FLAT_PARTS, LK_FLAT_PARTS, true));
+    assert_true(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2, false));
+    assert_false(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2, true));
+    assert_false(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2 + 1, false));
 
     /* Each node is the left half of the rest, so n sums wait at one time. */
     int64_t begin = 0, end = (int64_t)1 << 40;
@@ -384,8 +409,11 @@ static void trees_that_are_taken(void **state)
         halves[i] = (lk_range){begin, begin + (end - begin) / 2};
         begin = halves[i].end;
     }
-    assert_true(lk__flat_takes_tree(root, halves, LK_LINKS_LEVELS + 1));
-    assert_false(lk__flat_takes_tree(root, halves, LK_LINKS_LEVELS + 2));
+    assert_true(is_taken(flat, root, halves, LK_LINKS_LEVELS + 1, LK_FLAT_PARTS, true));
+    assert_true(is_taken(flat, root, halves, LK_LINKS_LEVELS + 2, 1, false));
+    assert_false(is_taken(flat, root, halves, LK_LINKS_LEVELS + 2, 1, true));
+    lk__flat_release(flat);
+    lk_devices_release(here.devices, here.n);
 }
 
 /* --- several ranks ------------------------------------------------------------------------------------------------ */

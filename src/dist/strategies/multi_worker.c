@@ -142,7 +142,7 @@ static lk_status multi_worker_begin_sums(lk_strategy *s, const lk_bucket *bucket
     for (int q = 0; q < bucket->n_quantities; q++)
         if (!bucket->sums[bucket->quantities[q]] && multi_worker_has_quantity(bucket, bucket->quantities[q]))
             LK_FAIL(LK_ERR_UNSUPPORTED,
-                    "strategy multi-worker: sums of f32 and f64, over at most %d nodes of the tree, can be made",
+                    "strategy multi-worker: sums of f32 and f64 can be made; in bf16 over at most %d nodes of the tree",
                     LK_FLAT_PARTS);
     return LK_OK;
 }

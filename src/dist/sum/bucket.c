@@ -4,6 +4,8 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 
+#include <string.h>
+
 /* Makes new tensors for the sum of quantity i. A value that is the only one, and already where its sum belongs, is the
  * sum itself. */
 static lk_status bucket_make_sums(const lk_bucket *bucket, int i, lk_device *const *devices, int n_devices)
@@ -71,7 +73,8 @@ lk_status lk__bucket_sum_on(lk_call_site at, lk_device *home, lk_device *const *
 /* Describes the addends of a quantity. Quantities of a bucket with equal descriptions are exchanged together: the same
  * nodes have them, they are all small or all large, and share a dtype. */
 typedef struct addend_set {
-    uint64_t nodes; /* bit m: node m has the quantity; 0: no device with links can add it up */
+    bool *nodes; /* [n_nodes]: which nodes have the quantity */
+    bool is_any; /* some have, and devices with links can add them up */
     bool small;
     lk_dtype dtype;
 } addend_set;
@@ -83,31 +86,25 @@ static bool bucket_is_remote_addend(const lk_bucket *bucket, const lk_tree_node 
     return node->remote && !node->empty && node->range.begin < root->end && root->begin < node->range.end;
 }
 
-static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat, int i)
+static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat, int i, bool *nodes)
 {
-    addend_set set = {.small = lk_shape_count(bucket->shapes[i]) <= LK_SMALL_QUANTITY, .dtype = bucket->dtypes[i]};
+    addend_set set = {
+        .nodes = nodes, .small = lk_shape_count(bucket->shapes[i]) <= LK_SMALL_QUANTITY, .dtype = bucket->dtypes[i]};
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
         const lk_tensor *value = node->values ? node->values[i] : NULL;
         if (value && !lk__flat_takes(flat, value))
             return (addend_set){0};
         if (value || bucket_is_remote_addend(bucket, node, i))
-            set.nodes |= (uint64_t)1 << m;
+            set.is_any = nodes[m] = true;
     }
     return set;
 }
 
-static bool bucket_same_addends(addend_set a, addend_set b)
+static bool bucket_same_addends(const lk_bucket *bucket, addend_set a, addend_set b)
 {
-    return a.nodes == b.nodes && a.small == b.small && a.dtype == b.dtype;
-}
-
-static bool bucket_fits_links(const lk_bucket *bucket)
-{
-    lk_range ranges[LK_FLAT_PARTS];
-    for (int64_t m = 0; m < bucket->n_nodes && m < LK_FLAT_PARTS; m++)
-        ranges[m] = bucket->nodes[m].range;
-    return bucket->n_nodes <= LK_FLAT_PARTS && lk__flat_takes_tree(bucket->root, ranges, (int)bucket->n_nodes);
+    return a.is_any && b.is_any && memcmp(a.nodes, b.nodes, (size_t)bucket->n_nodes * sizeof *a.nodes) == 0 &&
+           a.small == b.small && a.dtype == b.dtype;
 }
 
 static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_flat_part *parts)
@@ -115,17 +112,17 @@ static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_flat_pa
     int n = 0;
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
-        if (set.nodes >> m & 1)
+        if (set.nodes[m])
             parts[n++] = (lk_flat_part){node->range, node->rank, node->remote ? NULL : node->values};
     }
     return n;
 }
 
-/* Begins the exchange of all quantities with the addends sets[first], and clears `nodes` of their sets. */
+/* Begins the exchange of all quantities with the addends sets[first], and clears `is_any` of their sets. parts: scratch
+ * for all nodes. */
 static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *strategy, addend_set *sets, int first,
-                                  int *members)
+                                  int *members, lk_flat_part *parts)
 {
-    lk_flat_part parts[LK_FLAT_PARTS];
     addend_set set = sets[first];
     lk_flat_sum sum = {.root = bucket->root,
                        .parts = parts,
@@ -139,30 +136,32 @@ static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *st
                        .stride = bucket->n};
     sum.n_parts = bucket_list_parts(bucket, set, parts);
     for (int q = first; q < bucket->n_quantities; q++) {
-        if (!bucket_same_addends(sets[q], set))
+        if (!bucket_same_addends(bucket, sets[q], set))
             continue;
         members[sum.n_quantities++] = bucket->quantities[q];
-        sets[q].nodes = 0;
+        sets[q].is_any = false;
     }
-    return lk__flat_allreduce(strategy->flat, &sum);
+    return lk__flat_takes_tree(strategy->flat, &sum) ? lk__flat_allreduce(strategy->flat, &sum) : LK_OK;
 }
 
 lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy)
 {
     lk_device *home = strategy->devices[0];
-    size_t n = (size_t)bucket->n_quantities;
-    if (!bucket_fits_links(bucket))
-        return LK_OK;
+    size_t n = (size_t)bucket->n_quantities, nodes = (size_t)bucket->n_nodes;
     addend_set *sets = lk__device_calloc(home, n, sizeof *sets);
     int *members = lk__device_calloc(home, n, sizeof *members);
-    lk_status status = sets && members ? LK_OK : LK_ERR_MEMORY;
+    lk_flat_part *parts = lk__device_calloc(home, nodes, sizeof *parts);
+    bool *present = lk__device_calloc(home, n * nodes, sizeof *present);
+    lk_status status = sets && members && parts && present ? LK_OK : LK_ERR_MEMORY;
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
         if (!bucket->sums[bucket->quantities[q]])
-            sets[q] = bucket_addends_of(bucket, strategy->flat, bucket->quantities[q]);
+            sets[q] = bucket_addends_of(bucket, strategy->flat, bucket->quantities[q], present + (size_t)q * nodes);
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
-        if (sets[q].nodes)
-            status = bucket_begin_set(bucket, strategy, sets, q, members);
+        if (sets[q].is_any)
+            status = bucket_begin_set(bucket, strategy, sets, q, members, parts);
     lk__device_free(home, sets);
     lk__device_free(home, members);
+    lk__device_free(home, parts);
+    lk__device_free(home, present);
     return status;
 }

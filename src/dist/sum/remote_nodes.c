@@ -6,9 +6,6 @@
 
 #include <string.h>
 
-/* Bytes of a bucket: large enough that the fixed cost of a message does not matter. */
-enum { BUCKET_BYTES = 4 << 20 };
-
 struct lk_remote_nodes {
     lk_remote_nodes_opts opts;
     lk_tree_node *nodes; /* in order: those of the ranks below this process's, then of the ranks above */
@@ -117,7 +114,7 @@ int lk__remote_nodes_bucket(const lk_remote_nodes *r, int done, const int **quan
     int n = 0;
     if (r->n_known < r->opts.n)
         return 0;
-    for (; done + n < r->opts.n && bytes < BUCKET_BYTES; n++) {
+    for (; done + n < r->opts.n && bytes < LK_REMOTE_BUCKET_BYTES; n++) {
         if (r->is_present[order[n]] != r->is_present[order[0]])
             break;
         if (r->is_present[order[n]])

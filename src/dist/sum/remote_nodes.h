@@ -4,6 +4,9 @@
 
 #include "dist/sum/tree.h"
 
+/* Bytes of a bucket: large enough that the fixed cost of a message does not matter. */
+enum { LK_REMOTE_BUCKET_BYTES = 4 << 20 };
+
 typedef struct lk_remote_nodes lk_remote_nodes;
 
 typedef struct lk_remote_nodes_opts {

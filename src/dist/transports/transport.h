@@ -1,25 +1,71 @@
 /* A transport moves bytes between devices. */
 #pragma once
 
-#include "dist/transports/flat_exchange.h"
+#include "core/links.h"
+#include "dist/process/group.h"
 #include "lockstep/tensor.h"
+
+/* The processes of an exchange: process p has the ranks [starts[p], starts[p + 1]). */
+typedef struct lk_flat_group {
+    lk_group *processes;
+    const int *starts; /* [processes + 1] */
+} lk_flat_group;
+
+/* Words of four bytes that go from rank to rank. x, y: NULL if the rank is in another process. */
+typedef struct lk_transfer {
+    int from, to;
+    int before; /* the same words go to this rank by the transfer before this one; -1: to none */
+    const float *x;
+    float *y;
+    int64_t count;
+} lk_transfer;
+
+/* The transfers of one step of an exchange that concern this process. Every process lists them in the same order. */
+typedef struct lk_transfers {
+    lk_device *links;
+    const lk_links_table *table;
+    const lk_flat_group *group; /* NULL: one process */
+    int n, first, ranks;        /* the devices of this process are ranks [first, first + n) */
+    bool is_first;              /* nothing on the links' streams has to be waited for */
+    bool compressed;            /* words are f32, and travel to other devices as bf16 */
+    bool replicates;            /* the sender keeps the words, and must have what the others get */
+    float *const *rows;         /* [n]: memory of each device in which nothing moves unless the list says so */
+    const lk_transfer *list;
+    int count;
+} lk_transfers;
+
+/* Rows in the buffers of this process's devices. */
+typedef struct lk_transport_rows {
+    lk_device *links;
+    const lk_links_table *table;
+    int n, first;
+    float *const *rows; /* [n] */
+    int64_t words;      /* of a row */
+} lk_transport_rows;
+
+/* How long a step of an exchange takes: `latency`, and for each message that a rank sends `per_message`, and for each
+ * of its bytes `per_byte`; in seconds. These are the usual sizes of such figures, and only decide between ways with the
+ * same result. */
+typedef struct lk_transport_cost {
+    double latency, per_message, per_byte;
+} lk_transport_cost;
 
 typedef struct lk_transport {
     const char *name;
     bool is_late; /* after a failure it may read and write the memory of an exchange for the rest of the process */
+    lk_transport_cost cost;
 
     /* For devices without links; NULL in transports for links. Returns a tensor with the elements of `tensor` that
      * kernels of `device` can read: `tensor` itself if memory is shared, else a copy, which belongs to the open scope.
      * NULL for NULL. Asynchronous. */
     lk_tensor *(*reach)(lk_call_site at, lk_tensor *tensor, lk_device *device);
 
-    /* For links; NULL in other transports. Called on the thread of the links' queue. `scatter` brings chunks of nodes
-     * to every device's buffer; `gather` then brings the slices of the sum, if the row is sliced. */
-    lk_status (*scatter)(const lk_flat_exchange *exchange);
-    lk_status (*gather)(const lk_flat_exchange *exchange);
-    /* Replaces the sum's rows of all ranks by their total, in an order that the library chooses. NULL: not available.
-     */
-    lk_status (*reduce)(const lk_flat_exchange *exchange);
+    /* For links; NULL in other transports. Called on the thread of the links' queue, for one step after the other. */
+    lk_status (*move)(const lk_transfers *transfers);
+    /* Collects all slices of the rows, which are equally long and in the order of the ranks. NULL: as any transfers. */
+    lk_status (*gather)(const lk_transport_rows *rows, int64_t slice);
+    /* Replaces the rows of all ranks by their total, in an order that the library chooses. NULL: not available. */
+    lk_status (*reduce)(const lk_transport_rows *rows);
 } lk_transport;
 
 extern const lk_transport lk__transport_inproc; /* devices that share their memory */

@@ -135,11 +135,15 @@ static void agreement_list_checkpoint(const lk_trainer *trainer, field_list *lis
     agreement_add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
 }
 
-/* Options that may differ between processes. With strategy parameter-server the resulting number of shards is compared
- * instead of --shards, and only the chief reads --weights. */
-static bool agreement_option_may_differ(const lk_trainer *trainer, const char *option)
+/* Options that may differ between processes: those that no result depends on, except --exchange, by which they agree
+ * who sends what. With strategy parameter-server the resulting number of shards is compared instead of --shards, only
+ * the chief reads --weights, and there is no exchange. */
+static bool agreement_option_may_differ(const lk_trainer *trainer, const lk_option *row)
 {
-    return strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
+    const char *option = row->name;
+    if (strcmp(option, "exchange") == 0)
+        return trainer->server.has_optimizer;
+    return !row->recorded || strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
            (trainer->server.has_optimizer && (strcmp(option, "shards") == 0 || strcmp(option, "weights") == 0));
 }
 
@@ -148,7 +152,7 @@ static void agreement_list_options(const lk_trainer *trainer, field_list *list)
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
         char text[4096], name[32];
         const lk_option *option = &lk_train_options[i];
-        if (!option->recorded || agreement_option_may_differ(trainer, option->name))
+        if (agreement_option_may_differ(trainer, option))
             continue;
         if (lk_options_text(option, &trainer->config, text, sizeof text) != LK_OK)
             lk_error_clear();

@@ -13,6 +13,7 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "core/device_spec.h"
+#include "dist/strategy.h"
 #include "dist/sum/tree.h"
 #include "train/plan/plan.h"
 #include "lockstep/autograd.h"
@@ -205,7 +206,7 @@ static void memory_estimate_find_peak(const lk_model *model, double samples, dou
 static double memory_estimate_least(const lk_train_config *config, const lk_memory_estimate *e, double parameters)
 {
     const char *strategy = config->devices.strategy;
-    double devices = e->devices, copies = strategy && strcmp(strategy, "central-storage") == 0 ? 1 : devices;
+    double devices = e->devices, copies = lk__strategy_has(strategy, LK_STRATEGY_STORES) ? 1 : devices;
     if (lk_strategy_kind_of(strategy) == LK_STRATEGY_ASYNCHRONOUS)
         return devices * e->variables; /* the servers have the optimizer's state */
     return copies * (e->variables + e->optimizer + parameters) + devices * parameters;

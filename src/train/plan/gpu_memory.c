@@ -100,7 +100,7 @@ static int64_t gpu_memory_gradient_bytes(const lk_trainer *trainer, int64_t shar
 /* Counts the buffers of the exchange. The update's sums lie in them, and need no other memory. */
 static void gpu_memory_add_exchange(const lk_trainer *trainer, int64_t shards, needs *n)
 {
-    const lk_flat *flat = trainer->strategy->flat;
+    lk_flat *flat = trainer->strategy->flat;
     int64_t bytes = trainer->plan.parameters * (int64_t)sizeof(float);
     if (!flat)
         return;

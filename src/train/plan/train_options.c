@@ -16,6 +16,7 @@ static const char *const fuse_modes[] = {"on", "off", NULL};
 static const char *const graph_modes[] = {"on", "off", NULL};
 static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const reductions[] = {"tree", "nccl", NULL};
+static const char *const exchanges[] = {"auto", "flat", "tree", NULL};
 static const char *const compressions[] = {"none", "bf16", NULL};
 static const char *const best_metrics[] = {"auto",       "val-accuracy", "val-loss", "train-accuracy",
                                            "train-loss", "none",         NULL};
@@ -238,6 +239,15 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help = "how gradients are summed over devices: tree, with the same bits on any number of devices; nccl, by "
              "NCCL's own all-reduce, on GPUs only, with bits that depend on the number of devices"},
+    {.name = "exchange",
+     .type = LK_OPTION_CHOICE,
+     AT(devices.exchange),
+     .default_text = "auto",
+     .choices = exchanges,
+     .value = "NAME",
+     .help = "how sums travel between GPUs or processes: flat, from every device to every other one, in two steps; "
+             "tree, in about 2 log2 k steps for k devices, with few messages each; auto, by number of devices and "
+             "bytes; never changes a result"},
     {.name = "compress",
      .type = LK_OPTION_CHOICE,
      AT(devices.compress),

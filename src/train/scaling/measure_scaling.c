@@ -12,6 +12,7 @@
 #include "train/parameter_server/ps_chief.h"
 #include "train/scaling/scaling_exchange.h"
 #include "train/trainer.h"
+#include "train/trainer_devices.h"
 #include "lockstep/callbacks.h"
 
 #include <inttypes.h>
@@ -281,6 +282,16 @@ static void scaling_name_slowest(const lk_trainer *trainer, const lk_group *grou
 
 /* --- the report --------------------------------------------------------------------------------------------------- */
 
+/* From how many devices on a bucket goes along the tree. */
+static int64_t scaling_count_tree_devices(const lk_trainer *trainer)
+{
+    enum { MOST = 1024 };
+    const lk_strategy *strategy = trainer->strategy;
+    if (!strategy->flat || strategy->reduce == LK_REDUCE_NCCL)
+        return 0;
+    return lk__flat_tree_devices(strategy->flat, lk__trainer_bucket_bytes(trainer), strategy->compressed, MOST);
+}
+
 static void scaling_describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
 {
     const lk_plan *plan = &trainer->plan;
@@ -299,6 +310,7 @@ static void scaling_describe_run(const lk_trainer *trainer, const lk_group *grou
         r->host[0] = '\0';
     r->devices = plan->devices;
     r->storing_devices = lk__has_separate_storage(trainer->strategy);
+    r->tree_devices = scaling_count_tree_devices(trainer);
     r->processes = plan->processes;
     r->batch_size = plan->batch_size;
     r->shards = plan->shards;
