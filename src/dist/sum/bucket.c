@@ -130,7 +130,8 @@ static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *st
                        .shapes = bucket->shapes,
                        .dtype = set.dtype,
                        .compressed = strategy->compressed,
-                       .by_library = strategy->reduce == LK_REDUCE_NCCL,
+                       /* The library's reduction takes all numbers for f32. */
+                       .by_library = strategy->reduce == LK_REDUCE_NCCL && set.dtype == LK_F32,
                        .whole = set.small,
                        .sums = bucket->sums,
                        .stride = bucket->n};
