@@ -294,7 +294,8 @@ static lk_program_opts step_program_opts(const lk_trainer *trainer, const purpos
     bool by_device = step_program_takes_devices(trainer), is_alone = lk_strategy_ranks(trainer->strategy) == 1;
     bool repeats = trainer->sums.n_groups > trainer->n_devices || plan->accumulate > 1;
     bool keeps = !by_device && repeats && p->pass == lk__training_pass && p->count == plan->batch_size;
-    return (lk_program_opts){.fuse = config->execution.fuse == LK_FUSE_ON && !trainer->sums.groups,
+    bool is_group = trainer->sums.groups && p->pass != lk__evaluation_pass;
+    return (lk_program_opts){.fuse = config->execution.fuse == LK_FUSE_ON && !is_group,
                              .recompute = config->execution.recompute,
                              .segment_bytes = by_device && is_alone ? 0 : (size_t)(1e6 * config->devices.bucket_mb),
                              .keep_bytes = keeps ? (size_t)plan->parameters * sizeof(float) : 0,
