@@ -69,7 +69,7 @@ done
 
 ranks 2 2 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda --compress bf16
 says 'exchange in bf16: strategy multi-worker on CPU devices has it, not multi-worker on cuda:'
-LOCKSTEP_EMULATED_NCCL=no ranks 2 1 train "${small[@]}" --strategy multi-worker --devices cuda
+LOCKSTEP_EMULATED_NCCL=no ranks 2 1 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda
 says 'the CUDA plug-in has no NCCL: it was built without it'
 
 # --- which rank has which GPU ----------------------------------------------------------------------------------------
