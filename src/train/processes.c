@@ -223,11 +223,12 @@ static lk_status processes_leave_idle(const lk_trainer *trainer, lk_group *group
         processes_write_spec(entries, *n, spec);
     else
         snprintf(spec, sizeof(lk__spec_text), "%dx%s", *n, entries[0].kind);
-    lk__log(LK_LOG_WARNING,
-            "%d of %d devices stay%s idle, from %s:%d on: a batch of %lld has %lld shard%s, and a device needs one; use a "
-            "larger --batch-size or more --shards, which change results",
-            asked - *n, asked, asked - *n == 1 ? "s" : "", entries[*n].kind, entries[*n].index,
-            (long long)plan->batch_size, (long long)plan->shards, plan->shards == 1 ? "" : "s");
+    lk__log(
+        LK_LOG_WARNING,
+        "%d of %d devices stay%s idle, from %s:%d on: a batch of %lld has %lld shard%s, and a device needs one; use a "
+        "larger --batch-size or more --shards, which change results",
+        asked - *n, asked, asked - *n == 1 ? "s" : "", entries[*n].kind, entries[*n].index, (long long)plan->batch_size,
+        (long long)plan->shards, plan->shards == 1 ? "" : "s");
     return LK_OK;
 }
 
