@@ -162,10 +162,10 @@ static lk_status step_program_record_inputs(const recording *r, lk_tensor *const
         shard->images = step_program_slice(in[IMAGES], samples);
         shard->labels = step_program_slice(in[LABELS], samples);
     }
-    if (!shard->indices || (!p->data && (!shard->images || !shard->labels)))
-        return lk_error_status();
     int after = p->data ? EPOCH + 1 : LABELS + 1;
     *seed = after < r->n_in ? in[after] : NULL;
+    if (!shard->indices || (!p->data && (!shard->images || !shard->labels)))
+        return lk_error_status();
     return lk__device_data_prepare(p->data, in[EPOCH], shard);
 }
 
