@@ -417,12 +417,12 @@ static void the_estimate_prefers_the_tree_for_many_ranks(void **state)
     const lk_transport *transports[] = {&lk__transport_mpi, &lk__transport_nccl, &lk__transport_peer};
     for (int i = 0; i < 3; i++) {
         for (int64_t bytes = 1024; bytes <= 64 << 20; bytes *= 4) {
-            const lk_transport_cost *cost = &transports[i]->cost;
+            const lk_transport_cost *of_one = &transports[i]->cost;
             bool whole = bytes <= 32768, was_faster = false;
-            assert_false(lk__exchange_tree_is_faster(cost, 2, bytes, whole));
-            assert_false(lk__exchange_tree_is_faster(cost, 3, bytes, whole));
+            assert_false(lk__exchange_tree_is_faster(of_one, 2, bytes, whole));
+            assert_false(lk__exchange_tree_is_faster(of_one, 3, bytes, whole));
             for (int ranks = 4; ranks <= 1024; ranks *= 2) {
-                bool is_faster = lk__exchange_tree_is_faster(cost, ranks, bytes, whole);
+                bool is_faster = lk__exchange_tree_is_faster(of_one, ranks, bytes, whole);
                 assert_true(is_faster || !was_faster);
                 was_faster = is_faster;
             }
