@@ -61,7 +61,7 @@ fi
 
 # --- errors of the command -------------------------------------------------------------------------------------------
 
-train=(train --model lenet --data synthetic --limit-val 0 --batch-size 64 --workers 1 --strategy multi-worker --devices cpu:0)
+train=(train --model lenet --data synthetic --limit-val 0 --batch-size 64 --shards 8 --workers 1 --strategy multi-worker --devices cpu:0)
 
 # fails TEXT N: the first of N processes printed an error with this text, the others printed that it gave up and why.
 fails()
