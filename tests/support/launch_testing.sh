@@ -30,7 +30,7 @@ process_of_rank()
 {
     local id
     for id in $(pgrep -f -- "^[^ ]*$2 .*--seed $mark"); do
-        if tr '\0' '\n' <"/proc/$id/environ" | grep -qxE "(LOCKSTEP_RANK|OMPI_COMM_WORLD_RANK)=$1"; then
+        if grep -zqxE "(LOCKSTEP_RANK|OMPI_COMM_WORLD_RANK)=$1" "/proc/$id/environ"; then
             echo "$id"
         fi
     done
