@@ -57,7 +57,7 @@ static float at(const lk_matrix *x, int64_t i, int64_t j)
     return lk__element(x->data, place(x, i, j), x->bf16);
 }
 
-/* Of a pair of bf16, the second product comes first. */
+/* The second product of a pair of bf16 is added first. */
 static float chain(const lk_matrix *a, const lk_matrix *b, int64_t i, int64_t j)
 {
     float sum = 0;

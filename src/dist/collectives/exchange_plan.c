@@ -236,7 +236,7 @@ static lk_range exchange_plan_held(const builder *b, const merge *m, const sourc
     return i < 0 ? (lk_range){0, 0} : exchange_plan_slice(b, i, b->merges[s->merge].n);
 }
 
-/* Where a listed rank has word `word` of a source that it holds. */
+/* Returns the place of word `word` of a source that a listed rank holds. */
 static lk_exchange_place exchange_plan_held_place(const builder *b, const merge *m, const source *s, int rank,
                                                   int64_t word)
 {

@@ -42,7 +42,7 @@ typedef struct lk_exchange_plan_opts {
     int first, n;  /* list only what ranks [first, first + n) have to do */
 } lk_exchange_plan_opts;
 
-/* Where a rank has words. */
+/* The place of words that a rank has. */
 typedef struct lk_exchange_place {
     int node;      /* in place: of this node, which is the rank's own; -1: in the rank's buffer */
     int64_t begin; /* the first word: of the node's row, or of the buffer */

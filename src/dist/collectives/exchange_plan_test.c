@@ -271,7 +271,7 @@ static void many_ranks_add_up_the_tree(void **state)
     }
 }
 
-/* What a plan costs the rank for which it costs most. */
+/* The cost of a plan for the rank that it costs most. */
 typedef struct cost {
     int64_t steps, messages, words; /* messages: sent or received in one step; words: received in all steps */
 } cost;
@@ -307,7 +307,7 @@ static int64_t log2_up(int64_t n)
     return bits;
 }
 
-/* Where every rank owns a node of the tree, as many words are moved as by a ring. */
+/* As many words are moved as by a ring if every rank owns a node of the tree. */
 static void powers_of_two_halve_and_double(void **state)
 {
     (void)state;
