@@ -1,6 +1,7 @@
 /* Making and releasing optimizers, and queries about them. */
 #include "optim/optimizer.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "core/tensor.h"
 #include "optim/optimizer_opts.h"
 #include "optim/pack.h"
@@ -33,7 +34,8 @@ static lk_status optimizer_check_packed(const lk_tensor *flat, lk_tensor *const 
     return LK_OK;
 }
 
-static lk_status optimizer_keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_tensor *const *parameters, int n)
+static lk_status optimizer_keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_tensor *const *parameters, int n,
+                                           lk_tensor *own)
 {
     o->parameters = lk__calloc((size_t)n, sizeof(lk_tensor *));
     o->slices = lk__calloc((size_t)n, sizeof(lk_tensor *));
@@ -42,6 +44,7 @@ static lk_status optimizer_keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_
         return LK_ERR_MEMORY;
     o->n = n;
     o->flat = lk_tensor_retain(flat);
+    o->own = lk_tensor_retain(own);
     for (int i = 0; i < n; i++)
         o->parameters[i] = lk_tensor_retain(parameters[i]);
     return LK_OK;
@@ -53,7 +56,7 @@ static lk_status optimizer_make_slots(lk_optimizer *o)
     lk__optimizer_slots(&o->opts, names);
     for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
         if (names[i])
-            LK_TRY(optimizer_keep(lk_zeros(lk_tensor_device(o->flat), LK_F32, o->flat->shape), &o->slots[i]));
+            LK_TRY(optimizer_keep(lk_zeros(lk_tensor_device(o->flat), LK_F32, o->own->shape), &o->slots[i]));
     return LK_OK;
 }
 
@@ -63,6 +66,8 @@ static lk_status optimizer_make_gradients(lk_optimizer *o)
     int64_t begin = 0;
     LK_TRY(optimizer_keep(lk_zeros(device, LK_F32, LK_SCALAR), &o->zero));
     LK_TRY(optimizer_keep(lk_zeros(device, LK_F32, o->flat->shape), &o->gradients));
+    int64_t own_end = o->own_begin + lk_tensor_count(o->own);
+    LK_TRY(optimizer_keep(lk_slice(o->gradients, 0, o->own_begin, own_end), &o->own_gradients));
     for (int i = 0; i < o->n; i++) {
         o->slices[i] = lk__pack_view(LK_HERE, o->gradients, begin, o->parameters[i]->shape);
         if (!o->slices[i])
@@ -71,6 +76,13 @@ static lk_status optimizer_make_gradients(lk_optimizer *o)
         LK_TRY(lk__pack_add(o->parameters[i], &begin));
     }
     return LK_OK;
+}
+
+/* Cuts offsets[0 … n] to the slice that steps update. Segments outside of it become empty. */
+static void optimizer_cut_segments(const lk_optimizer *o, int64_t *offsets)
+{
+    for (int i = 0; i <= o->n; i++)
+        offsets[i] = lk__min(lk__max(offsets[i] - o->own_begin, 0), lk_tensor_count(o->own));
 }
 
 static lk_status optimizer_make_segments(lk_optimizer *o)
@@ -86,6 +98,10 @@ static lk_status optimizer_make_segments(lk_optimizer *o)
     }
     if (status == LK_OK)
         status = optimizer_keep(lk_tensor_from(device, LK_I64, LK_SHAPE(o->n + 1), offsets), &o->offsets);
+    if (status == LK_OK) {
+        optimizer_cut_segments(o, offsets);
+        status = optimizer_keep(lk_tensor_from(device, LK_I64, LK_SHAPE(o->n + 1), offsets), &o->own_offsets);
+    }
     if (status == LK_OK)
         status = optimizer_keep(lk_tensor_from(device, LK_F32, LK_SHAPE(o->n), adapted), &o->adapted);
     lk__free(offsets);
@@ -107,7 +123,8 @@ static lk_status optimizer_make_tensors(lk_optimizer *o)
     return status;
 }
 
-lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters, int n)
+lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters,
+                                      int n, lk_tensor *own, int64_t begin)
 {
     lk_optimizer_opts checked = opts ? *opts : (lk_optimizer_opts){.kind = LK_SGD};
     if (lk__optimizer_check(&checked) != LK_OK || optimizer_check_packed(flat, parameters, n) != LK_OK)
@@ -116,11 +133,17 @@ lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, l
     if (!o)
         return NULL;
     o->opts = checked;
+    o->own_begin = begin;
     o->power1 = o->power2 = 1;
-    if (optimizer_keep_parameters(o, flat, parameters, n) == LK_OK && optimizer_make_tensors(o) == LK_OK)
+    if (optimizer_keep_parameters(o, flat, parameters, n, own) == LK_OK && optimizer_make_tensors(o) == LK_OK)
         return o;
     lk_optimizer_release(o);
     return NULL;
+}
+
+lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters, int n)
+{
+    return lk__optimizer_new_slice(opts, flat, parameters, n, flat, 0);
 }
 
 void lk_optimizer_release(lk_optimizer *optimizer)
@@ -130,8 +153,9 @@ void lk_optimizer_release(lk_optimizer *optimizer)
     lk__tensors_release(optimizer->parameters, optimizer->n);
     lk__tensors_release(optimizer->slices, optimizer->n);
     lk__tensors_release(optimizer->slots, LK_OPTIMIZER_SLOTS);
-    lk_tensor *const tensors[] = {optimizer->flat,    optimizer->gradients, optimizer->zero, optimizer->offsets,
-                                  optimizer->adapted, optimizer->skip,      optimizer->norm};
+    lk_tensor *const tensors[] = {optimizer->flat, optimizer->gradients,     optimizer->zero,        optimizer->offsets,
+                                  optimizer->own,  optimizer->own_gradients, optimizer->own_offsets, optimizer->adapted,
+                                  optimizer->skip, optimizer->norm};
     lk__tensors_release(tensors, sizeof tensors / sizeof *tensors);
     LK_FREE_ALL(optimizer->parameters, optimizer->slices, optimizer->zeroed, optimizer);
 }

@@ -18,7 +18,13 @@ struct lk_optimizer {
     bool *zeroed;
     lk_tensor *zero; /* f32 scalar */
 
-    lk_tensor *slots[LK_OPTIMIZER_SLOTS]; /* the optimizer's state in the layout of `flat`; NULL: not needed */
+    /* The slice that steps update: all of `flat`, or the part of it from element own_begin on. `own` may be another
+     * tensor over the same memory. */
+    lk_tensor *own, *own_gradients;
+    lk_tensor *own_offsets; /* `offsets`, cut to the slice and counted from its begin */
+    int64_t own_begin;
+
+    lk_tensor *slots[LK_OPTIMIZER_SLOTS]; /* the state of the slice, in its layout; NULL: not needed */
     lk_tensor *offsets;                   /* i64 [n + 1]: where each parameter begins in `flat`, and the end */
     lk_tensor *adapted;                   /* f32 [n], for LARS: 1 if the parameter has two axes or more, else 0 */
 
@@ -28,3 +34,8 @@ struct lk_optimizer {
     bool is_recorded;       /* skip and norm must not be replaced: recorded steps write to them */
     bool has_gradients;     /* from a step that was not recorded */
 };
+
+/* lk_optimizer_new for a device that updates only the slice `own`, which begins at element `begin` of `flat`, and has
+ * only its state. Norms are still those of all gradients and parameters. */
+lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters,
+                                      int n, lk_tensor *own, int64_t begin);

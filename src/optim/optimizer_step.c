@@ -115,7 +115,7 @@ static lk_status step_update_sgd(const step *s)
                                .momentum = o->opts.momentum,
                                .weight_decay = o->opts.weight_decay,
                                .nesterov = o->opts.nesterov};
-    return lk__momentum_update(s->at, o->flat, o->gradients, o->slots[0], &s->control, &attrs);
+    return lk__momentum_update(s->at, o->own, o->own_gradients, o->slots[0], &s->control, &attrs);
 }
 
 static lk_adam_attrs step_adam_attrs(const step *s)
@@ -137,15 +137,15 @@ static lk_status step_update_adam(const step *s)
 {
     const lk_optimizer *o = s->optimizer;
     lk_adam_attrs attrs = step_adam_attrs(s);
-    return lk__adam_update(s->at, o->flat, o->gradients, o->slots[0], o->slots[1], &s->control, &attrs);
+    return lk__adam_update(s->at, o->own, o->own_gradients, o->slots[0], o->slots[1], &s->control, &attrs);
 }
 
 static lk_status step_update_lars(const step *s)
 {
     const lk_optimizer *o = s->optimizer;
     lk_lars_attrs attrs = {.rate = s->rate, .momentum = o->opts.momentum, .weight_decay = o->opts.weight_decay};
-    lk_update_segments segments = {.offsets = o->offsets, .ratios = s->scales.ratios, .adapted = o->adapted};
-    return lk__lars_update(s->at, o->flat, o->gradients, o->slots[0], &segments, &s->control, &attrs);
+    lk_update_segments segments = {.offsets = o->own_offsets, .ratios = s->scales.ratios, .adapted = o->adapted};
+    return lk__lars_update(s->at, o->own, o->own_gradients, o->slots[0], &segments, &s->control, &attrs);
 }
 
 static lk_status step_update(const step *s)
