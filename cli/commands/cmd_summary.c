@@ -21,6 +21,7 @@ typedef struct summary_config {
     int64_t devices; /* number of devices in device_spec */
     bool on_gpus;
     int optimizer; /* lk_optimizer_kind */
+    int optimizer_state;
     double momentum;
     int batch_norm;
     bool memory, recompute;
@@ -29,6 +30,7 @@ typedef struct summary_config {
 } summary_config;
 
 static const char *const optimizers[] = {"sgd", "adam", "adamw", "lars", NULL};
+static const char *const optimizer_states[] = {"mirrored", "sharded", NULL};
 static const char *const batch_norms[] = {"group", "shard", "sync", NULL}; /* as lk_batch_norm_mode */
 static const char *const precisions[] = {"f32", "bf16", NULL};
 
@@ -58,6 +60,9 @@ static const lk_option options[] = {
      .help = "number of devices that share a batch; with --memory also GPUs, as for training: cuda, 2xcuda, cuda:1"},
     {.name = "optimizer", .type = LK_OPTION_CHOICE, .offset = AT(optimizer), .default_text = "sgd",
      .choices = optimizers, .value = "NAME", .help = "optimizer whose state is counted"},
+    {.name = "optimizer-state", .type = LK_OPTION_CHOICE, .offset = AT(optimizer_state), .default_text = "mirrored",
+     .choices = optimizer_states, .value = "PLACE",
+     .help = "state that a device keeps of the optimizer: all of it (mirrored), or its share (sharded)"},
     {.name = "momentum", .type = LK_OPTION_DOUBLE, .offset = AT(momentum), .default_text = "0", .least = 0,
      .greatest = LK_BELOW_ONE, .value = "M", .help = "momentum of sgd and lars"},
     {.name = "bn", .type = LK_OPTION_CHOICE, .offset = AT(batch_norm), .default_text = "group",
@@ -245,6 +250,7 @@ static lk_status summary_estimate(const lk_model *model, const summary_config *c
     train.devices.shards = config->shards;
     train.batch_size = config->batch_size;
     train.optimizer.name = optimizers[config->optimizer];
+    train.devices.optimizer_state = config->optimizer_state;
     train.optimizer.momentum = config->momentum;
     train.batch_norm.mode = config->batch_norm;
     train.execution.recompute = config->recompute;
@@ -262,7 +268,9 @@ static void summary_print_memory(const summary_config *config, const lk_memory_e
     summary_print_row("parameters, buffers", e->variables, "");
     summary_print_row("gradients", e->gradients,
                       "of a shard, in sums that wait in the tree, and twice those of the last update");
-    summary_print_row("optimizer", e->optimizer, optimizers[config->optimizer]);
+    snprintf(note, sizeof note, "%s%s", optimizers[config->optimizer],
+             config->optimizer_state ? ", the device's share of the state" : "");
+    summary_print_row("optimizer", e->optimizer, note);
     snprintf(note, sizeof note, "for %lld sample%s: %lld shard%s at once", (long long)samples, summary_plural(samples),
              (long long)e->shards_at_once, summary_plural(e->shards_at_once));
     summary_print_row("activations", e->activations, note);

@@ -136,6 +136,11 @@ LK_API lk_device *lk_strategy_storage(const lk_strategy *strategy);
  * process's memory, else cpu:0. Keeps a reference. Errors: LK_ERR_ARGUMENT (not central-storage). */
 LK_API lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device);
 
+/* Shares the optimizer's state of replicas that are made later: each device updates only its slice of the parameters,
+ * has only its state (ZeRO stage 1: Rajbhandari et al. 2020), and gathers the other slices of the parameters. The bits
+ * are the same. Errors: LK_ERR_ARGUMENT (a strategy other than "one-device" and "mirrored"). */
+LK_API lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded);
+
 /* The number of devices that have variables of their own: 1 for central-storage, else num_replicas. */
 LK_API int lk_strategy_owners(const lk_strategy *strategy);
 

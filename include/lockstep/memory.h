@@ -27,7 +27,7 @@ typedef struct lk_memory_estimate {
     lk_dtype dtype;         /* of the forward and backward pass */
     double variables;       /* parameters and buffers */
     double gradients;       /* of the shard, of sums that wait in the tree, and the last update's twice */
-    double optimizer;       /* the optimizer's state */
+    double optimizer;       /* the optimizer's state, or the device's share of it */
     double activations;     /* of the layers' outputs, with their gradients, at the moment when they need most */
     double least; /* lower bound of what all devices of the process need together: with less memory training fails */
     lk_program_memory step; /* inside a replay of a shard's recorded step; zeros unless `run_step` */

@@ -92,7 +92,8 @@ LK_API lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer);
  * before the first step, and before the first step after a checkpoint was restored. */
 LK_API lk_tensor *const *lk_optimizer_gradients(const lk_optimizer *optimizer);
 
-/* State tensor `index`, f32 in the layout of `flat`; *name (NULL: not wanted) is "momentum", "m" or "v". Borrowed. NULL
+/* State tensor `index`, f32 in the layout of `flat`, or of the slice that this device updates if replicas share the
+ * state (lk_strategy_set_sharded); *name (NULL: not wanted) is "momentum", "m" or "v". Borrowed. NULL
  * past the end. */
 LK_API lk_tensor *lk_optimizer_state(const lk_optimizer *optimizer, int index, const char **name);
 

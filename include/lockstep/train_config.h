@@ -100,6 +100,7 @@ typedef struct lk_device_config {
     int exchange;         /* enum lk_exchange */
     int compress;         /* 1: exchange gradients in bf16, see lk_strategy_set_compression; 0: in f32 */
     const char *storage;  /* central-storage: the device with the variables; NULL: see lk_strategy_set_storage */
+    int optimizer_state;  /* 1: each device has only its slice's, see lk_strategy_set_sharded; 0: each has all */
     const char *cluster;  /* file that describes a cluster, as TF_CONFIG does; NULL: $TF_CONFIG, if it is set */
     const char *pjrt;     /* strategy tpu: file of a plug-in; NULL: see lk_pjrt_find */
 } lk_device_config;
@@ -237,7 +238,7 @@ LK_API const lk_recipe *lk_recipe_at(int index);
 
 /* The options of `lockstep train`, with offsets into lk_train_config: for lk_options_parse and lk_options_set. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 86 };
+enum { LK_TRAIN_OPTION_COUNT = 87 };
 
 /* The options with which lk_dataset_open opens the data of a configuration, without its limits. Borrows the strings. */
 LK_API lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config);

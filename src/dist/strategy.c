@@ -151,6 +151,15 @@ lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange)
     return LK_OK;
 }
 
+lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded)
+{
+    if (sharded && !(strategy->table->facts & LK_STRATEGY_SHARDS))
+        LK_FAIL(LK_ERR_ARGUMENT, "strategy %s: its devices cannot share the optimizer's state; those of mirrored can",
+                strategy->table->name);
+    strategy->sharded = sharded;
+    return LK_OK;
+}
+
 lk_exchange lk_strategy_exchange(const lk_strategy *strategy, int64_t bytes)
 {
     if (!strategy->flat || strategy->ranks == 1 || strategy->reduce == LK_REDUCE_NCCL)

@@ -23,10 +23,11 @@ typedef struct lk_bucket {
 
 /* Facts about a strategy that other code depends on. */
 enum {
-    LK_STRATEGY_STORES = 1, /* one device stores the variables */
-    LK_STRATEGY_RANKS = 2,  /* synchronous, in several processes, each of which is a rank of an lk_group */
-    LK_STRATEGY_ROLES = 4,  /* asynchronous, in several processes, each of which has a role */
-    LK_STRATEGY_PLUGIN = 8, /* the devices belong to a PJRT plug-in */
+    LK_STRATEGY_STORES = 1,  /* one device stores the variables */
+    LK_STRATEGY_RANKS = 2,   /* synchronous, in several processes, each of which is a rank of an lk_group */
+    LK_STRATEGY_ROLES = 4,   /* asynchronous, in several processes, each of which has a role */
+    LK_STRATEGY_PLUGIN = 8,  /* the devices belong to a PJRT plug-in */
+    LK_STRATEGY_SHARDS = 16, /* devices can share the optimizer's state */
     LK_STRATEGY_PROCESSES = LK_STRATEGY_RANKS | LK_STRATEGY_ROLES
 };
 
@@ -54,6 +55,7 @@ struct lk_strategy {
     lk_device *storage; /* has all variables and receives the sums; NULL: each device has its own variables */
     lk_reduce reduce;
     bool compressed;
+    bool sharded;  /* each device has the optimizer's state of its slice of the parameters */
     lk_flat *flat; /* the exchange over links; NULL: the devices have no links, or there is one device */
     char transport[64];
 

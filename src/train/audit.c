@@ -23,7 +23,7 @@
 typedef struct audit {
     lk_trainer *trainer;
     lk_group *group; /* NULL: one process */
-    int slots;       /* kinds of optimizer state that each copy has */
+    int slots;       /* kinds of optimizer state that each copy has; 0: the state exists once */
     int tensors;     /* in a copy: the variables, then for each slot a tensor for each parameter */
     int here, most;  /* copies that this process has, and that the process with the most has */
     int processes;
@@ -185,7 +185,7 @@ static lk_status audit_init(audit *a, lk_trainer *trainer)
 {
     bool is_central = lk_strategy_storage(trainer->strategy);
     *a = (audit){.trainer = trainer,
-                 .slots = is_central ? 0 : audit_count_slots(trainer),
+                 .slots = is_central || lk__replicas_are_sharded(trainer->replicas) ? 0 : audit_count_slots(trainer),
                  .here = trainer->n_devices + is_central,
                  .processes = trainer->plan.processes};
     a->tensors = trainer->n_variables + a->slots * trainer->n_parameters;

@@ -2,8 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/tensor.h"
-#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/replicas_state.h"
 #include "train/replicas.h"
 #include "train/trainer.h"
 
@@ -11,19 +10,30 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Reads one variable's elements in row-major order, as f32 with little-endian bytes, because digests must not depend on
- * the processor. The caller frees them with lk__free. */
-static float *digest_read(lk_tensor *variable, size_t *bytes)
+/* A variable, or the state that an optimizer has for a parameter. */
+typedef struct digest_source {
+    lk_tensor *variable;
+    lk_replicas *replicas; /* NULL: the variable's own elements */
+    int slot, parameter;
+} digest_source;
+
+/* Reads elements in row-major order, as f32 with little-endian bytes, because digests must not depend on the processor.
+ * The caller frees them with lk__free. */
+static float *digest_read(digest_source from, size_t *bytes)
 {
-    size_t count = (size_t)lk_tensor_count(variable);
+    size_t count = (size_t)lk_tensor_count(from.variable);
     float *values = lk__calloc(count, sizeof *values);
     *bytes = count * sizeof *values;
-    if (values && lk_tensor_read(variable, values, *bytes) != LK_OK) {
+    if (!values)
+        return NULL;
+    lk_status status = from.replicas ? lk__replicas_read_state(from.replicas, from.slot, from.parameter, values)
+                                     : lk_tensor_read(from.variable, values, *bytes);
+    if (status != LK_OK) {
         lk__free(values);
         return NULL;
     }
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    for (size_t i = 0; values && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint32_t word;
         memcpy(&word, &values[i], sizeof word);
         word = __builtin_bswap32(word);
@@ -47,19 +57,16 @@ static void digest_sort_variables_by_name(const lk_model *model, int *order)
     }
 }
 
-/* Adds the tensors with an index below `end`, in the order of order[0 … n). With `slot`, a packed state of the
- * optimizer, adds each tensor's part of it instead. */
+/* Adds the tensors with an index below `end`, in the order of order[0 … n). With `replicas`, adds what the optimizer's
+ * slot has for each of them instead. */
 static lk_status digest_add(XXH3_state_t *state, lk_tensor *const *tensors, const int *order, int n, int end,
-                            lk_tensor *slot)
+                            lk_replicas *replicas, int slot)
 {
     for (int i = 0; i < n; i++) {
         if (order[i] >= end) /* NOLINT(clang-analyzer-core.NullDereference): order[n] */
             continue;
-        lk_tensor *part =
-            slot ? lk__tensor_over(slot->storage, tensors[order[i]]) : lk_tensor_retain(tensors[order[i]]);
         size_t bytes;
-        float *values = part ? digest_read(part, &bytes) : NULL;
-        lk_tensor_release(part);
+        float *values = digest_read((digest_source){tensors[order[i]], replicas, slot, order[i]}, &bytes);
         if (!values)
             return lk_error_status();
         XXH3_128bits_update(state, values, bytes);
@@ -73,9 +80,8 @@ static lk_status digest_add_optimizer(XXH3_state_t *state, lk_replicas *replicas
 {
     int parameters = lk_model_parameter_count(lk__replicas_model(replicas));
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
-    lk_tensor *slot;
-    for (int s = 0; optimizer && (slot = lk_optimizer_state(optimizer, s, NULL)); s++)
-        LK_TRY(digest_add(state, lk__replicas_owned(replicas, 0), order, n, parameters, slot));
+    for (int s = 0; optimizer && lk_optimizer_state(optimizer, s, NULL); s++)
+        LK_TRY(digest_add(state, lk__replicas_owned(replicas, 0), order, n, parameters, replicas, s));
     unsigned char steps[8];
     for (int i = 0; i < 8; i++)
         steps[i] = (unsigned char)((uint64_t)(optimizer ? lk_optimizer_steps(optimizer) : 0) >> (8 * i));
@@ -94,7 +100,7 @@ static lk_status digest_of(lk_replicas *replicas, lk_tensor *const *variables, b
     if (status == LK_OK) {
         XXH3_128bits_reset(state);
         digest_sort_variables_by_name(model, order);
-        status = digest_add(state, variables, order, n, n, NULL);
+        status = digest_add(state, variables, order, n, n, NULL, 0);
     }
     if (status == LK_OK && optimizer)
         status = digest_add_optimizer(state, replicas, order, n);
@@ -130,7 +136,7 @@ lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
 lk_status lk__hash_tensor(lk_tensor *tensor, uint64_t *hash)
 {
     size_t bytes;
-    float *values = digest_read(tensor, &bytes);
+    float *values = digest_read((digest_source){.variable = tensor}, &bytes);
     if (!values)
         return lk_error_status();
     *hash = XXH3_64bits(values, bytes);

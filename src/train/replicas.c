@@ -2,6 +2,8 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "dist/collectives/slices.h"
+#include "dist/strategy.h"
 #include "dist/sum/stored.h"
 #include "optim/optimizer.h"
 #include "optim/optimizer_step.h"
@@ -16,6 +18,7 @@ struct lk_replicas {
     lk_tensor **owned; /* [owner * n_variables + i]: written by updates; `variables` if every replica owns its own */
     lk_tensor **flats; /* [owner]: the parameters, packed by lk_pack */
     lk_optimizer **optimizers; /* [owner]; NULL: none */
+    lk_tensor **slices;        /* [owner]: the part of `flats` that it updates; NULL: each owner updates all of them */
     lk_stored *stored;         /* how the replicas read the variables that one device stores; NULL: each has its own */
 };
 
@@ -58,17 +61,37 @@ static lk_status replicas_make_stored(lk_replicas *replicas)
                           &replicas->stored);
 }
 
+static lk_status replicas_make_optimizer(lk_replicas *replicas, const lk_optimizer_opts *opts, int owner)
+{
+    lk_tensor *flat = replicas->flats[owner], *own = flat;
+    int64_t begin = 0;
+    if (replicas->slices) {
+        int rank = lk_strategy_first_rank(replicas->strategy) + owner;
+        lk_range slice = lk__slice_of(replicas->strategy, lk_tensor_count(flat), rank);
+        begin = slice.begin;
+        own = replicas->slices[owner] = lk__slice_new(flat, slice);
+        if (!own)
+            return lk_error_status();
+    }
+    replicas->optimizers[owner] =
+        lk__optimizer_new_slice(opts, flat, lk__replicas_owned(replicas, owner), replicas->n_parameters, own, begin);
+    return replicas->optimizers[owner] ? LK_OK : lk_error_status();
+}
+
 static lk_status replicas_make_optimizers(lk_replicas *replicas, const lk_optimizer_opts *opts)
 {
     replicas->optimizers = lk__calloc((size_t)replicas->n_owners, sizeof(lk_optimizer *));
     if (!replicas->optimizers)
         return LK_ERR_MEMORY;
+    if (replicas->strategy->sharded && lk_strategy_ranks(replicas->strategy) > 1) {
+        replicas->slices = lk__calloc((size_t)replicas->n_owners, sizeof *replicas->slices);
+        if (!replicas->slices)
+            return LK_ERR_MEMORY;
+    }
     for (int o = 0; o < replicas->n_owners; o++) {
         lk_tensor **parameters = replicas->owned + (int64_t)o * replicas->n_variables;
         LK_TRY(replicas_pack(parameters, replicas->n_parameters, &replicas->flats[o]));
-        replicas->optimizers[o] = lk_optimizer_new(opts, replicas->flats[o], parameters, replicas->n_parameters);
-        if (!replicas->optimizers[o])
-            return lk_error_status();
+        LK_TRY(replicas_make_optimizer(replicas, opts, o));
     }
     return LK_OK;
 }
@@ -113,13 +136,14 @@ void lk_replicas_release(lk_replicas *replicas)
     lk__stored_release(replicas->stored);
     for (int o = 0; replicas->optimizers && o < replicas->n_owners; o++)
         lk_optimizer_release(replicas->optimizers[o]);
+    lk__release_tensors(replicas->slices, replicas->n_owners);
     lk__release_tensors(replicas->flats, replicas->n_owners);
     lk__release_tensors(replicas->variables, (int64_t)replicas->n_devices * replicas->n_variables);
     if (replicas->owned != replicas->variables) {
         lk__release_tensors(replicas->owned, replicas->n_variables);
         lk__free(replicas->owned);
     }
-    LK_FREE_ALL(replicas->optimizers, replicas->flats, replicas->variables, replicas);
+    LK_FREE_ALL(replicas->optimizers, replicas->slices, replicas->flats, replicas->variables, replicas);
 }
 
 lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica)
@@ -158,6 +182,11 @@ lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner)
     return replicas->owned + (int64_t)owner * replicas->n_variables;
 }
 
+bool lk__replicas_are_sharded(const lk_replicas *replicas)
+{
+    return replicas->slices != NULL;
+}
+
 lk_status lk__replicas_begin_update(lk_replicas *replicas)
 {
     return replicas->stored ? lk__stored_begin_update(replicas->stored) : LK_OK;
@@ -183,6 +212,8 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
             LK_TRY(lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, o), values + n, samples, 0,
                                               lk_optimizer_skipped(optimizer)));
     }
+    if (replicas->slices)
+        LK_TRY(lk__slices_gather(replicas->strategy, replicas->flats, replicas->slices));
     return lk__replicas_end_update(replicas);
 }
 

@@ -25,6 +25,9 @@ lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *con
 int lk__replicas_owners(const lk_replicas *replicas);
 lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner);
 
+/* Returns whether each owner has only the optimizer's state of its slice of the parameters. */
+bool lk__replicas_are_sharded(const lk_replicas *replicas);
+
 /* Every write to these variables happens between these two calls. */
 lk_status lk__replicas_begin_update(lk_replicas *replicas);
 lk_status lk__replicas_end_update(lk_replicas *replicas);

@@ -100,5 +100,6 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
     plan->strategy = lk_strategy_name(trainer->strategy);
     plan->transport = lk_strategy_transport(trainer->strategy);
     LK_TRY(trainer_devices_set_storage(trainer));
+    LK_TRY(lk_strategy_set_sharded(trainer->strategy, config->devices.optimizer_state != 0));
     return trainer_devices_plan_reduction(trainer);
 }

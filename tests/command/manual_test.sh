@@ -48,7 +48,7 @@ completes "train" lockstep tra
 completes "--dtype" lockstep train --dt
 completes "f32 bf16" lockstep train --dtype ""
 completes "bf16" lockstep train --dtype = b
-completes "--optimizer" lockstep launch -n 2 -- train --opti
+completes "--optimizer-state" lockstep launch -n 2 -- train --optimizer-
 completes "--workers" lockstep launch --wor
 completes "profile" lockstep help prof
 completes "" lockstep train --seed ""

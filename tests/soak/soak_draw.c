@@ -89,6 +89,8 @@ static void draw_devices(soak_random *random, const soak_case *drawn, soak_attem
 static void draw_local_strategy(soak_random *random, const soak_case *drawn, soak_attempt *attempt)
 {
     int form = (int)soak_random_int(random, 0, 3);
+    if (form != 2 && soak_random_chance(random, 0.4))
+        draw_add(attempt, "optimizer-state", false, "sharded");
     if (form == 0 || draw_is(drawn, "reduce", "nccl"))
         return;
     if (form == 1 && attempt->devices == 1) {

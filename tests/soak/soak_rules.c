@@ -307,6 +307,7 @@ static const soak_rule rules[] = {
     {.name = "strategy", .is_placed = true},
     {.name = "pjrt", .is_placed = true},
     {.name = "storage", .is_placed = true},
+    {.name = "optimizer-state", .is_placed = true},
     {.name = "cluster", .is_placed = true},
     {.name = "role", .is_placed = true},
     {.name = "task-index", .is_placed = true},
@@ -473,7 +474,9 @@ bool soak_row_draw(const soak_row *row, soak_context *context, bool forced, char
 bool soak_row_is_needed(const soak_row *row)
 {
     const soak_rule *rule = rules_find(row->option->name, row->is_launch);
-    bool is_extra = strcmp(row->option->name, "strategy") == 0 || strcmp(row->option->name, "storage") == 0;
+    const char *name = row->option->name;
+    bool is_extra =
+        strcmp(name, "strategy") == 0 || strcmp(name, "storage") == 0 || strcmp(name, "optimizer-state") == 0;
     return (row->is_placed && !is_extra) || (rule->chance >= 1 && !rule->allow);
 }
 

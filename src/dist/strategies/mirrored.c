@@ -3,6 +3,7 @@
 
 const lk_strategy_table lk__strategy_mirrored = {
     .name = "mirrored",
+    .facts = LK_STRATEGY_SHARDS,
     .open = lk__in_process_open,
     .begin = lk__in_process_begin,
     .finish = lk__in_process_finish,

@@ -18,6 +18,7 @@ static lk_status one_device_begin(lk_call_site at, lk_strategy *strategy, const 
 
 const lk_strategy_table lk__strategy_one_device = {
     .name = "one-device",
+    .facts = LK_STRATEGY_SHARDS, /* its slice is everything */
     .check = one_device_check,
     .begin = one_device_begin,
 };

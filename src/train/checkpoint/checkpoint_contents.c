@@ -2,8 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/tensor.h"
-#include "optim/optimizer_step.h"
+#include "train/checkpoint/replicas_state.h"
 #include "train/replicas.h"
 
 /* The number of elements in the model's first n variables. */
@@ -46,33 +45,21 @@ void lk__checkpoint_contents_free(lk_checkpoint_contents *c)
     *c = (lk_checkpoint_contents){.model = NULL};
 }
 
-/* Copies the parts of a slot that belong to the parameters; `whole` is the packed slot. */
-static lk_status checkpoint_contents_copy_slot(const lk_tensor *whole, lk_tensor *const *parameters, int n,
-                                               float *values)
-{
-    for (int i = 0; i < n; i++) {
-        lk_tensor *part = lk__tensor_over(whole->storage, parameters[i]);
-        size_t count = (size_t)lk_tensor_count(parameters[i]);
-        lk_status status = part ? lk_tensor_read(part, values, count * sizeof *values) : LK_ERR_MEMORY;
-        lk_tensor_release(part);
-        LK_TRY(status);
-        values += count;
-    }
-    return LK_OK;
-}
-
 lk_status lk__checkpoint_contents_copy(lk_checkpoint_contents *c, lk_replicas *replicas)
 {
     lk_tensor *const *variables = lk__replicas_owned(replicas, 0);
-    lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     float *values = c->variables;
     for (int i = 0; i < lk_model_variable_count(c->model); i++) {
         size_t count = (size_t)lk_tensor_count(variables[i]);
         LK_TRY(lk_tensor_read(variables[i], values, count * sizeof *values));
         values += count;
     }
-    for (int s = 0; s < c->n_slots; s++)
-        LK_TRY(checkpoint_contents_copy_slot(lk_optimizer_state(optimizer, s, NULL), variables,
-                                             lk_model_parameter_count(c->model), c->slots[s]));
+    for (int s = 0; s < c->n_slots; s++) {
+        values = c->slots[s];
+        for (int i = 0; i < lk_model_parameter_count(c->model); i++) {
+            LK_TRY(lk__replicas_read_state(replicas, s, i, values));
+            values += lk_tensor_count(variables[i]);
+        }
+    }
     return LK_OK;
 }

@@ -1,7 +1,9 @@
 #include "train/checkpoint/replicas_state.h"
 
+#include "base/minmax.h"
 #include "base/status.h"
 #include "core/tensor.h"
+#include "optim/optimizer.h"
 #include "optim/optimizer_step.h"
 #include "train/checkpoint/checkpoint_read.h"
 #include "train/replicas.h"
@@ -24,6 +26,60 @@ lk_status lk__replicas_slot(lk_replicas *replicas, int owner, int slot, lk_tenso
             lk__release_tensors(parts, i);
             return LK_ERR_MEMORY;
         }
+    }
+    return LK_OK;
+}
+
+/* Sets *part to the owner's share of the state of parameter i, one dimension, one reference; NULL: it has none.
+ * *begin: the parameter's element that it begins with. */
+static lk_status replicas_state_find_part(lk_replicas *replicas, int owner, int slot, int i, lk_tensor **part,
+                                          int64_t *begin)
+{
+    const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
+    const lk_tensor *state = lk_optimizer_state(optimizer, slot, NULL), *parameter = optimizer->parameters[i];
+    int64_t first = parameter->offset - optimizer->flat->offset, last = first + lk_tensor_count(parameter);
+    int64_t from = lk__max(first, optimizer->own_begin),
+            to = lk__min(last, optimizer->own_begin + lk_tensor_count(state));
+    *part = NULL;
+    *begin = from - first;
+    if (from >= to)
+        return LK_OK;
+    lk_tensor like = {.dtype = LK_F32,
+                      .shape = LK_SHAPE(to - from),
+                      .strides = {1},
+                      .offset = state->offset + from - optimizer->own_begin};
+    *part = lk__tensor_over(state->storage, &like);
+    return *part ? LK_OK : LK_ERR_MEMORY;
+}
+
+lk_status lk__replicas_read_state(lk_replicas *replicas, int slot, int i, float *values)
+{
+    int64_t count = lk_tensor_count(lk__replicas_owned(replicas, 0)[i]), done = 0, begin;
+    for (int o = 0; o < lk__replicas_owners(replicas) && done < count; o++) {
+        lk_tensor *part;
+        LK_TRY(replicas_state_find_part(replicas, o, slot, i, &part, &begin));
+        if (!part)
+            continue;
+        int64_t elements = lk_tensor_count(part);
+        lk_status status = lk_tensor_read(part, values + begin, (size_t)elements * sizeof *values);
+        lk_tensor_release(part);
+        LK_TRY(status);
+        done += elements;
+    }
+    return LK_OK;
+}
+
+lk_status lk__replicas_write_state(lk_replicas *replicas, int slot, int i, const float *values)
+{
+    for (int o = 0; o < lk__replicas_owners(replicas); o++) {
+        lk_tensor *part;
+        int64_t begin;
+        LK_TRY(replicas_state_find_part(replicas, o, slot, i, &part, &begin));
+        if (!part)
+            continue;
+        lk_status status = lk_tensor_write(part, values + begin, (size_t)lk_tensor_count(part) * sizeof *values);
+        lk_tensor_release(part);
+        LK_TRY(status);
     }
     return LK_OK;
 }
@@ -53,32 +109,30 @@ static lk_status replicas_state_find_values(const lk_checkpoint *checkpoint, con
     return LK_OK;
 }
 
-static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
-                                             int slot, const char *slot_name)
+static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int slot,
+                                             const char *slot_name)
 {
     const lk_model *model = lk__replicas_model(replicas);
-    lk_tensor *const *parameters = lk__replicas_owned(replicas, owner);
+    lk_tensor *const *parameters = lk__replicas_owned(replicas, 0);
     for (int i = 0; i < lk_model_parameter_count(model); i++) {
         const float *values;
         int64_t count = lk_tensor_count(parameters[i]);
         LK_TRY(replicas_state_find_values(checkpoint, slot_name, lk_model_variable_name(model, i), count, &values));
-        lk_tensor *part = replicas_state_slot_part(lk_replicas_optimizer(replicas, owner), slot, parameters[i]);
-        lk_status status = part ? lk_tensor_write(part, values, (size_t)count * sizeof *values) : LK_ERR_MEMORY;
-        lk_tensor_release(part);
-        LK_TRY(status);
+        LK_TRY(lk__replicas_write_state(replicas, slot, i, values));
     }
     return LK_OK;
 }
 
-static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
+static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint,
                                                   bool same_settings)
 {
-    lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
+    const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     const char *name, *first = lk_model_variable_name(lk__replicas_model(replicas), 0);
     for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++)
         if (same_settings || replicas_state_find_tensor(checkpoint, name, first))
-            LK_TRY(replicas_state_restore_slot(replicas, checkpoint, owner, s, name));
-    lk__optimizer_resume(optimizer, checkpoint->optimizer_steps);
+            LK_TRY(replicas_state_restore_slot(replicas, checkpoint, s, name));
+    for (int o = 0; o < lk__replicas_owners(replicas); o++)
+        lk__optimizer_resume(lk_replicas_optimizer(replicas, o), checkpoint->optimizer_steps);
     return LK_OK;
 }
 
@@ -119,7 +173,5 @@ lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *check
     LK_TRY(lk__checkpoint_check_model(checkpoint, lk__replicas_model(replicas)));
     LK_TRY(replicas_state_compare_kind(checkpoint, lk_replicas_optimizer(replicas, 0), same_settings, &same));
     LK_TRY(lk__replicas_write(replicas, checkpoint->values));
-    for (int o = 0; o < lk__replicas_owners(replicas) && same; o++)
-        LK_TRY(replicas_state_restore_optimizer(replicas, checkpoint, o, same_settings));
-    return LK_OK;
+    return same ? replicas_state_restore_optimizer(replicas, checkpoint, same_settings) : LK_OK;
 }

@@ -254,7 +254,7 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
                                         : memory_estimate_most_sums(e->shards, e->devices) * parameters;
     e->variables = memory_estimate_variable_bytes(model, 0, lk_model_variable_count(model));
     e->gradients = 2 * parameters + sums + gradients;
-    e->optimizer = states * parameters;
+    e->optimizer = states * parameters / (config->devices.optimizer_state ? e->devices : 1);
     e->least = memory_estimate_least(config, e, parameters);
     if (!run_step)
         return LK_OK;

@@ -28,6 +28,7 @@ lk_status lk__check_strategy_options(const lk_train_config *config)
     const strategy_option options[] = {
         {"pjrt", LK_STRATEGY_PLUGIN, config->devices.pjrt != NULL},
         {"storage", LK_STRATEGY_STORES, config->devices.storage != NULL},
+        {"optimizer-state", LK_STRATEGY_SHARDS, strategy && config->devices.optimizer_state != 0},
         {"compress", LK_STRATEGY_RANKS, config->devices.compress != 0},
         {"cluster", LK_STRATEGY_PROCESSES, config->devices.cluster != NULL},
         {"role", LK_STRATEGY_ROLES, config->servers.role != 0},

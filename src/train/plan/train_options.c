@@ -15,6 +15,7 @@ static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
 static const char *const fuse_modes[] = {"on", "off", NULL};
 static const char *const graph_modes[] = {"on", "off", NULL};
 static const char *const precisions[] = {"f32", "bf16", NULL};
+static const char *const optimizer_states[] = {"mirrored", "sharded", NULL};
 static const char *const reductions[] = {"tree", "nccl", NULL};
 static const char *const exchanges[] = {"auto", "flat", "tree", NULL};
 static const char *const compressions[] = {"none", "bf16", NULL};
@@ -137,6 +138,15 @@ const lk_option lk_train_options[] = {
      .value = "DEVICE",
      .help = "with --strategy central-storage: device that holds the variables and the optimizer's state and makes "
              "the updates (default: the first core that trains; for GPUs cpu:0); never changes a result"},
+    {.name = "optimizer-state",
+     .type = LK_OPTION_CHOICE,
+     AT(devices.optimizer_state),
+     .default_text = "mirrored",
+     .choices = optimizer_states,
+     .value = "PLACE",
+     .help =
+         "with --strategy mirrored: state that a device keeps of the optimizer: mirrored, all of it; sharded, that of "
+         "a slice of the parameters, which the device updates for all others; never changes a result"},
     {.name = "cluster",
      .type = LK_OPTION_STRING,
      AT(devices.cluster),
