@@ -154,7 +154,8 @@ lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange)
 lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded)
 {
     if (sharded && !(strategy->table->facts & LK_STRATEGY_SHARDS))
-        LK_FAIL(LK_ERR_ARGUMENT, "strategy %s: its devices cannot share the optimizer's state; those of mirrored can",
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "strategy %s: its devices cannot share the optimizer's state; those of mirrored and multi-worker can",
                 strategy->table->name);
     strategy->sharded = sharded;
     return LK_OK;

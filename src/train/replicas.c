@@ -66,8 +66,7 @@ static lk_status replicas_make_optimizer(lk_replicas *replicas, const lk_optimiz
     lk_tensor *flat = replicas->flats[owner], *own = flat;
     int64_t begin = 0;
     if (replicas->slices) {
-        int rank = lk_strategy_first_rank(replicas->strategy) + owner;
-        lk_range slice = lk__slice_of(replicas->strategy, lk_tensor_count(flat), rank);
+        lk_range slice = lk__slice_of(replicas->strategy, lk_tensor_count(flat), owner);
         begin = slice.begin;
         own = replicas->slices[owner] = lk__slice_new(flat, slice);
         if (!own)
@@ -83,7 +82,7 @@ static lk_status replicas_make_optimizers(lk_replicas *replicas, const lk_optimi
     replicas->optimizers = lk__calloc((size_t)replicas->n_owners, sizeof(lk_optimizer *));
     if (!replicas->optimizers)
         return LK_ERR_MEMORY;
-    if (replicas->strategy->sharded && lk_strategy_ranks(replicas->strategy) > 1) {
+    if (replicas->strategy->sharded && replicas->n_devices > 1) {
         replicas->slices = lk__calloc((size_t)replicas->n_owners, sizeof *replicas->slices);
         if (!replicas->slices)
             return LK_ERR_MEMORY;

@@ -152,6 +152,16 @@ static void trains_with_central_storage(void **state)
     fail_each(try_everything, &config, 7);
 }
 
+static void trains_with_a_divided_optimizer_state(void **state)
+{
+    (void)state;
+    lk_train_config config = tiny_training();
+    config.devices.optimizer_state = 1;
+    config.checks.audit_every = 1;
+    config.optimizer.name = "adam";
+    fail_each(try_everything, &config, 7);
+}
+
 static void trains_with_generated_data(void **state)
 {
     (void)state;
@@ -232,7 +242,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trains_with_a_worker),        cmocka_unit_test(trains_without_workers),
         cmocka_unit_test(trains_with_many_settings),   cmocka_unit_test(trains_with_data_on_devices),
-        cmocka_unit_test(trains_with_central_storage), cmocka_unit_test(trains_with_generated_data),
+        cmocka_unit_test(trains_with_central_storage), cmocka_unit_test(trains_with_a_divided_optimizer_state),
+        cmocka_unit_test(trains_with_generated_data),
     };
     return cmocka_run_group_tests(tests, make_files, remove_test_dir);
 }

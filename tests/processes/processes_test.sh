@@ -57,6 +57,18 @@ agree --model lenet --data synthetic --limit-train 2 --limit-val 3 --batch-size 
 agree --model "$work/small.lk" --data synthetic --limit-train 133 --limit-val 67 --batch-size 64 --epochs 2 \
     --optimizer adam --clip-norm 1 --accumulate 2 --augment flip,crop=2
 
+# Devices of a process divide the optimizer's state; the state digest, of the whole state, is the same.
+adam=(train --model "$work/small.lk" --data synthetic --limit-train 133 --limit-val 0 --batch-size 64 --epochs 2 --workers 1
+    --optimizer adam --clip-norm 1 --shards 8)
+run 0 "${adam[@]}" --devices 1
+wanted=$(digest)
+state=$(grep '^state digest ' "$work/stderr")
+for devices in 2xcpu:0 3xcpu:0; do
+    ranks 2 0 "${adam[@]}" --strategy multi-worker --devices $devices --optimizer-state sharded --audit-every 2
+    same "$wanted"
+    grep -qxF "$state" "$work/stderr" || fail 'another state'
+done
+
 # --- a description of the cluster ------------------------------------------------------------------------------------
 
 two='{"cluster": {"chief": ["localhost:0"], "worker": ["localhost:0"]}}'

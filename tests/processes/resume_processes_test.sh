@@ -46,6 +46,18 @@ rewind 12
 ranks 3 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --resume --accumulate 1
 ends_alike
 
+# To two that divide the optimizer's state among their devices, and from there to one that does not.
+rewind 6
+ranks 2 0 "${training[@]}" --strategy multi-worker --devices 2xcpu:0 --optimizer-state sharded "${folder[@]}" --keep 100 \
+    --resume
+ends_alike
+rm -rf "$work/all" "$work/records"
+cp -r "$work/checkpoints" "$work/all"
+cp -r "$work/log" "$work/records"
+rewind 12
+run 0 "${training[@]}" --devices 2 "${folder[@]}" --resume
+ends_alike
+
 # From two to one, from a finished training, and to four.
 rm -rf "$work/checkpoints" "$work/all" "$work/log" "$work/records"
 ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --keep 100

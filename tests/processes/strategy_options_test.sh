@@ -34,6 +34,12 @@ refused "$alone central-storage parameter-server tpu" multi-worker --compress bf
 refused "$alone central-storage tpu" 'multi-worker and parameter-server' --cluster "$work/cluster.json"
 refused "$alone central-storage multi-worker parameter-server" tpu --pjrt "$work/plugin.so"
 
+# The default strategy takes this one.
+for strategy in central-storage parameter-server tpu; do
+    run 2 train "${small[@]}" --strategy $strategy --optimizer-state sharded
+    complains_just "--optimizer-state: is for --strategy one-device, mirrored and multi-worker, not $strategy"
+done
+
 # A server or a worker refuses these as well.
 for role in ps worker; do
     run 2 train "${small[@]}" --strategy parameter-server --role $role --coordinator 127.0.0.1:1 --storage cpu:0

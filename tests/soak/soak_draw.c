@@ -86,11 +86,17 @@ static void draw_devices(soak_random *random, const soak_case *drawn, soak_attem
     draw_add(attempt, "devices", false, text);
 }
 
+static void draw_optimizer_state(soak_random *random, soak_attempt *attempt)
+{
+    if (soak_random_chance(random, 0.4))
+        draw_add(attempt, "optimizer-state", false, "sharded");
+}
+
 static void draw_local_strategy(soak_random *random, const soak_case *drawn, soak_attempt *attempt)
 {
     int form = (int)soak_random_int(random, 0, 3);
-    if (form != 2 && soak_random_chance(random, 0.4))
-        draw_add(attempt, "optimizer-state", false, "sharded");
+    if (form != 2)
+        draw_optimizer_state(random, attempt);
     if (form == 0 || draw_is(drawn, "reduce", "nccl"))
         return;
     if (form == 1 && attempt->devices == 1) {
@@ -113,6 +119,7 @@ static void draw_placed(soak_random *random, const soak_case *drawn, soak_attemp
         draw_local_strategy(random, drawn, attempt);
     } else if (attempt->shape == SOAK_RANKS) {
         draw_add_number(attempt, "processes", true, attempt->processes);
+        draw_optimizer_state(random, attempt);
     } else if (attempt->shape == SOAK_HOSTS) {
         char text[32];
         snprintf(text, sizeof text, "localhost:%d", attempt->processes);

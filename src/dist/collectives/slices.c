@@ -9,9 +9,9 @@
 
 enum { LINE = 16 }; /* elements */
 
-lk_range lk__slice_of(const lk_strategy *strategy, int64_t elements, int rank)
+lk_range lk__slice_of(const lk_strategy *strategy, int64_t elements, int d)
 {
-    lk_range lines = lk_part(elements / LINE, strategy->ranks, rank);
+    lk_range lines = lk_part(elements / LINE, strategy->n_devices, d);
     return (lk_range){lines.begin * LINE, lines.end * LINE};
 }
 
@@ -97,7 +97,7 @@ static lk_status slice_push_fence(lk_tensor *row, lk_tensor *slice)
 static lk_status slices_copy(const lk_strategy *strategy, lk_tensor *row, lk_tensor *const *slices, int own)
 {
     for (int d = 0; d < strategy->n_devices; d++) {
-        lk_range slice = lk__slice_of(strategy, lk_tensor_count(row), strategy->first + d);
+        lk_range slice = lk__slice_of(strategy, lk_tensor_count(row), d);
         if (d == own || slice.begin == slice.end)
             continue;
         lk_tensor *part = lk_slice(row, 0, slice.begin, slice.end);

@@ -159,7 +159,7 @@ static lk_status multi_worker_begin(lk_call_site at, lk_strategy *s, const lk_bu
 
 const lk_strategy_table lk__strategy_multi_worker = {
     .name = "multi-worker",
-    .facts = LK_STRATEGY_RANKS,
+    .facts = LK_STRATEGY_RANKS | LK_STRATEGY_SHARDS,
     .check = multi_worker_check,
     .open = multi_worker_open,
     .begin = multi_worker_begin,

@@ -12,14 +12,21 @@ typedef struct strategy_option {
     bool is_given;
 } strategy_option;
 
-/* Writes the names of the strategies that have one of `facts`: "a", or "a and b". */
+/* Writes the names of the strategies that have one of `facts`: "a", "a and b", or "a, b and c". */
 static void strategy_options_name_takers(unsigned facts, char *names, size_t size)
 {
     const lk_strategy_table *table;
+    const char *last = "";
     size_t used = 0;
-    for (int i = 0; (table = lk__strategy_table_at(i)) && used < size; i++)
-        if (table->facts & facts)
-            used += (size_t)snprintf(names + used, size - used, "%s%s", used > 0 ? " and " : "", table->name);
+    for (int i = 0; (table = lk__strategy_table_at(i)) && used < size; i++) {
+        if (!(table->facts & facts))
+            continue;
+        if (*last)
+            used += (size_t)snprintf(names + used, size - used, "%s%s", used > 0 ? ", " : "", last);
+        last = table->name;
+    }
+    if (used < size)
+        snprintf(names + used, size - used, "%s%s", used > 0 ? " and " : "", last);
 }
 
 lk_status lk__check_strategy_options(const lk_train_config *config)
