@@ -85,6 +85,23 @@ static void operators_pushed_one_by_one(void **state)
     same_as_mirrored(config);
 }
 
+/* The parameters take two cache lines, so that devices have nothing to update. */
+static void more_devices_than_slices(void **state)
+{
+    (void)state;
+    outcome outcomes[2];
+    lk_train_config config = settings("lars");
+    config.devices.spec = specs[FOUR];
+    for (int sharded = 0; sharded < 2; sharded++) {
+        lk_layer *root = LK_SEQUENTIAL(lk_layer_global_avg_pool(), lk_layer_flatten(), lk_layer_dense(10, NULL));
+        config.devices.optimizer_state = sharded;
+        outcomes[sharded] = fit_replicas(checked_trainer(
+            lk_trainer_new_with(&config, lk_model_build("tiny", root, (lk_model_input){1, 28, 28, 10}))));
+    }
+    same(&outcomes[0], &outcomes[1]);
+    assert_string_equal(outcomes[0].result.state_digest, outcomes[1].result.state_digest);
+}
+
 /* --- skipped updates ---------------------------------------------------------------------------------------------- */
 
 /* Writes `values`, or with NULL values that overflow, to a variable of all replicas. */
@@ -298,6 +315,7 @@ int main(void)
         cmocka_unit_test(adam_has_the_bits_of_mirrored),
         cmocka_unit_test(lars_has_the_bits_of_mirrored),
         cmocka_unit_test(operators_pushed_one_by_one),
+        cmocka_unit_test(more_devices_than_slices),
         cmocka_unit_test(skipped_updates),
         cmocka_unit_test_setup_teardown(checkpoints_are_those_of_mirrored, make_test_dir, remove_test_dir),
         cmocka_unit_test(a_device_keeps_the_state_of_its_slice),
