@@ -23,7 +23,7 @@
 typedef struct audit {
     lk_trainer *trainer;
     lk_group *group; /* NULL: one process */
-    int slots;       /* kinds of optimizer state that each copy has; 0: the state exists once */
+    int slots;       /* kinds of optimizer state that each copy has; 0: copies share the state */
     int tensors;     /* in a copy: the variables, then for each slot a tensor for each parameter */
     int here, most;  /* copies that this process has, and that the process with the most has */
     int processes;
