@@ -7,7 +7,7 @@
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "dist/block.h"
-#include "dist/collectives/exchange_plan.h"
+#include "dist/collectives/exchange_run.h"
 #include "dist/transports/exchange_buffers.h"
 
 #include <pthread.h>
@@ -116,11 +116,6 @@ typedef struct piece {
     int m, position, q;
 } piece;
 
-/* Words of a row that are contiguous in every node. */
-typedef struct span {
-    int64_t begin, words;
-} span;
-
 /* The sizes of an exchange of a row of quantities, which is laid out alike on every rank. */
 typedef struct measures {
     int64_t row; /* words */
@@ -142,7 +137,7 @@ struct flat_job {
     int n_nodes, n_quantities, n; /* n: of flat, which may be gone when the last reference is released */
 
     lk_exchange_node *nodes; /* [n_nodes] */
-    span *spans;             /* [n_quantities], in order; words between them belong to no sum */
+    lk_exchange_span *spans; /* [n_quantities] */
     const float **values;    /* [n_nodes * n_quantities]: of this process's nodes, where they are */
     float **buffers;         /* [n], like sums */
     float **sums;            /* rows in the buffers */
@@ -246,102 +241,6 @@ static int64_t flat_allreduce_elements_in(const job *j, int64_t words)
     return words * WORD / (int64_t)lk_dtype_size(j->dtype);
 }
 
-/* The part of `words` that is contiguous in every node: all of them if they are packed, else those of quantity q. */
-static lk_range flat_allreduce_part(const job *j, lk_range words, int q)
-{
-    if (j->of.packed)
-        return words;
-    int64_t begin = lk__max(words.begin, j->spans[q].begin);
-    return (lk_range){begin, lk__max(begin, lk__min(words.end, j->spans[q].begin + j->spans[q].words))};
-}
-
-static int flat_allreduce_parts(const job *j)
-{
-    return j->of.packed ? 1 : j->n_quantities;
-}
-
-/* The memory of a place on device d, from the word on that lies `offset` words behind it, in quantity q. */
-static const float *flat_allreduce_memory(const job *j, int d, lk_exchange_place place, int64_t offset, int q)
-{
-    if (place.node < 0)
-        return j->buffers[d] + place.begin + offset;
-    return j->values[place.node * j->n_quantities + q] + place.begin + offset - j->spans[q].begin;
-}
-
-/* Lists what a transfer moves: one message, or one for each quantity that is read in place. Returns their number. */
-static int flat_allreduce_list_transfer(const job *j, const lk_exchange_transfer *t, lk_transfer *list)
-{
-    const lk_flat *f = j->flat;
-    int n = 0, from = t->from - f->first, to = t->to - f->first;
-    bool is_cut = t->cut && !j->of.packed;
-    for (int q = 0; q < (is_cut ? j->n_quantities : 1); q++) {
-        lk_range words = is_cut ? flat_allreduce_part(j, t->words, q) : t->words;
-        int64_t offset = words.begin - t->words.begin;
-        if (words.begin == words.end)
-            continue;
-        list[n++] =
-            (lk_transfer){.from = t->from,
-                          .to = t->to,
-                          .before = t->before,
-                          .x = from >= 0 && from < f->n ? flat_allreduce_memory(j, from, t->source, offset, q) : NULL,
-                          .y = to >= 0 && to < f->n ? j->buffers[to] + t->target + offset : NULL,
-                          .count = words.end - words.begin};
-    }
-    return n;
-}
-
-static lk_status flat_allreduce_move(const job *j, int step)
-{
-    const lk_flat *f = j->flat;
-    const lk_exchange_step *s = &j->plan->steps[step];
-    bool gathers = step >= j->plan->reducing;
-    lk_transfers transfers = {.links = f->links,
-                              .table = f->table,
-                              .group = f->group,
-                              .n = f->n,
-                              .first = f->first,
-                              .ranks = f->ranks,
-                              .is_first = step == 0,
-                              .compressed = j->of.compressed,
-                              .replicates = gathers,
-                              .rows = j->sums,
-                              .list = j->transfers};
-    if (gathers && !j->of.along_tree && f->transport->gather)
-        return f->transport->gather(&(lk_transport_rows){f->links, f->table, f->n, f->first, j->sums, j->of.row},
-                                    j->of.row / f->ranks);
-    for (int i = s->first_transfer; i < s->first_transfer + s->n_transfers; i++)
-        transfers.count += flat_allreduce_list_transfer(j, &j->plan->transfers[i], j->transfers + transfers.count);
-    return f->transport->move(&transfers);
-}
-
-static lk_status flat_allreduce_add_up(const job *j, const lk_exchange_sum *s)
-{
-    int d = s->rank - j->flat->first;
-    lk_links_sum sum = {.dtype = j->dtype, .n_addends = s->count};
-    memcpy(sum.additions, j->plan->additions + s->first, (size_t)s->count);
-    for (int q = 0; q < flat_allreduce_parts(j); q++) {
-        lk_range words = flat_allreduce_part(j, s->words, q);
-        if (words.begin == words.end)
-            continue;
-        for (int a = 0; a < s->count; a++)
-            sum.addends[a] =
-                flat_allreduce_memory(j, d, j->plan->addends[s->first + a], words.begin - s->words.begin, q);
-        sum.y = j->buffers[d] + s->target + (words.begin - s->words.begin);
-        sum.count = flat_allreduce_elements_in(j, words.end - words.begin);
-        LK_TRY(j->flat->table->sum(j->flat->links, d, &sum));
-    }
-    return LK_OK;
-}
-
-static lk_status flat_allreduce_run_step(const job *j, int step)
-{
-    const lk_exchange_step *s = &j->plan->steps[step];
-    LK_TRY(flat_allreduce_move(j, step));
-    for (int i = s->first_sum; i < s->first_sum + s->n_sums; i++)
-        LK_TRY(flat_allreduce_add_up(j, &j->plan->sums[i]));
-    return LK_OK;
-}
-
 /* Adds up only device d's own nodes, over the whole row, for the transport's reduction. */
 static lk_status flat_allreduce_sum_own(const job *j, int d)
 {
@@ -396,9 +295,20 @@ static lk_status flat_allreduce_job_exchange(job *j)
     }
     if (!j->plan)
         return flat_allreduce_reduce(j);
-    for (int step = 0; step < j->plan->n_steps; step++)
-        LK_TRY(flat_allreduce_run_step(j, step));
-    return LK_OK;
+    return lk__exchange_run(&(lk_exchange_run){.plan = j->plan,
+                                               .transport = f->transport,
+                                               .links = f->links,
+                                               .table = f->table,
+                                               .group = f->group,
+                                               .dtype = j->dtype,
+                                               .along_tree = j->of.along_tree,
+                                               .compressed = j->of.compressed,
+                                               .n_quantities = j->n_quantities,
+                                               .spans = j->spans,
+                                               .values = j->values,
+                                               .buffers = j->buffers,
+                                               .sums = j->sums,
+                                               .list = j->transfers});
 }
 
 static void flat_allreduce_leave_out(lk_task *task, lk_status status, const char *why)
@@ -552,19 +462,6 @@ static int flat_allreduce_count_pieces(const lk_flat_sum *sum)
     return n;
 }
 
-/* The most transfers that a step lists. */
-static size_t flat_allreduce_count_transfers(const lk_exchange_plan *plan, const lk_flat_sum *sum, bool packed)
-{
-    int64_t most = 0;
-    for (int s = 0; plan && s < plan->n_steps; s++) {
-        int64_t n = 0;
-        for (int i = 0; i < plan->steps[s].n_transfers; i++)
-            n += plan->transfers[plan->steps[s].first_transfer + i].cut && !packed ? sum->n_quantities : 1;
-        most = lk__max(most, n);
-    }
-    return (size_t)most;
-}
-
 /* Returns the bytes of a job with its arrays, which are one block. If `j` is not NULL, it begins that block, and its
  * array pointers are set. */
 static size_t flat_allreduce_job_lay_out(job *j, const lk_flat *f, const lk_flat_sum *sum, const measures *of,
@@ -586,7 +483,7 @@ static size_t flat_allreduce_job_lay_out(job *j, const lk_flat *f, const lk_flat
     to->reads = lk__block_part(j, &used, pieces, sizeof *to->reads);
     to->copies = lk__block_part(j, &used, pieces, sizeof *to->copies);
     to->transfers =
-        lk__block_part(j, &used, flat_allreduce_count_transfers(plan, sum, of->packed), sizeof *to->transfers);
+        lk__block_part(j, &used, plan ? lk__exchange_transfers(plan, sum->n_quantities) : 0, sizeof *to->transfers);
     return used;
 }
 
@@ -615,7 +512,7 @@ static job *flat_allreduce_job_new(const lk_flat *f, const lk_flat_sum *sum, con
         j->nodes[m] = (lk_exchange_node){sum->parts[m].range, sum->parts[m].rank};
     int64_t begin = 0;
     for (int q = 0; q < sum->n_quantities; q++) {
-        j->spans[q] = (span){begin, flat_allreduce_quantity_words(sum, q)};
+        j->spans[q] = (lk_exchange_span){begin, flat_allreduce_quantity_words(sum, q)};
         begin += flat_allreduce_align_words(j->spans[q].words);
     }
     return j;
