@@ -1,4 +1,4 @@
-"""Draws training speed relative to the fastest peer, as an SVG."""
+"""Draws training speed relative to the fastest peer, and efficiency by number of devices, as SVG."""
 import html
 
 WIDTH, LEFT, RIGHT, TOP = 760, 120, 220, 84
@@ -45,3 +45,35 @@ def draw(title, subtitle, bars):
     size = f'viewBox="0 0 {WIDTH} {y + 30}" width="{WIDTH}" height="{y + 30}"'
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     return "\n".join([svg, f"<style>{STYLE}</style>", *parts, *head, "</svg>", ""])
+
+
+LINES = ("#0969da", "#bf8700", "#1a7f37", "#cf222e")
+PANEL_WIDTH, PANEL_HEIGHT, PANEL_LEFT, PANEL_TOP = 300, 150, 50, 90
+
+
+def draw_lines(title, xs, panels):
+    """panels: (title, {name: {x: share}}), two in a row, with the same names. xs are as far apart as their positions."""
+    parts = []
+    for p, (heading, lines) in enumerate(panels):
+        left = PANEL_LEFT + p % 2 * (PANEL_WIDTH + 70)
+        top = PANEL_TOP + p // 2 * (PANEL_HEIGHT + 80)
+        place = {x: left + i * PANEL_WIDTH / max(1, len(xs) - 1) for i, x in enumerate(xs)}
+        parts.append(f'<text x="{left}" y="{top - 10}">{html.escape(heading)}</text>')
+        for share in (0, 0.5, 1):
+            y = top + (1 - share) * PANEL_HEIGHT
+            parts.append(f'<line class="line" x1="{left}" y1="{y}" x2="{left + PANEL_WIDTH}" y2="{y}"/>')
+            parts.append(f'<text class="quiet" x="{left - 6}" y="{y + 4}" text-anchor="end">{share:.0%}</text>')
+        for x in xs:
+            parts.append(f'<text class="quiet" x="{place[x]:.1f}" y="{top + PANEL_HEIGHT + 18}" text-anchor="middle">{x}</text>')
+        for color, line in zip(LINES, lines.values()):
+            points = " ".join(f"{place[x]:.1f},{top + (1 - share) * PANEL_HEIGHT:.1f}" for x, share in line.items())
+            parts.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"/>')
+    keys = []
+    for i, (color, name) in enumerate(zip(LINES, panels[0][1])):
+        keys.append(f'<rect fill="{color}" x="{PANEL_LEFT + 120 * i}" y="40" width="12" height="12"/>')
+        keys.append(f'<text x="{PANEL_LEFT + 120 * i + 18}" y="51">{html.escape(name)}</text>')
+    height = PANEL_TOP + (len(panels) + 1) // 2 * (PANEL_HEIGHT + 80) - 30
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
+    head = f'<text class="title" x="12" y="24">{html.escape(title)}</text>'
+    return "\n".join([svg, f"<style>{STYLE}</style>", head, *keys, *parts, "</svg>", ""])

@@ -10,7 +10,7 @@ set(LK_LONG_TESTS
     engine_stress_test export_c_test export_peers_test flat_allreduce_test give_up_test gpu_check_test hosts_test
     launch_interrupt_test launch_restart_test launch_roles_test own_data_training_test package_test
     parameter_server_lost_test parameter_server_resume_test processes_cuda_test recompute_training_test
-    resume_records_test resume_settings_test torch_agreement_test)
+    resume_records_test resume_settings_test simulate_test torch_agreement_test)
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(LK_SANITIZE OR NOT ONEDNN_FOUND) # slower, as plain C kernels are

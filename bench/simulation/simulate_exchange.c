@@ -1,0 +1,359 @@
+/* Simulates the exchange of a training step: runs under SimGrid's SMPI, in which every rank is a thread of one process
+ * and messages take the time that a described network needs. The plans, their steps and the MPI transport are those of
+ * the library. Computing is a pause of given length. `../simulate` builds and starts this program.
+ *
+ *     simulate_exchange WAY STEP ADDING
+ *         WAY     auto, flat, tree, or mpi: MPI_Allreduce, whose additions take no time
+ *         STEP    a file with a line for each parameter, in the model's order: its number of words, and the second of
+ * the step from which its gradient can be exchanged ADDING  bytes that a rank reads and writes a second when it adds
+ * up; 0: check the sums, on real memory
+ *
+ * Each rank prints the second of the step in which it has all sums. */
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "core/backend.h"
+#include "dist/collectives/exchange_run.h"
+#include "dist/sum/remote_nodes.h"
+#include "dist/sum/tree.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <simgrid/actor.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_QUANTITIES = 512, MOST_RANKS = 1024, SHARDS_CHECKED = 3 };
+
+/* The plug-in is linked, not loaded. */
+const lk_messages *lk_messages_of_plugin(void);
+
+struct lk_group {
+    const lk_messages *table;
+    int rank, ranks;
+};
+
+typedef struct parameters {
+    int n;
+    lk_shape shapes[MOST_QUANTITIES];
+    lk_dtype dtypes[MOST_QUANTITIES];
+    double ready[MOST_QUANTITIES];
+} parameters;
+
+/* Gradients that are exchanged together, as a row. */
+typedef struct gradients {
+    int n;
+    lk_exchange_span spans[MOST_QUANTITIES];
+    int64_t row;
+    bool whole;
+} gradients;
+
+static double adding; /* bytes per second; 0: really add */
+
+/* Ends the simulation: a rank that is missing would leave the others waiting. */
+static void stop(const char *why)
+{
+    fprintf(stderr, "simulate_exchange: %s\n", why);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    abort();
+}
+
+static void check(lk_status status)
+{
+    if (status != LK_OK)
+        stop(lk_error_message());
+}
+
+/* --- what the transport needs of the library -------------------------------------------------------------------------
+ */
+
+void *lk__device_calloc(lk_device *device, size_t count, size_t size)
+{
+    (void)device;
+    return lk__calloc(count, size);
+}
+
+void lk__device_free(lk_device *device, void *memory)
+{
+    (void)device;
+    lk__free(memory);
+}
+
+size_t lk_dtype_size(lk_dtype dtype)
+{
+    return dtype == LK_F32 ? sizeof(float) : 0; /* there is nothing else here */
+}
+
+/* Like the library's, but waits in place of polling, since each poll would take simulated time. */
+lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n)
+{
+    char error[LK_MESSAGES_ERROR];
+    lk_message *in_flight = lk__calloc((size_t)n + 1, sizeof *in_flight);
+    if (!in_flight)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < n; i++)
+        if (group->table->begin(messages[i].is_sent, channel, messages[i].other, messages[i].data, messages[i].bytes,
+                                &in_flight[i], error) != LK_MESSAGES_OK)
+            stop(error);
+    for (int i = 0; i < n; i++)
+        MPI_Wait((MPI_Request *)(void *)&in_flight[i], MPI_STATUS_IGNORE);
+    lk__free(in_flight);
+    return LK_OK;
+}
+
+/* SMPI promises a single thread, which is all that there is here, but the plug-in asks for more. */
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
+{
+    *provided = wanted;
+    return MPI_Init(argc, argv);
+}
+
+static void pause_for(double seconds)
+{
+    double whole = floor(seconds);
+    struct timespec time = {(time_t)whole, (long)((seconds - whole) * 1e9)};
+    if (seconds > 0)
+        nanosleep(&time, NULL);
+}
+
+static lk_status sum_words(lk_device *links, int on, const lk_links_sum *s)
+{
+    float *y = s->y;
+    (void)links, (void)on;
+    if (adding > 0)
+        pause_for((double)s->count * (s->n_addends + 1) * sizeof *y / adding);
+    for (int64_t i = 0; i < s->count && adding <= 0; i++) {
+        float stack[LK_LINKS_LEVELS + 1];
+        int depth = 0;
+        for (int a = 0; a < s->n_addends; a++) {
+            stack[depth++] = ((const float *)s->addends[a])[i];
+            for (int n = 0; n < s->additions[a]; n++, depth--)
+                stack[depth - 2] += stack[depth - 1];
+        }
+        y[i] = stack[0];
+    }
+    return LK_OK;
+}
+
+static const lk_links_table links = {.in_place = true, .sum = sum_words};
+
+/* --- the step -------------------------------------------------------------------------------------------------------
+ */
+
+static int64_t align_words(int64_t words)
+{
+    return lk__divide_up(words, LK_EXCHANGE_ALIGN) * LK_EXCHANGE_ALIGN;
+}
+
+static void read_parameters(const char *path, parameters *p)
+{
+    long long words;
+    FILE *file = fopen(path, "r");
+    if (!file)
+        stop("the step's file cannot be read");
+    for (p->n = 0; p->n < MOST_QUANTITIES && fscanf(file, "%lld %lf", &words, &p->ready[p->n]) == 2; p->n++) {
+        p->shapes[p->n] = LK_SHAPE(words);
+        p->dtypes[p->n] = LK_F32;
+    }
+    if (p->n == 0 || !feof(file))
+        stop("the step's file is not: words and a second, for each of at most 512 parameters");
+    fclose(file);
+}
+
+static bool is_small(const parameters *p, int i)
+{
+    return lk_shape_count(p->shapes[i]) <= LK_SMALL_QUANTITY;
+}
+
+/* The small or the large ones of a bucket, which form a row each: see lk__bucket_begin_flat. */
+static gradients gradients_of(const parameters *p, const int *bucket, int n, bool small)
+{
+    gradients g = {.whole = small};
+    for (int i = 0; i < n; i++) {
+        if (is_small(p, bucket[i]) != small)
+            continue;
+        g.spans[g.n++] = (lk_exchange_span){g.row, lk_shape_count(p->shapes[bucket[i]])};
+        g.row += align_words(g.spans[g.n - 1].words);
+    }
+    return g;
+}
+
+/* Whether the row goes along the tree, as dist/collectives/flat_allreduce.c decides. */
+static bool goes_along_tree(const char *way, int ranks, const gradients *g)
+{
+    if (ranks <= 2 || strcmp(way, "flat") == 0)
+        return false;
+    return ranks > LK_LINKS_ADDENDS || strcmp(way, "tree") == 0 ||
+           lk__exchange_tree_is_faster(&lk__transport_mpi.cost, ranks, g->row * (int64_t)sizeof(float), g->whole);
+}
+
+/* Spread over magnitudes, so that another order of additions would give other bits. */
+static float value_of(int64_t shard, int64_t word)
+{
+    uint32_t x = (uint32_t)(shard * 7919 + word + 1) * UINT32_C(2654435761);
+    return ldexpf((float)(x >> 8) - (float)(1 << 23), (int)(x & 15));
+}
+
+/* The tree in plain C. */
+static float sum_of(lk_range shards, int64_t word)
+{
+    if (shards.end - shards.begin == 1)
+        return value_of(shards.begin, word);
+    int64_t middle = lk__tree_middle(shards);
+    return sum_of((lk_range){shards.begin, middle}, word) + sum_of((lk_range){middle, shards.end}, word);
+}
+
+/* The memory of a rank. If it only simulates, all ranks share it, and nothing is copied. */
+static float *memory_new(int64_t words)
+{
+    size_t bytes = (size_t)lk__max(words, 1) * sizeof(float);
+    float *memory = adding > 0 ? SMPI_SHARED_MALLOC(bytes) : malloc(bytes);
+    if (!memory)
+        stop("out of memory");
+    return memory;
+}
+
+static void memory_free(float *memory)
+{
+    if (adding > 0)
+        SMPI_SHARED_FREE(memory);
+    else
+        free(memory);
+}
+
+static void exchange(lk_group *group, const char *way, const gradients *g, int64_t shards)
+{
+    static lk_range owned[MOST_RANKS];
+    static int starts[MOST_RANKS + 1];
+    lk_range cover[LK_TREE_COVER];
+    int n_nodes = 0, first_own = 0, own = 0;
+    for (int r = 0; r <= group->ranks; r++)
+        starts[r] = r;
+    lk_exchange_node *nodes = lk__calloc((size_t)shards, sizeof *nodes);
+    for (int r = 0; r < group->ranks && nodes; r++) {
+        owned[r] = lk_part(shards, group->ranks, r);
+        int n = lk__tree_cover(shards, owned[r], cover);
+        if (r == group->rank)
+            first_own = n_nodes, own = n;
+        for (int i = 0; i < n; i++)
+            nodes[n_nodes++] = (lk_exchange_node){cover[i], r};
+    }
+    const float **values = lk__calloc((size_t)n_nodes * (size_t)g->n, sizeof *values);
+    if (!values)
+        stop("out of memory");
+    float *mine = memory_new(own * g->row);
+    for (int m = 0; m < own; m++)
+        for (int q = 0; q < g->n; q++) {
+            float *of = mine + m * g->row + g->spans[q].begin;
+            values[(first_own + m) * g->n + q] = of;
+            for (int64_t i = 0; i < g->spans[q].words && adding <= 0; i++)
+                of[i] = sum_of(nodes[first_own + m].range, g->spans[q].begin + i);
+        }
+    bool along_tree = goes_along_tree(way, group->ranks, g);
+    lk_exchange_plan_opts opts = {.owned = owned,
+                                  .ranks = group->ranks,
+                                  .nodes = nodes,
+                                  .n_nodes = n_nodes,
+                                  .row = g->row,
+                                  .whole = g->whole,
+                                  .in_place = !g->whole,
+                                  .flat = along_tree ? 2 : (int)lk__max(2, group->ranks),
+                                  .first = group->rank,
+                                  .n = 1};
+    lk_exchange_plan *plan;
+    check(lk__exchange_plan_new(&opts, &plan));
+    float *buffer = memory_new(plan->words[0]);
+    if (g->whole && adding <= 0)
+        memcpy(buffer, mine, (size_t)(own * g->row) * sizeof *buffer);
+    float *sum = buffer + lk__exchange_sum_begin(own, g->row, opts.in_place);
+    lk_transfer *list = lk__calloc(lk__exchange_transfers(plan, g->n) + 1, sizeof *list);
+    if (!list)
+        stop("out of memory");
+    check(lk__exchange_run(&(lk_exchange_run){.plan = plan,
+                                              .transport = &lk__transport_mpi,
+                                              .table = &links,
+                                              .group = &(lk_flat_group){group, starts},
+                                              .dtype = LK_F32,
+                                              .along_tree = along_tree,
+                                              .n_quantities = g->n,
+                                              .spans = g->spans,
+                                              .values = values,
+                                              .buffers = &buffer,
+                                              .sums = &sum,
+                                              .list = list}));
+    for (int q = 0; q < g->n && adding <= 0; q++)
+        for (int64_t i = g->spans[q].begin; i < g->spans[q].begin + g->spans[q].words; i++)
+            if (sum[i] != sum_of((lk_range){0, shards}, i))
+                stop("a sum is wrong");
+    memory_free(buffer);
+    memory_free(mine);
+    lk__free(list);
+    lk__free(values);
+    lk__free(nodes);
+    lk__exchange_plan_release(plan);
+}
+
+static void allreduce(const gradients *g)
+{
+    float *x = memory_new(g->row), *y = memory_new(g->row);
+    MPI_Allreduce(x, y, (int)g->row, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    memory_free(y);
+    memory_free(x);
+}
+
+static void run_step(lk_group *group, const char *way, const parameters *p)
+{
+    lk_remote_nodes *remote;
+    const int *bucket;
+    double began = MPI_Wtime();
+    lk_remote_nodes_opts opts = {.shards = group->ranks,
+                                 .first = group->rank,
+                                 .k = 1,
+                                 .ranks = group->ranks,
+                                 .n = p->n,
+                                 .shapes = p->shapes,
+                                 .dtypes = p->dtypes};
+    check(lk__remote_nodes_new(&opts, &remote));
+    for (int i = 0; i < p->n; i++)
+        lk__remote_nodes_learn(remote, i, true);
+    for (int done = 0, n; (n = lk__remote_nodes_bucket(remote, done, &bucket)) > 0; done += n) {
+        double ready = 0;
+        for (int i = 0; i < n; i++)
+            ready = fmax(ready, p->ready[bucket[i]]);
+        pause_for(began + ready - MPI_Wtime());
+        for (int turn = 0; turn < 2; turn++) {
+            gradients g = gradients_of(p, bucket, n, is_small(p, bucket[0]) == (turn == 0));
+            if (g.n > 0 && strcmp(way, "mpi") == 0)
+                allreduce(&g);
+            else if (g.n > 0)
+                exchange(group, way, &g, adding > 0 ? group->ranks : (int64_t)SHARDS_CHECKED * group->ranks - 1);
+        }
+    }
+    lk__remote_nodes_release(remote);
+    printf("%.9f\n", MPI_Wtime() - began);
+}
+
+/* SMPI finds it in each rank's copy of this program. */
+__attribute__((visibility("default"))) int main(int argc, char **argv)
+{
+    char error[LK_MESSAGES_ERROR];
+    static parameters p;
+    lk_group group = {.table = lk_messages_of_plugin()};
+    /* As in a replay SMPI moves no data, also not into the memory that MPI_Allreduce allocates. */
+    if (argc == 4 && strcmp(argv[1], "mpi") == 0) {
+        smpi_replay_init(sg_actor_get_property_value(sg_actor_self(), "instance_id"),
+                         atoi(sg_actor_get_property_value(sg_actor_self(), "rank")), 0);
+        MPI_Comm_rank(MPI_COMM_WORLD, &group.rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &group.ranks);
+    } else if (group.table->open(&group.rank, &group.ranks, error) != LK_MESSAGES_OK) {
+        stop(error);
+    }
+    if (argc != 4 || group.ranks > MOST_RANKS)
+        stop("give a way, a file and bytes per second, and at most 1,024 ranks");
+    adding = strtod(argv[3], NULL);
+    read_parameters(argv[2], &p);
+    run_step(&group, argv[1], &p);
+    MPI_Finalize();
+    return 0;
+}
