@@ -1,5 +1,6 @@
 #include "cuda/cuda_ranks.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cuda/cuda_device.h"
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { DEFAULT_SECONDS = 60, MOST_SECONDS = 86400, TICK_MS = 50, LEAVING_MS = 5000 };
 
@@ -220,11 +220,7 @@ static bool cuda_ranks_watch_once(lk_cuda_ranks *r, int *still)
 /* True: the thread must end. */
 static bool cuda_ranks_sleep_a_tick(lk_cuda_ranks *r)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += TICK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    struct timespec until = lk__deadline_after(TICK_MS);
     pthread_mutex_lock(&r->stopping);
     while (!r->is_stopped && pthread_cond_timedwait(&r->stop, &r->stopping, &until) != ETIMEDOUT)
         continue;

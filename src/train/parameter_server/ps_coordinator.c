@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 void lk__ps_fail(lk_ps_coordinator *c, lk_status status, const char *format, ...)
 {
@@ -197,15 +196,6 @@ lk_status lk__ps_coordinator_begin(lk_ps_coordinator *c, const lk_ps_epoch *epoc
     return LK_OK;
 }
 
-static struct timespec ps_coordinator_deadline_after(int milliseconds)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    int64_t nanoseconds = time.tv_nsec + milliseconds * INT64_C(1000000);
-    return (struct timespec){.tv_sec = time.tv_sec + (time_t)(nanoseconds / 1000000000),
-                             .tv_nsec = (long)(nanoseconds % 1000000000)};
-}
-
 /* Fails with the training's failure, if there is one. */
 static lk_status ps_coordinator_check(void *user)
 {
@@ -222,7 +212,7 @@ static lk_status ps_coordinator_check(void *user)
 
 lk_status lk__ps_coordinator_next(lk_ps_coordinator *c, int milliseconds, lk_ps_finished *finished, bool *any)
 {
-    struct timespec end = ps_coordinator_deadline_after(milliseconds);
+    struct timespec end = lk__deadline_after(milliseconds);
     int late = 0;
     pthread_mutex_lock(&c->mutex);
     while (c->n_finished == 0 && c->failure == LK_OK && late != ETIMEDOUT)
