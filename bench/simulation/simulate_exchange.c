@@ -4,9 +4,10 @@
  *
  *     simulate_exchange WAY STEP ADDING
  *         WAY     auto, flat, tree, or mpi: MPI_Allreduce, whose additions take no time
- *         STEP    a file with a line for each parameter, in the model's order: its number of words, and the second of
- * the step from which its gradient can be exchanged ADDING  bytes that a rank reads and writes a second when it adds
- * up; 0: check the sums, on real memory
+ *         STEP    a file with a line for each parameter, in the model's order: its number of
+ *                 words, and the second of the step from which its gradient can be exchanged
+ *         ADDING  bytes that a rank reads and writes a second when it adds up; 0: check the
+ *                 sums, on real memory
  *
  * Each rank prints the second of the step in which it has all sums. */
 #include "base/mem.h"
