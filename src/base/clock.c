@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <time.h>
+
 int64_t lk__nanoseconds(void)
 {
     struct timespec time;
@@ -10,10 +12,4 @@ int64_t lk__nanoseconds(void)
 double lk__seconds(void)
 {
     return (double)lk__nanoseconds() * 1e-9;
-}
-
-struct timespec lk__deadline_after(int64_t milliseconds)
-{
-    int64_t nanoseconds = lk__nanoseconds() + milliseconds * 1000000;
-    return (struct timespec){.tv_sec = (time_t)(nanoseconds / 1000000000), .tv_nsec = (long)(nanoseconds % 1000000000)};
 }

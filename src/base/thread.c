@@ -54,3 +54,23 @@ bool lk__at_thread_end(void (*end)(void))
     own.ends[own.n++] = end;
     return true;
 }
+
+/* --- waits with a time limit -------------------------------------------------------------------------------------- */
+
+void lk__condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+struct timespec lk__deadline_after(int64_t milliseconds)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    int64_t nanoseconds = time.tv_nsec + milliseconds * 1000000;
+    return (struct timespec){.tv_sec = time.tv_sec + (time_t)(nanoseconds / 1000000000),
+                             .tv_nsec = (long)(nanoseconds % 1000000000)};
+}

@@ -1,6 +1,5 @@
 #include "cuda/cuda_ranks.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "cuda/cuda_device.h"
@@ -374,14 +373,10 @@ static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
 
 static void cuda_ranks_init_locks(lk_cuda_ranks *r)
 {
-    pthread_condattr_t monotonic;
     pthread_mutex_init(&r->launching, NULL);
     pthread_mutex_init(&r->talking, NULL);
     pthread_mutex_init(&r->stopping, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->stop, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lk__condition_init(&r->stop);
 }
 
 lk_status lk__cuda_ranks_new(const lk_gpu_nccl *nccl, const lk_links_opts *opts, lk_cuda *const *streams,

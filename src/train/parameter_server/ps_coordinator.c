@@ -92,7 +92,6 @@ static void *ps_coordinator_run(void *argument)
 lk_status lk__ps_coordinator_open(lk_post *post, lk_ps_identity *identity, lk_ps_coordinator **coordinator)
 {
     lk_ps_coordinator *c = lk__calloc(1, sizeof *c);
-    pthread_condattr_t clock;
     *coordinator = c;
     if (!c)
         return LK_ERR_MEMORY;
@@ -101,10 +100,7 @@ lk_status lk__ps_coordinator_open(lk_post *post, lk_ps_identity *identity, lk_ps
     atomic_init(&c->stop, false);
     atomic_init(&c->generation, 1);
     pthread_mutex_init(&c->mutex, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    lk__condition_init(&c->changed);
     LK_TRY(lk__service_open(post, &identity->chief, &c->service));
     identity->chief.port = lk__service_port(c->service);
     lk__address_print(&identity->chief, identity->chief_text);
