@@ -31,11 +31,11 @@ bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts
 /* --- which algorithm ---------------------------------------------------------------------------------------------- */
 
 /* Tiles must be full enough, and numerous enough to outweigh transforming the kernels. The channels of the result must
- * be more than one block, since blocks are computed in pairs. Measurements of 400 shapes gave these limits. size:
- * height and width of the result; made: its channels. */
+ * be more than one block, since blocks are computed in pairs. Measurements gave these limits
+ * (docs/lab/cpu-convolutions.md). size: height and width of the result; made: its channels. */
 static bool block_conv_is_worth_winograd(const lk_geometry *conv, const int64_t size[2], int64_t made)
 {
-    enum { TILE = 4, LEAST_TILES = 32 };
+    enum { TILE = 4, LEAST_TILES = 8 };
     int block = lk__block_winograd()->block;
     int64_t tiles = (size[0] + TILE - 1) / TILE * ((size[1] + TILE - 1) / TILE);
     return conv->images * tiles >= LEAST_TILES && 3 * size[0] * size[1] >= 2 * tiles * TILE * TILE && made > block;
