@@ -37,6 +37,9 @@ function(lk_for_isa target isa)
   target_include_directories(${target} PRIVATE include src)
   target_compile_definitions(${target} PRIVATE ${LK_VECTOR_OF_${isa}})
   target_compile_options(${target} PRIVATE -mavx2 -mfma ${LK_FLAGS_OF_${isa}})
+  if(LK_SANITIZE) # one of these files took gcc 38 s with the checks, and takes 11 so
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
 endfunction()
 
 # lk_kernels(isa kind sources...): makes the library lockstep_ISA of kernels.
