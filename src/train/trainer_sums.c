@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "dist/sum/shard_sum.h"
 #include "lockstep/ops.h"
 #include "nn/model.h"
 #include "train/processes.h"
@@ -26,6 +27,9 @@ lk_status lk__trainer_sums_new(lk_trainer *trainer)
     sums->val = lk_shard_sum_new(trainer->strategy, plan->shards, metrics);
     if (!sums->train || !sums->val)
         return lk_error_status();
+    /* Backward of its layer is the last to use a statistic, and so the first layer's come last of all. In front of the
+     * gradients they would keep every bucket waiting. */
+    lk__shard_sum_set_late(sums->train, trainer->n_parameters);
     LK_TRY(lk__plan_votes(trainer));
     LK_TRY(lk__plan_groups(trainer));
     return lk__plan_precise_statistics(trainer);

@@ -15,7 +15,7 @@ struct lk_remote_nodes {
     bool *is_known;   /* [n]: whether is_present is known */
     int n_known;
     bool has_idle_ranks;
-    int *order; /* [n]: the order of exchange, last quantity first, since backward finishes that first */
+    int *order; /* [n]: the order of exchange */
 };
 
 lk_status lk__remote_nodes_new(const lk_remote_nodes_opts *opts, lk_remote_nodes **remote)
@@ -42,8 +42,7 @@ lk_status lk__remote_nodes_new(const lk_remote_nodes_opts *opts, lk_remote_nodes
         if (rank < opts->first)
             r->n_lower = r->n_nodes;
     }
-    for (int i = 0; i < opts->n; i++)
-        r->order[i] = opts->n - 1 - i;
+    lk__remote_nodes_set_order(r, opts->n);
     *remote = r;
     return LK_OK;
 }
@@ -72,6 +71,12 @@ void lk__remote_nodes_start(lk_remote_nodes *r, int64_t samples)
         r->has_idle_ranks |= remote_nodes_shards_are_empty(r, samples, lk_part(r->opts.shards, r->opts.ranks, rank));
     for (int64_t m = 0; m < r->n_nodes; m++)
         r->nodes[m].empty = remote_nodes_shards_are_empty(r, samples, r->nodes[m].range);
+}
+
+void lk__remote_nodes_set_order(lk_remote_nodes *r, int n_first)
+{
+    for (int i = 0; i < r->opts.n; i++)
+        r->order[i] = (i < n_first ? n_first : r->opts.n + n_first) - 1 - i;
 }
 
 bool lk__remote_nodes_have_idle_ranks(const lk_remote_nodes *r)

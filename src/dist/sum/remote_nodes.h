@@ -24,6 +24,10 @@ void lk__remote_nodes_release(lk_remote_nodes *remote); /* NULL is fine */
 /* The largest number of nodes there can be, local and remote together. */
 int64_t lk__remote_nodes_count(const lk_remote_nodes *remote);
 
+/* Sets the order of exchange: quantities [0, n_first), the last one first, since backward finishes that first, and then
+ * the others. Without this call all n quantities are first. All processes call it alike, before the first batch. */
+void lk__remote_nodes_set_order(lk_remote_nodes *remote, int n_first);
+
 /* Announces sums over a batch of `samples` samples; this tells which shards are empty. */
 void lk__remote_nodes_start(lk_remote_nodes *remote, int64_t samples);
 

@@ -214,6 +214,12 @@ lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica)
     return sum->owned[replica];
 }
 
+void lk__shard_sum_set_late(lk_shard_sum *sum, int late)
+{
+    if (sum->remote_nodes)
+        lk__remote_nodes_set_order(sum->remote_nodes, late);
+}
+
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples)
 {
     if (sum->remote_nodes)
