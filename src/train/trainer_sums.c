@@ -10,6 +10,7 @@
 #include "train/step/precise_bn.h"
 #include "train/step/step.h"
 #include "train/trainer.h"
+#include "train/trainer_devices.h"
 
 lk_status lk__trainer_sums_new(lk_trainer *trainer)
 {
@@ -29,7 +30,8 @@ lk_status lk__trainer_sums_new(lk_trainer *trainer)
         return lk_error_status();
     /* Backward of its layer is the last to use a statistic, and so the first layer's come last of all. In front of the
      * gradients they would keep every bucket waiting. */
-    lk__shard_sum_set_late(sums->train, trainer->n_parameters);
+    int64_t bytes = lk__trainer_segment_bytes(trainer);
+    lk__shard_sum_set_buckets(sums->train, trainer->n_parameters, bytes > 0 ? bytes : INT64_MAX);
     LK_TRY(lk__plan_votes(trainer));
     LK_TRY(lk__plan_groups(trainer));
     return lk__plan_precise_statistics(trainer);

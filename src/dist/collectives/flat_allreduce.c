@@ -114,13 +114,14 @@ typedef struct packing {
 typedef struct piece {
     lk_tensor *value; /* holds a reference */
     int m, position, q;
+    int span; /* of the row, that has the quantity */
 } piece;
 
 /* The sizes of an exchange of a row of quantities, which is laid out alike on every rank. */
 typedef struct measures {
-    int64_t row; /* words */
-    bool whole, along_tree;
-    bool packed; /* values are copied into rows, not read where they are */
+    lk_exchange_row row;
+    bool along_tree;
+    bool packed; /* all values are copied into rows, not only small ones */
     bool compressed;
 } measures;
 
@@ -137,8 +138,9 @@ struct flat_job {
     int n_nodes, n_quantities, n; /* n: of flat, which may be gone when the last reference is released */
 
     lk_exchange_node *nodes; /* [n_nodes] */
-    lk_exchange_span *spans; /* [n_quantities] */
-    const float **values;    /* [n_nodes * n_quantities]: of this process's nodes, where they are */
+    int64_t *begins;         /* [n_quantities]: their first words in the row */
+    lk_exchange_span *spans; /* [of.row.n_spans] */
+    const float **values;    /* [n_nodes * of.row.n_spans]: of this process's nodes, where they are */
     float **buffers;         /* [n], like sums */
     float **sums;            /* rows in the buffers */
     lk_tensor **taken;       /* [n]: the buffers, one reference each */
@@ -195,22 +197,36 @@ static int64_t flat_allreduce_sum_begin(const job *j, int d)
     int own = 0;
     for (int m = 0; m < j->n_nodes; m++)
         own += j->nodes[m].rank == j->flat->first + d;
-    return lk__exchange_sum_begin(own, j->of.row, !j->of.packed);
+    return lk__exchange_sum_begin(own, j->of.row.words, !j->of.packed);
 }
 
+/* The words that are copied of a node of device d. If others are read in place, they lie behind what the plan needs. */
+static float *flat_allreduce_copied_row(const job *j, int d, int position)
+{
+    int64_t begin = j->of.packed ? position * j->of.row.words : j->plan->words[d] + position * j->of.row.copied;
+    return (float *)j->storage[d]->data + begin;
+}
+
+/* Copies values into rows, and notes where others are that are read in place. */
 static lk_status flat_allreduce_pack_on(lk_device *device, const packing *p)
 {
     const job *j = p->job;
     lk_storage *storage = j->storage[p->device];
+    int n = 0;
     LK_TRY(lk__storage_allocate(storage, storage->bytes, NULL));
     for (int i = p->first; i < p->first + p->n; i++) {
         const piece *from = &j->pieces[i];
-        float *row = (float *)storage->data + from->position * j->of.row;
+        float *row = flat_allreduce_copied_row(j, p->device, from->position);
+        bool is_copied = j->of.packed || j->begins[from->q] < j->of.row.copied;
         LK_TRY(flat_allreduce_check_written(from->value));
-        j->copies[i] =
-            (lk_links_copy){lk__data(from->value), row + j->spans[from->q].begin, flat_allreduce_words_in(from->value)};
+        const float *value = lk__data(from->value);
+        if (!j->of.packed)
+            j->values[from->m * j->of.row.n_spans + from->span] = is_copied ? row : value;
+        if (is_copied)
+            j->copies[p->first + n++] =
+                (lk_links_copy){value, row + j->begins[from->q], flat_allreduce_words_in(from->value)};
     }
-    return j->flat->table->pack(device, j->copies + p->first, p->n);
+    return j->flat->table->pack(device, j->copies + p->first, n);
 }
 
 static lk_status flat_allreduce_packing_run(lk_task *task)
@@ -219,22 +235,6 @@ static lk_status flat_allreduce_packing_run(lk_task *task)
 }
 
 /* --- on the links' thread ----------------------------------------------------------------------------------------- */
-
-/* Packs device d's values, or notes where they are if they are read in place. */
-static lk_status flat_allreduce_prepare_values(const job *j, int d)
-{
-    const packing *p = &j->packings[d];
-    if (j->of.packed)
-        return flat_allreduce_pack_on(j->flat->links, p);
-    lk_storage *storage = j->storage[d];
-    LK_TRY(lk__storage_allocate(storage, storage->bytes, NULL));
-    for (int i = p->first; i < p->first + p->n; i++) {
-        const piece *from = &j->pieces[i];
-        LK_TRY(flat_allreduce_check_written(from->value));
-        j->values[from->m * j->n_quantities + from->q] = lk__data(from->value);
-    }
-    return LK_OK;
-}
 
 static int64_t flat_allreduce_elements_in(const job *j, int64_t words)
 {
@@ -245,17 +245,17 @@ static int64_t flat_allreduce_elements_in(const job *j, int64_t words)
 static lk_status flat_allreduce_sum_own(const job *j, int d)
 {
     const lk_flat *f = j->flat;
-    lk_links_sum sum = {.y = j->sums[d], .dtype = j->dtype, .count = flat_allreduce_elements_in(j, j->of.row)};
+    lk_links_sum sum = {.y = j->sums[d], .dtype = j->dtype, .count = flat_allreduce_elements_in(j, j->of.row.words)};
     lk_range ranges[LK_FLAT_PARTS];
     for (int m = 0; m < j->n_nodes; m++) {
         if (j->nodes[m].rank != f->first + d)
             continue;
         ranges[sum.n_addends] = j->nodes[m].range;
-        sum.addends[sum.n_addends] = j->buffers[d] + sum.n_addends * j->of.row;
+        sum.addends[sum.n_addends] = j->buffers[d] + sum.n_addends * j->of.row.words;
         sum.n_addends++;
     }
     if (sum.n_addends == 0)
-        return f->table->clear(f->links, d, sum.y, j->of.row);
+        return f->table->clear(f->links, d, sum.y, j->of.row.words);
     lk__tree_postfix(j->root, ranges, sum.n_addends, sum.additions);
     return f->table->sum(f->links, d, &sum);
 }
@@ -265,7 +265,7 @@ static lk_status flat_allreduce_reduce(const job *j)
     const lk_flat *f = j->flat;
     for (int d = 0; d < f->n; d++)
         LK_TRY(flat_allreduce_sum_own(j, d));
-    return f->transport->reduce(&(lk_transport_rows){f->links, f->table, f->n, f->first, j->sums, j->of.row});
+    return f->transport->reduce(&(lk_transport_rows){f->links, f->table, f->n, f->first, j->sums, j->of.row.words});
 }
 
 /* Keeps the job's memory for the rest of the process, because the transport may still write to it. */
@@ -288,7 +288,7 @@ static lk_status flat_allreduce_job_exchange(job *j)
         LK_TRY(lk__group_check(f->group->processes));
     lk__activity_set(f->n < f->ranks ? LK_ACTIVITY_WAIT_REMOTE : LK_ACTIVITY_OPERATOR, "exchange");
     for (int d = 0; d < f->n && f->table->in_place; d++)
-        LK_TRY(flat_allreduce_prepare_values(j, d));
+        LK_TRY(flat_allreduce_pack_on(f->links, &j->packings[d]));
     for (int d = 0; d < f->n; d++) {
         j->buffers[d] = j->storage[d]->data;
         j->sums[d] = j->buffers[d] + flat_allreduce_sum_begin(j, d);
@@ -303,7 +303,7 @@ static lk_status flat_allreduce_job_exchange(job *j)
                                                .dtype = j->dtype,
                                                .along_tree = j->of.along_tree,
                                                .compressed = j->of.compressed,
-                                               .n_quantities = j->n_quantities,
+                                               .n_spans = j->of.row.n_spans,
                                                .spans = j->spans,
                                                .values = j->values,
                                                .buffers = j->buffers,
@@ -336,27 +336,16 @@ static int64_t flat_allreduce_align_words(int64_t words)
     return lk__divide_up(words, LK_EXCHANGE_ALIGN) * LK_EXCHANGE_ALIGN;
 }
 
-static int64_t flat_allreduce_quantity_words(const lk_flat_sum *sum, int q)
+static bool flat_allreduce_goes_along_tree(const lk_flat *f, int64_t ranks, int64_t words, bool compressed)
 {
-    return lk_shape_count(sum->shapes[sum->quantities[q]]) * (int64_t)lk_dtype_size(sum->dtype) / WORD;
-}
-
-/* Rounded, words cannot go along the tree: its sums would be rounded at every step, and their bits depend on the way.
- */
-static bool flat_allreduce_goes_along_tree(const lk_flat *f, int64_t ranks, int64_t words, bool whole, bool compressed)
-{
-    if (ranks <= 2 || compressed)
-        return false;
-    if (ranks > LK_FLAT_PARTS || f->way != LK_EXCHANGE_AUTO)
-        return ranks > LK_FLAT_PARTS || f->way == LK_EXCHANGE_TREE;
-    return lk__exchange_tree_is_faster(&f->transport->cost, (int)ranks, words * WORD, whole);
+    return lk__exchange_row_takes_tree(&f->transport->cost, f->way, ranks, words, compressed);
 }
 
 /* The same for a sum of one quantity. */
 static bool flat_allreduce_sends_along_tree(const lk_flat *f, int64_t ranks, int64_t bytes, bool compressed)
 {
-    bool whole = bytes <= LK_SMALL_QUANTITY * WORD;
-    return flat_allreduce_goes_along_tree(f, ranks, lk__divide_up(bytes, WORD), whole, compressed && !whole);
+    bool is_rounded = compressed && bytes > LK_SMALL_QUANTITY * WORD;
+    return flat_allreduce_goes_along_tree(f, ranks, lk__divide_up(bytes, WORD), is_rounded);
 }
 
 lk_exchange lk__flat_exchange(const lk_flat *f, int64_t bytes, bool compressed)
@@ -392,22 +381,25 @@ static bool flat_allreduce_fits_flat(const lk_flat_sum *sum)
     return lk__tree_postfix(sum->root, ranges, sum->n_parts, additions) <= LK_LINKS_LEVELS;
 }
 
+static lk_exchange_row flat_allreduce_lay_out(const lk_flat_sum *sum, int64_t *begins, lk_exchange_span *spans)
+{
+    return lk__exchange_row_lay_out(sum->shapes, sum->dtype, sum->quantities, sum->n_quantities, begins, spans);
+}
+
 static bool flat_allreduce_is_compressed(const lk_flat_sum *sum)
 {
-    return sum->compressed && !sum->whole && sum->dtype == LK_F32;
+    return sum->compressed && sum->dtype == LK_F32 && !sum->by_library;
 }
 
 static measures flat_allreduce_measure(const lk_flat *f, const lk_flat_sum *sum)
 {
-    measures of = {.whole = sum->whole && !sum->by_library};
-    for (int q = 0; q < sum->n_quantities; q++)
-        of.row += flat_allreduce_align_words(flat_allreduce_quantity_words(sum, q));
-    of.compressed = !sum->by_library && flat_allreduce_is_compressed(sum);
+    measures of = {.row = flat_allreduce_lay_out(sum, NULL, NULL), .packed = !f->table->in_place};
+    of.row.whole &= !sum->by_library;
+    of.compressed = flat_allreduce_is_compressed(sum);
     of.along_tree = !sum->by_library && (!flat_allreduce_fits_flat(sum) ||
-                                         flat_allreduce_goes_along_tree(f, f->ranks, of.row, of.whole, of.compressed));
-    of.packed = !f->table->in_place || of.whole;
-    of.row =
-        flat_allreduce_row_words(f, of.row, of.compressed || (f->transport->gather && !of.along_tree && !of.whole));
+                                         flat_allreduce_goes_along_tree(f, f->ranks, of.row.words, of.compressed));
+    of.row.words = flat_allreduce_row_words(f, of.row.words,
+                                            of.compressed || (f->transport->gather && !of.along_tree && !of.row.whole));
     return of;
 }
 
@@ -435,8 +427,8 @@ static lk_exchange_plan_opts flat_allreduce_plan_opts(const lk_flat *f, const me
                                    .ranks = f->ranks,
                                    .nodes = f->nodes,
                                    .n_nodes = n_nodes,
-                                   .row = of->row,
-                                   .whole = of->whole,
+                                   .row = of->row.words,
+                                   .whole = of->row.whole,
                                    .in_place = !of->packed,
                                    .flat = of->along_tree ? 2 : (int)lk__max(2, f->ranks),
                                    .first = f->first,
@@ -472,6 +464,7 @@ static size_t flat_allreduce_job_lay_out(job *j, const lk_flat *f, const lk_flat
     job no_job, *to = j ? j : &no_job;
     lk__block_part(j, &used, 1, sizeof *j);
     to->nodes = lk__block_part(j, &used, nodes, sizeof *to->nodes);
+    to->begins = lk__block_part(j, &used, quantities, sizeof *to->begins);
     to->spans = lk__block_part(j, &used, quantities, sizeof *to->spans);
     to->values = lk__block_part(j, &used, of->packed ? 0 : nodes * quantities, sizeof *to->values);
     to->buffers = lk__block_part(j, &used, n, sizeof *to->buffers);
@@ -483,7 +476,7 @@ static size_t flat_allreduce_job_lay_out(job *j, const lk_flat *f, const lk_flat
     to->reads = lk__block_part(j, &used, pieces, sizeof *to->reads);
     to->copies = lk__block_part(j, &used, pieces, sizeof *to->copies);
     to->transfers =
-        lk__block_part(j, &used, plan ? lk__exchange_transfers(plan, sum->n_quantities) : 0, sizeof *to->transfers);
+        lk__block_part(j, &used, plan ? lk__exchange_transfers(plan, of->row.n_spans) : 0, sizeof *to->transfers);
     return used;
 }
 
@@ -510,11 +503,7 @@ static job *flat_allreduce_job_new(const lk_flat *f, const lk_flat_sum *sum, con
     j->n = f->n;
     for (int m = 0; m < sum->n_parts; m++)
         j->nodes[m] = (lk_exchange_node){sum->parts[m].range, sum->parts[m].rank};
-    int64_t begin = 0;
-    for (int q = 0; q < sum->n_quantities; q++) {
-        j->spans[q] = (lk_exchange_span){begin, flat_allreduce_quantity_words(sum, q)};
-        begin += flat_allreduce_align_words(j->spans[q].words);
-    }
+    flat_allreduce_lay_out(sum, j->begins, j->spans);
     return j;
 }
 
@@ -528,10 +517,12 @@ static lk_status flat_allreduce_job_list_pieces(job *j, const lk_flat_sum *sum, 
     for (int m = 0; m < sum->n_parts; m++) {
         if (sum->parts[m].rank != j->flat->first + d)
             continue;
+        int span = j->of.row.copied > 0;
         for (int q = 0; q < sum->n_quantities; q++) {
             lk_tensor *value = sum->parts[m].values[sum->quantities[q]];
             LK_TRY(lk__tensor_make_plain(value));
-            j->pieces[j->n_pieces] = (piece){lk_tensor_retain(value), m, position, q};
+            j->pieces[j->n_pieces] =
+                (piece){lk_tensor_retain(value), m, position, q, j->begins[q] < j->of.row.copied ? 0 : span++};
             j->reads[j->n_pieces++] = value->storage;
         }
         position++;
@@ -547,7 +538,7 @@ static lk_status flat_allreduce_job_make_sums(const job *j, const lk_flat_sum *s
     for (int q = 0; q < sum->n_quantities; q++) {
         lk_tensor view = {.dtype = sum->dtype,
                           .shape = sum->shapes[sum->quantities[q]],
-                          .offset = flat_allreduce_elements_in(j, begin + j->spans[q].begin)};
+                          .offset = flat_allreduce_elements_in(j, begin + j->begins[q])};
         lk__shape_strides(view.shape, view.strides);
         lk_tensor **out = &sum->sums[(int64_t)d * sum->stride + sum->quantities[q]];
         *out = lk__tensor_over(j->storage[d], &view);
@@ -594,11 +585,21 @@ static lk_status flat_allreduce_job_push_all(job *j)
     return flat_allreduce_job_push(j, &j->exchange);
 }
 
+static int64_t flat_allreduce_buffer_words(const job *j, int d)
+{
+    if (!j->plan)
+        return flat_allreduce_sum_begin(j, d) + j->of.row.words;
+    int own = 0;
+    for (int m = 0; m < j->n_nodes && !j->of.packed; m++)
+        own += j->nodes[m].rank == j->flat->first + d;
+    return j->plan->words[d] + own * j->of.row.copied;
+}
+
 static lk_status flat_allreduce_job_prepare(lk_flat *f, job *j, const lk_flat_sum *sum)
 {
     int64_t words = 0;
     for (int d = 0; d < f->n; d++)
-        words = lk__max(words, j->plan ? j->plan->words[d] : flat_allreduce_sum_begin(j, d) + j->of.row);
+        words = lk__max(words, flat_allreduce_buffer_words(j, d));
     LK_TRY(lk__exchange_buffers_take(&f->buffers, f->links, words, j->taken));
     for (int d = 0; d < f->n; d++)
         j->storage[d] = j->taken[d]->storage;
@@ -638,9 +639,9 @@ lk_status lk__flat_allreduce(lk_flat *f, const lk_flat_sum *sum)
 /* Plans an exchange of everything at once. */
 static lk_status flat_allreduce_plan_all(lk_flat *f, int64_t shards, int64_t bytes, lk_exchange_plan **plan)
 {
-    measures of = {.row = flat_allreduce_align_words(bytes / WORD), .packed = true};
+    measures of = {.row.words = flat_allreduce_align_words(bytes / WORD), .packed = true};
     int n = 0;
-    of.along_tree = flat_allreduce_goes_along_tree(f, f->ranks, of.row, false, false);
+    of.along_tree = flat_allreduce_goes_along_tree(f, f->ranks, of.row.words, false);
     for (int r = 0; r < f->ranks; r++) {
         lk_range cover[LK_TREE_COVER];
         f->owned[r] = lk_part(shards, f->ranks, r);

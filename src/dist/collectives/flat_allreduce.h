@@ -1,8 +1,8 @@
 /* All-reduce over the tree between devices that have links (core/links.h). The quantities of a bucket form one row on
  * every device, in a buffer (dist/transports/exchange_buffers.h). Each device packs its own values into the row, unless
- * its memory is the process's: then they are read where they are. The links' queue does the rest, by the steps of a
- * plan (dist/collectives/exchange_plan.h): flat, or along the tree. Kernels pushed to the devices in the meantime do
- * not wait. */
+ * its memory is the process's: then only small ones are copied, and others read where they are. The links' queue does
+ * the rest, by the steps of a plan (dist/collectives/exchange_plan.h): flat, or along the tree. Kernels pushed to the
+ * devices in the meantime do not wait. */
 #pragma once
 
 #include "dist/sum/tree.h"
@@ -56,10 +56,9 @@ typedef struct lk_flat_sum {
     int n_quantities;
     const lk_shape *shapes; /* [quantity] */
     lk_dtype dtype;         /* of all of them */
-    bool compressed;        /* see lk_strategy_set_compression */
+    bool compressed;        /* see lk_strategy_set_compression; only of more than LK_SMALL_QUANTITY elements each */
     bool by_library;        /* use the library's own reduction: the bits then depend on the number of ranks */
-    bool whole;       /* every device adds up the whole row: for quantities of at most LK_SMALL_QUANTITY elements */
-    lk_tensor **sums; /* [device * stride + i]: NULL before; set to new tensors, one reference each */
+    lk_tensor **sums;       /* [device * stride + i]: NULL before; set to new tensors, one reference each */
     int stride;
 } lk_flat_sum;
 

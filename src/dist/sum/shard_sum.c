@@ -214,10 +214,10 @@ lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica)
     return sum->owned[replica];
 }
 
-void lk__shard_sum_set_late(lk_shard_sum *sum, int late)
+void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes)
 {
     if (sum->remote_nodes)
-        lk__remote_nodes_set_order(sum->remote_nodes, late);
+        lk__remote_nodes_set_buckets(sum->remote_nodes, n_first, bytes);
 }
 
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples)
