@@ -243,7 +243,7 @@ static void exchange(lk_group *group, lk_exchange way, const bucket_row *row, in
     check(lk__exchange_run(&(lk_exchange_run){.plan = plan,
                                               .transport = &lk__transport_mpi,
                                               .table = &links,
-                                              .group = &(lk_flat_group){group, starts},
+                                              .group = &(lk_exchange_group){group, starts},
                                               .dtype = LK_F32,
                                               .along_tree = along_tree,
                                               .n_spans = n,

@@ -10,7 +10,7 @@ typedef struct lk_exchange_run {
     const lk_transport *transport;
     lk_device *links;
     const lk_links_table *table;
-    const lk_flat_group *group; /* NULL: one process */
+    const lk_exchange_group *group; /* NULL: one process */
     lk_dtype dtype;
     bool along_tree;               /* the plan does not go flat */
     bool compressed;               /* words travel as bf16 */

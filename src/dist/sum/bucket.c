@@ -93,7 +93,7 @@ static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_strategy *
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
         const lk_tensor *value = node->values ? node->values[i] : NULL;
-        if (value && !lk__flat_takes(strategy->flat, value))
+        if (value && !lk__links_allreduce_takes(strategy->allreduce, value))
             return (addend_set){0};
         if (value || bucket_is_remote_addend(bucket, node, i))
             set.is_any = nodes[m] = true;
@@ -107,13 +107,13 @@ static bool bucket_same_addends(const lk_bucket *bucket, addend_set a, addend_se
            a.is_rounded == b.is_rounded && a.dtype == b.dtype;
 }
 
-static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_flat_part *parts)
+static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_links_allreduce_part *parts)
 {
     int n = 0;
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
         if (set.nodes[m])
-            parts[n++] = (lk_flat_part){node->range, node->rank, node->remote ? NULL : node->values};
+            parts[n++] = (lk_links_allreduce_part){node->range, node->rank, node->remote ? NULL : node->values};
     }
     return n;
 }
@@ -121,19 +121,19 @@ static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_flat_pa
 /* Begins the exchange of all quantities with the addends sets[first], and clears `is_any` of their sets. parts: scratch
  * for all nodes. */
 static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *strategy, addend_set *sets, int first,
-                                  int *members, lk_flat_part *parts)
+                                  int *members, lk_links_allreduce_part *parts)
 {
     addend_set set = sets[first];
-    lk_flat_sum sum = {.root = bucket->root,
-                       .parts = parts,
-                       .quantities = members,
-                       .shapes = bucket->shapes,
-                       .dtype = set.dtype,
-                       .compressed = set.is_rounded,
-                       /* The library's reduction takes all numbers for f32. */
-                       .by_library = strategy->reduce == LK_REDUCE_NCCL && set.dtype == LK_F32,
-                       .sums = bucket->sums,
-                       .stride = bucket->n};
+    lk_links_allreduce_sum sum = {.root = bucket->root,
+                                  .parts = parts,
+                                  .quantities = members,
+                                  .shapes = bucket->shapes,
+                                  .dtype = set.dtype,
+                                  .compressed = set.is_rounded,
+                                  /* The library's reduction takes all numbers for f32. */
+                                  .by_library = strategy->reduce == LK_REDUCE_NCCL && set.dtype == LK_F32,
+                                  .sums = bucket->sums,
+                                  .stride = bucket->n};
     sum.n_parts = bucket_list_parts(bucket, set, parts);
     for (int q = first; q < bucket->n_quantities; q++) {
         if (!bucket_same_addends(bucket, sets[q], set))
@@ -141,16 +141,18 @@ static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *st
         members[sum.n_quantities++] = bucket->quantities[q];
         sets[q].is_any = false;
     }
-    return lk__flat_takes_tree(strategy->flat, &sum) ? lk__flat_allreduce(strategy->flat, &sum) : LK_OK;
+    return lk__links_allreduce_takes_tree(strategy->allreduce, &sum)
+               ? lk__links_allreduce_begin(strategy->allreduce, &sum)
+               : LK_OK;
 }
 
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy)
+lk_status lk__bucket_begin_linked(const lk_bucket *bucket, const lk_strategy *strategy)
 {
     lk_device *home = strategy->devices[0];
     size_t n = (size_t)bucket->n_quantities, nodes = (size_t)bucket->n_nodes;
     addend_set *sets = lk__device_calloc(home, n, sizeof *sets);
     int *members = lk__device_calloc(home, n, sizeof *members);
-    lk_flat_part *parts = lk__device_calloc(home, nodes, sizeof *parts);
+    lk_links_allreduce_part *parts = lk__device_calloc(home, nodes, sizeof *parts);
     bool *present = lk__device_calloc(home, n * nodes, sizeof *present);
     lk_status status = sets && members && parts && present ? LK_OK : LK_ERR_MEMORY;
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)

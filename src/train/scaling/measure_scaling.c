@@ -287,9 +287,10 @@ static int64_t scaling_count_tree_devices(const lk_trainer *trainer)
 {
     enum { MOST = 1024 };
     const lk_strategy *strategy = trainer->strategy;
-    if (!strategy->flat || strategy->reduce == LK_REDUCE_NCCL)
+    if (!strategy->allreduce || strategy->reduce == LK_REDUCE_NCCL)
         return 0;
-    return lk__flat_tree_devices(strategy->flat, lk__trainer_bucket_bytes(trainer), strategy->compressed, MOST);
+    return lk__links_allreduce_tree_devices(strategy->allreduce, lk__trainer_bucket_bytes(trainer),
+                                            strategy->compressed, MOST);
 }
 
 static void scaling_describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)

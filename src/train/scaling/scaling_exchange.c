@@ -70,7 +70,7 @@ static void scaling_exchange_put_amounts(const lk_trainer *trainer, exchange_pat
     double sliced = 0, small = 0;
     for (int i = 0; i < trainer->n_parameters; i++) {
         int64_t elements = lk_shape_count(lk_model_variable_shape(trainer->model, i));
-        bool is_small = trainer->strategy->flat && elements <= LK_SMALL_QUANTITY;
+        bool is_small = trainer->strategy->allreduce && elements <= LK_SMALL_QUANTITY;
         *(is_small ? &small : &sliced) += (double)elements * sizeof(float);
     }
     r->sliced_bytes = w.slices * sliced;
