@@ -43,21 +43,24 @@ lk_exchange_row lk__exchange_row_lay_out(const lk_shape *shapes, lk_dtype dtype,
     return row;
 }
 
-/* Estimates whether words go faster along the tree than flat. Ranks whose ranges of shards are no nodes of the tree
- * send more messages and bytes: see exchange_plan_test.c. */
-static bool exchange_row_is_faster_along_tree(const lk_transport_cost *cost, int64_t ranks, int64_t words)
+lk_exchange_load lk__exchange_row_load(int64_t ranks, bool whole, bool along_tree, bool are_nodes)
 {
-    bool is_even = (ranks & (ranks - 1)) == 0;
-    int steps = 0;
-    while (((int64_t)1 << steps) < ranks)
-        steps++;
-    double others = (double)(ranks - 1), row = (double)(words * WORD) * cost->per_byte,
-           part = row * others / (double)ranks;
-    double step = cost->latency + cost->per_message * (is_even ? 1 : 3);
-    double flat = cost->latency + others * cost->per_message;
-    if (exchange_row_is_whole(words))
-        return steps * (step + row * (is_even ? 1 : 2)) < flat + others * row;
-    return 2 * steps * step + part * (is_even ? 2 : 3.5) < 2 * flat + part * (is_even ? 2 : 2.5);
+    int log2 = 0;
+    while (((int64_t)1 << log2) < ranks)
+        log2++;
+    double others = (double)(ranks - 1), part = others / (double)ranks, steps = along_tree ? log2 : 1;
+    double messages = along_tree ? steps * (are_nodes ? 1 : 3) : others;
+    if (whole)
+        return (lk_exchange_load){steps, messages, along_tree ? steps * (are_nodes ? 1 : 2) : others};
+    return (lk_exchange_load){2 * steps, 2 * messages, part * (are_nodes ? 2 : along_tree ? 3.5 : 2.5)};
+}
+
+static double exchange_row_seconds(const lk_transport_cost *cost, int64_t ranks, int64_t words, bool along_tree)
+{
+    bool is_power_of_two = (ranks & (ranks - 1)) == 0;
+    lk_exchange_load load = lk__exchange_row_load(ranks, exchange_row_is_whole(words), along_tree, is_power_of_two);
+    return load.steps * cost->latency + load.messages * cost->per_message +
+           load.rows * (double)(words * WORD) * cost->per_byte;
 }
 
 bool lk__exchange_row_takes_tree(const lk_transport_cost *cost, lk_exchange way, int64_t ranks, int64_t words,
@@ -67,5 +70,5 @@ bool lk__exchange_row_takes_tree(const lk_transport_cost *cost, lk_exchange way,
         return false;
     if (ranks > LK_LINKS_ADDENDS || way != LK_EXCHANGE_AUTO)
         return ranks > LK_LINKS_ADDENDS || way == LK_EXCHANGE_TREE;
-    return exchange_row_is_faster_along_tree(cost, ranks, words);
+    return exchange_row_seconds(cost, ranks, words, true) < exchange_row_seconds(cost, ranks, words, false);
 }

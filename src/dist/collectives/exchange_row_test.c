@@ -36,6 +36,20 @@ static void a_row_without_small_or_large_quantities(void **state)
     assert_true(!large.whole && large.n_spans == 1 && large.copied == 0);
 }
 
+/* The figures of plans (exchange_plan_test.c) for ranks whose shards are nodes. */
+static void the_load_is_that_of_a_plan(void **state)
+{
+    (void)state;
+    lk_exchange_load load = lk__exchange_row_load(8, false, false, true);
+    assert_true(load.steps == 2 && load.messages == 14 && load.rows == 1.75);
+    load = lk__exchange_row_load(8, false, true, true);
+    assert_true(load.steps == 6 && load.messages == 6 && load.rows == 1.75);
+    load = lk__exchange_row_load(8, true, false, true);
+    assert_true(load.steps == 1 && load.messages == 7 && load.rows == 7);
+    load = lk__exchange_row_load(8, true, true, true);
+    assert_true(load.steps == 3 && load.messages == 3 && load.rows == 3);
+}
+
 /* With every transport few ranks go flat, and many along the tree. */
 static void the_estimate_prefers_the_tree_for_many_ranks(void **state)
 {
@@ -73,6 +87,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_quantities_come_first_in_one_span),
         cmocka_unit_test(a_row_without_small_or_large_quantities),
+        cmocka_unit_test(the_load_is_that_of_a_plan),
         cmocka_unit_test(the_estimate_prefers_the_tree_for_many_ranks),
         cmocka_unit_test(a_way_can_be_forced_where_both_are_possible),
     };

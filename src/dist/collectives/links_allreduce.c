@@ -348,6 +348,11 @@ static bool links_allreduce_sends_along_tree(const lk_links_allreduce *a, int64_
     return links_allreduce_goes_along_tree(a, ranks, lk__divide_up(bytes, WORD), is_rounded);
 }
 
+const lk_transport_cost *lk__links_allreduce_cost(const lk_links_allreduce *a)
+{
+    return &a->transport->cost;
+}
+
 lk_exchange lk__links_allreduce_way(const lk_links_allreduce *a, int64_t bytes, bool compressed)
 {
     return links_allreduce_sends_along_tree(a, a->ranks, bytes, compressed) ? LK_EXCHANGE_TREE : LK_EXCHANGE_FLAT;

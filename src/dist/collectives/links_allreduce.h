@@ -28,6 +28,8 @@ void lk__links_allreduce_release(lk_links_allreduce *allreduce);
 /* Sets the way of exchanges that begin later. The default is LK_EXCHANGE_AUTO. All ranks need the same. */
 void lk__links_allreduce_set_exchange(lk_links_allreduce *allreduce, lk_exchange way);
 
+const lk_transport_cost *lk__links_allreduce_cost(const lk_links_allreduce *allreduce);
+
 /* Returns the way that a sum of `bytes` takes. */
 lk_exchange lk__links_allreduce_way(const lk_links_allreduce *allreduce, int64_t bytes, bool compressed);
 
