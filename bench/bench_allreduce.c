@@ -1,12 +1,19 @@
-/* Compares sums over shards between processes with MPI's own all-reduce, in turns, over the same transport. Start it
- * with mpirun, one process per rank: mpirun -n 2 build/bench/bench_allreduce [SAMPLES]. */
+/* Compares sums over shards between processes of one machine with MPI's own all-reduce, in turns. Start it with mpirun,
+ * one process per rank:
+ *
+ *     mpirun -n 2 build/bench/bench_allreduce [SAMPLES [mpi]]
+ *
+ * Ours go through shared memory, as with `lockstep launch -n`, or through MPI's messages. */
 #include <lockstep/lockstep.h>
 
+#include <fcntl.h>
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MAX_SAMPLES = 101 };
 
@@ -108,27 +115,54 @@ static void measure(way *w, int64_t bytes, int samples, int rank)
     free(w->all);
 }
 
+/* Lets multi-worker use shared memory, as `lockstep launch` does: rank 0 makes it, and the others open it. */
+static void share_memory(void)
+{
+    int rank, ranks, descriptor = -1;
+    char text[64];
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (rank == 0)
+        check(lk_processes_share(ranks, &descriptor));
+    snprintf(text, sizeof text, "/proc/%d/fd/%d", (int)getpid(), descriptor);
+    MPI_Bcast(text, sizeof text, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank > 0)
+        descriptor = open(text, O_RDWR);
+    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(text, sizeof text, "%d", descriptor);
+    setenv(LK_SHARED_MEMORY_VARIABLE, text, 1);
+    snprintf(text, sizeof text, "%d", rank);
+    setenv(LK_RANK_VARIABLE, text, 1);
+}
+
 int main(int argc, char **argv)
 {
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    char core[32];
-    snprintf(core, sizeof core, "cpu:%d", local ? atoi(local) : 0);
+    bool by_mpi = argc > 2 && strcmp(argv[2], "mpi") == 0; /* then the library starts and ends MPI */
     int samples = argc > 1 ? atoi(argv[1]) : 21, rank;
-    way w = {.device = lk_device_open(core)};
+    char core[32];
     if (samples < 1 || samples > MAX_SAMPLES) {
         fprintf(stderr, "bench_allreduce: 1 to %d samples\n", MAX_SAMPLES);
         return 2;
     }
+    if (!by_mpi) {
+        MPI_Init(NULL, NULL);
+        share_memory();
+    }
+    snprintf(core, sizeof core, "cpu:%d", (local ? atoi(local) : 0) % lk_device_available("cpu"));
+    way w = {.device = lk_device_open(core)};
     check(w.device ? LK_OK : lk_error_status());
     w.strategy = lk_strategy_new("multi-worker", &w.device, 1);
     check(w.strategy ? LK_OK : lk_error_status());
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
         printf("%s\n     size        ours         MPI  ours/MPI's speed\n", lk_strategy_transport(w.strategy));
-    for (int64_t bytes = 64 << 10; bytes <= 64 << 20; bytes *= 4)
+    for (int64_t bytes = 4 << 10; bytes <= 64 << 20; bytes *= 4)
         measure(&w, bytes, samples, rank);
     lk_strategy_release(w.strategy);
     lk_device_release(w.device);
     check(lk_leave_processes());
+    if (!by_mpi)
+        MPI_Finalize();
     return 0;
 }

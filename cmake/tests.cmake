@@ -5,9 +5,9 @@
 # runs them. They repeat it on emulated GPUs, in many processes, for every network or against other frameworks.
 set(LK_LONG_TESTS
     alloc_failure_test cuda_central_storage_test cuda_conformance_test cuda_device_data_test cuda_in_place_kernels_test
-    cuda_nan_guard_test cuda_recorded_flat_allreduce_test cuda_recorded_test cuda_sharded_state_test cuda_test
+    cuda_nan_guard_test cuda_recorded_links_allreduce_test cuda_recorded_test cuda_sharded_state_test cuda_test
     custom_training_example_test defaults_test emulated_conformance_gradient_test emulated_executor_test
-    engine_stress_test export_c_test export_peers_test flat_allreduce_test give_up_test gpu_check_test hosts_test
+    engine_stress_test export_c_test export_peers_test links_allreduce_test give_up_test gpu_check_test hosts_test
     launch_interrupt_test launch_restart_test launch_roles_test own_data_training_test package_test
     parameter_server_lost_test parameter_server_resume_test processes_cuda_test recompute_training_test
     resume_records_test resume_settings_test simulate_test torch_agreement_test)
@@ -150,12 +150,12 @@ if(TARGET lockstep_cuda_emulated)
       "LOCKSTEP_CUDA_RECORDED=$<TARGET_FILE:lockstep_cuda_emulated>")
   if(CMOCKA_FOUND)
     set_tests_properties(cuda_recorder_test PROPERTIES ENVIRONMENT "${recorded}")
-    set_tests_properties(flat_allreduce_test PROPERTIES ENVIRONMENT
+    set_tests_properties(links_allreduce_test PROPERTIES ENVIRONMENT
       "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_EMULATED_GPUS=3")
     set_tests_properties(second_gpu_test PROPERTIES ENVIRONMENT
       "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>")
-    lk_test(cuda_recorded_flat_allreduce_test tests flat_allreduce_test)
-    set_tests_properties(cuda_recorded_flat_allreduce_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_EMULATED_GPUS=3")
+    lk_test(cuda_recorded_links_allreduce_test tests links_allreduce_test)
+    set_tests_properties(cuda_recorded_links_allreduce_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_EMULATED_GPUS=3")
     foreach(name branches_test conformance_test device_data_test labels_test prepare_images_test)
       lk_test(cuda_${name} tests ${name})
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT

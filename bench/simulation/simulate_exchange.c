@@ -2,12 +2,16 @@
  * and messages take the time that a described network needs. The plans, their steps and the MPI transport are those of
  * the library. Computing is a pause of given length. `../simulate` builds and starts this program.
  *
- *     simulate_exchange WAY STEP ADDING
- *         WAY     auto, flat, tree, or mpi: MPI_Allreduce, whose additions take no time
- *         STEP    a file with a line for each parameter, in the model's order: its number of
- *                 words, and the second of the step from which its gradient can be exchanged
- *         ADDING  bytes that a rank reads and writes a second when it adds up; 0: check the
- *                 sums, on real memory
+ *     simulate_exchange WAY STEP ADDING BUCKET
+ *
+ * WAY: auto, flat, tree, or mpi: MPI_Allreduce, whose additions take no time.
+ *
+ * STEP: a file with a line for each parameter, in the model's order: its number of words, and the second of the step
+ * from which its gradient can be exchanged.
+ *
+ * ADDING: bytes that a rank reads and writes a second when it adds up; 0: check the sums, on real memory.
+ *
+ * BUCKET: bytes of gradients that fill a bucket.
  *
  * Each rank prints the second of the step in which it has all sums. */
 #include "base/mem.h"
@@ -41,14 +45,6 @@ typedef struct parameters {
     lk_dtype dtypes[MOST_QUANTITIES];
     double ready[MOST_QUANTITIES];
 } parameters;
-
-/* Gradients that are exchanged together, as a row. */
-typedef struct gradients {
-    int n;
-    lk_exchange_span spans[MOST_QUANTITIES];
-    int64_t row;
-    bool whole;
-} gradients;
 
 static double adding; /* bytes per second; 0: really add */
 
@@ -142,11 +138,6 @@ static const lk_links_table links = {.in_place = true, .sum = sum_words};
 /* --- the step -------------------------------------------------------------------------------------------------------
  */
 
-static int64_t align_words(int64_t words)
-{
-    return lk__divide_up(words, LK_EXCHANGE_ALIGN) * LK_EXCHANGE_ALIGN;
-}
-
 static void read_parameters(const char *path, parameters *p)
 {
     long long words;
@@ -160,33 +151,6 @@ static void read_parameters(const char *path, parameters *p)
     if (p->n == 0 || !feof(file))
         stop("the step's file is not: words and a second, for each of at most 512 parameters");
     fclose(file);
-}
-
-static bool is_small(const parameters *p, int i)
-{
-    return lk_shape_count(p->shapes[i]) <= LK_SMALL_QUANTITY;
-}
-
-/* The small or the large ones of a bucket, which form a row each: see lk__bucket_begin_flat. */
-static gradients gradients_of(const parameters *p, const int *bucket, int n, bool small)
-{
-    gradients g = {.whole = small};
-    for (int i = 0; i < n; i++) {
-        if (is_small(p, bucket[i]) != small)
-            continue;
-        g.spans[g.n++] = (lk_exchange_span){g.row, lk_shape_count(p->shapes[bucket[i]])};
-        g.row += align_words(g.spans[g.n - 1].words);
-    }
-    return g;
-}
-
-/* Whether the row goes along the tree, as dist/collectives/flat_allreduce.c decides. */
-static bool goes_along_tree(const char *way, int ranks, const gradients *g)
-{
-    if (ranks <= 2 || strcmp(way, "flat") == 0)
-        return false;
-    return ranks > LK_LINKS_ADDENDS || strcmp(way, "tree") == 0 ||
-           lk__exchange_tree_is_faster(&lk__transport_mpi.cost, ranks, g->row * (int64_t)sizeof(float), g->whole);
 }
 
 /* Spread over magnitudes, so that another order of additions would give other bits. */
@@ -223,8 +187,15 @@ static void memory_free(float *memory)
         free(memory);
 }
 
-static void exchange(lk_group *group, const char *way, const gradients *g, int64_t shards)
+/* The quantities of a bucket as they are exchanged: in one row. */
+typedef struct bucket_row {
+    lk_exchange_row of;
+    lk_exchange_span spans[MOST_QUANTITIES];
+} bucket_row;
+
+static void exchange(lk_group *group, lk_exchange way, const bucket_row *row, int64_t shards)
 {
+    int n = row->of.n_spans;
     static lk_range owned[MOST_RANKS];
     static int starts[MOST_RANKS + 1];
     lk_range cover[LK_TREE_COVER];
@@ -234,57 +205,55 @@ static void exchange(lk_group *group, const char *way, const gradients *g, int64
     lk_exchange_node *nodes = lk__calloc((size_t)shards, sizeof *nodes);
     for (int r = 0; r < group->ranks && nodes; r++) {
         owned[r] = lk_part(shards, group->ranks, r);
-        int n = lk__tree_cover(shards, owned[r], cover);
+        int nodes_of_rank = lk__tree_cover(shards, owned[r], cover);
         if (r == group->rank)
-            first_own = n_nodes, own = n;
-        for (int i = 0; i < n; i++)
+            first_own = n_nodes, own = nodes_of_rank;
+        for (int i = 0; i < nodes_of_rank; i++)
             nodes[n_nodes++] = (lk_exchange_node){cover[i], r};
     }
-    const float **values = lk__calloc((size_t)n_nodes * (size_t)g->n, sizeof *values);
+    const float **values = lk__calloc((size_t)n_nodes * (size_t)n, sizeof *values);
     if (!values)
         stop("out of memory");
-    float *mine = memory_new(own * g->row);
+    float *mine = memory_new(own * row->of.words);
     for (int m = 0; m < own; m++)
-        for (int q = 0; q < g->n; q++) {
-            float *of = mine + m * g->row + g->spans[q].begin;
-            values[(first_own + m) * g->n + q] = of;
-            for (int64_t i = 0; i < g->spans[q].words && adding <= 0; i++)
-                of[i] = sum_of(nodes[first_own + m].range, g->spans[q].begin + i);
+        for (int s = 0; s < n; s++) {
+            float *of = mine + m * row->of.words + row->spans[s].begin;
+            values[(first_own + m) * n + s] = of;
+            for (int64_t i = 0; i < row->spans[s].words && adding <= 0; i++)
+                of[i] = sum_of(nodes[first_own + m].range, row->spans[s].begin + i);
         }
-    bool along_tree = goes_along_tree(way, group->ranks, g);
+    bool along_tree = lk__exchange_row_takes_tree(&lk__transport_mpi.cost, way, group->ranks, row->of.words, false);
     lk_exchange_plan_opts opts = {.owned = owned,
                                   .ranks = group->ranks,
                                   .nodes = nodes,
                                   .n_nodes = n_nodes,
-                                  .row = g->row,
-                                  .whole = g->whole,
-                                  .in_place = !g->whole,
+                                  .row = row->of.words,
+                                  .whole = row->of.whole,
+                                  .in_place = true,
                                   .flat = along_tree ? 2 : (int)lk__max(2, group->ranks),
                                   .first = group->rank,
                                   .n = 1};
     lk_exchange_plan *plan;
     check(lk__exchange_plan_new(&opts, &plan));
     float *buffer = memory_new(plan->words[0]);
-    if (g->whole && adding <= 0)
-        memcpy(buffer, mine, (size_t)(own * g->row) * sizeof *buffer);
-    float *sum = buffer + lk__exchange_sum_begin(own, g->row, opts.in_place);
-    lk_transfer *list = lk__calloc(lk__exchange_transfers(plan, g->n) + 1, sizeof *list);
+    float *sum = buffer + lk__exchange_sum_begin(own, opts.row, opts.in_place);
+    lk_transfer *list = lk__calloc(lk__exchange_transfers(plan, n) + 1, sizeof *list);
     if (!list)
         stop("out of memory");
     check(lk__exchange_run(&(lk_exchange_run){.plan = plan,
                                               .transport = &lk__transport_mpi,
                                               .table = &links,
-                                              .group = &(lk_flat_group){group, starts},
+                                              .group = &(lk_exchange_group){group, starts},
                                               .dtype = LK_F32,
                                               .along_tree = along_tree,
-                                              .n_quantities = g->n,
-                                              .spans = g->spans,
+                                              .n_spans = n,
+                                              .spans = row->spans,
                                               .values = values,
                                               .buffers = &buffer,
                                               .sums = &sum,
                                               .list = list}));
-    for (int q = 0; q < g->n && adding <= 0; q++)
-        for (int64_t i = g->spans[q].begin; i < g->spans[q].begin + g->spans[q].words; i++)
+    for (int s = 0; s < n && adding <= 0; s++)
+        for (int64_t i = row->spans[s].begin; i < row->spans[s].begin + row->spans[s].words; i++)
             if (sum[i] != sum_of((lk_range){0, shards}, i))
                 stop("a sum is wrong");
     memory_free(buffer);
@@ -295,16 +264,24 @@ static void exchange(lk_group *group, const char *way, const gradients *g, int64
     lk__exchange_plan_release(plan);
 }
 
-static void allreduce(const gradients *g)
+static void allreduce(int64_t words)
 {
-    float *x = memory_new(g->row), *y = memory_new(g->row);
-    MPI_Allreduce(x, y, (int)g->row, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    float *x = memory_new(words), *y = memory_new(words);
+    MPI_Allreduce(x, y, (int)words, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     memory_free(y);
     memory_free(x);
 }
 
-static void run_step(lk_group *group, const char *way, const parameters *p)
+static lk_exchange way_of(const char *name)
 {
+    return strcmp(name, "flat") == 0   ? LK_EXCHANGE_FLAT
+           : strcmp(name, "tree") == 0 ? LK_EXCHANGE_TREE
+                                       : LK_EXCHANGE_AUTO;
+}
+
+static void run_step(lk_group *group, const char *way, int64_t bucket_bytes, const parameters *p)
+{
+    bucket_row row;
     lk_remote_nodes *remote;
     const int *bucket;
     double began = MPI_Wtime();
@@ -316,6 +293,7 @@ static void run_step(lk_group *group, const char *way, const parameters *p)
                                  .shapes = p->shapes,
                                  .dtypes = p->dtypes};
     check(lk__remote_nodes_new(&opts, &remote));
+    lk__remote_nodes_set_buckets(remote, p->n, bucket_bytes);
     for (int i = 0; i < p->n; i++)
         lk__remote_nodes_learn(remote, i, true);
     for (int done = 0, n; (n = lk__remote_nodes_bucket(remote, done, &bucket)) > 0; done += n) {
@@ -323,13 +301,11 @@ static void run_step(lk_group *group, const char *way, const parameters *p)
         for (int i = 0; i < n; i++)
             ready = fmax(ready, p->ready[bucket[i]]);
         pause_for(began + ready - MPI_Wtime());
-        for (int turn = 0; turn < 2; turn++) {
-            gradients g = gradients_of(p, bucket, n, is_small(p, bucket[0]) == (turn == 0));
-            if (g.n > 0 && strcmp(way, "mpi") == 0)
-                allreduce(&g);
-            else if (g.n > 0)
-                exchange(group, way, &g, adding > 0 ? group->ranks : (int64_t)SHARDS_CHECKED * group->ranks - 1);
-        }
+        row.of = lk__exchange_row_lay_out(p->shapes, LK_F32, bucket, n, NULL, row.spans);
+        if (strcmp(way, "mpi") == 0)
+            allreduce(row.of.words);
+        else
+            exchange(group, way_of(way), &row, adding > 0 ? group->ranks : (int64_t)SHARDS_CHECKED * group->ranks - 1);
     }
     lk__remote_nodes_release(remote);
     printf("%.9f\n", MPI_Wtime() - began);
@@ -342,7 +318,7 @@ __attribute__((visibility("default"))) int main(int argc, char **argv)
     static parameters p;
     lk_group group = {.table = lk_messages_of_plugin()};
     /* As in a replay SMPI moves no data, also not into the memory that MPI_Allreduce allocates. */
-    if (argc == 4 && strcmp(argv[1], "mpi") == 0) {
+    if (argc == 5 && strcmp(argv[1], "mpi") == 0) {
         smpi_replay_init(sg_actor_get_property_value(sg_actor_self(), "instance_id"),
                          atoi(sg_actor_get_property_value(sg_actor_self(), "rank")), 0);
         MPI_Comm_rank(MPI_COMM_WORLD, &group.rank);
@@ -350,11 +326,11 @@ __attribute__((visibility("default"))) int main(int argc, char **argv)
     } else if (group.table->open(&group.rank, &group.ranks, error) != LK_MESSAGES_OK) {
         stop(error);
     }
-    if (argc != 4 || group.ranks > MOST_RANKS)
-        stop("give a way, a file and bytes per second, and at most 1,024 ranks");
+    if (argc != 5 || group.ranks > MOST_RANKS)
+        stop("give a way, a file, bytes per second and bytes of a bucket, and at most 1,024 ranks");
     adding = strtod(argv[3], NULL);
     read_parameters(argv[2], &p);
-    run_step(&group, argv[1], &p);
+    run_step(&group, argv[1], atoll(argv[4]), &p);
     MPI_Finalize();
     return 0;
 }

@@ -58,6 +58,7 @@ typedef struct lk_scaling_report {
     double bandwidth;     /* bytes per second that a device sends */
     int64_t messages;     /* from a device to each other one, per step, if it does not go along the tree */
     int64_t tree_devices; /* so many devices or more exchange along the tree: lk_strategy_set_exchange; 0: none do */
+    double message_share; /* the share of `latency` that every message of a step takes; the rest is once a step */
     double sliced_bytes;  /* per step, of tensors of which each device adds up a slice */
     double whole_bytes;   /* per step, of tensors sent whole to each other device, or to the storing one and back */
 

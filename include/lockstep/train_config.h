@@ -95,7 +95,8 @@ typedef struct lk_device_config {
     const char *spec;     /* for lk_devices_open; NULL: all cores, but at most as many as shards */
     const char *strategy; /* for lk_strategy_new; NULL: one-device for one device, else mirrored */
     int64_t shards;       /* V, which the bits depend on; 0: lk_default_shards */
-    double bucket_mb;     /* gradients that are summed together, in units of 10^6 bytes; 0: all, after backward */
+    double bucket_mb;     /* gradients that are summed together, in units of 10^6 bytes; 0: all, after backward; between
+                             processes at most 4.2 */
     int reduce;           /* enum lk_reduce */
     int exchange;         /* enum lk_exchange */
     int compress;         /* 1: exchange gradients in bf16, see lk_strategy_set_compression; 0: in f32 */

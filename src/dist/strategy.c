@@ -106,7 +106,7 @@ void lk_strategy_release(lk_strategy *strategy)
 {
     if (!strategy)
         return;
-    lk__flat_release(strategy->flat);
+    lk__links_allreduce_release(strategy->allreduce);
     lk__free(strategy->starts);
     lk_device_release(strategy->storage);
     lk_devices_release(strategy->devices, strategy->n_devices);
@@ -146,8 +146,8 @@ lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange)
 {
     if (exchange == LK_EXCHANGE_TREE && strategy->compressed)
         LK_FAIL(LK_ERR_ARGUMENT, "exchange along the tree: not in bf16, because every step would round the sums");
-    if (strategy->flat)
-        lk__flat_set_exchange(strategy->flat, exchange);
+    if (strategy->allreduce)
+        lk__links_allreduce_set_exchange(strategy->allreduce, exchange);
     return LK_OK;
 }
 
@@ -163,9 +163,9 @@ lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded)
 
 lk_exchange lk_strategy_exchange(const lk_strategy *strategy, int64_t bytes)
 {
-    if (!strategy->flat || strategy->ranks == 1 || strategy->reduce == LK_REDUCE_NCCL)
+    if (!strategy->allreduce || strategy->ranks == 1 || strategy->reduce == LK_REDUCE_NCCL)
         return LK_EXCHANGE_AUTO;
-    return lk__flat_exchange(strategy->flat, bytes, strategy->compressed);
+    return lk__links_allreduce_way(strategy->allreduce, bytes, strategy->compressed);
 }
 
 lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device)

@@ -1,7 +1,7 @@
 /* The interface of a strategy. Each file in strategies/ exports one table, and strategy.c lists them all. */
 #pragma once
 
-#include "dist/collectives/flat_allreduce.h"
+#include "dist/collectives/links_allreduce.h"
 #include "dist/sum/shared_sum.h"
 #include "dist/sum/tree.h"
 
@@ -55,15 +55,16 @@ struct lk_strategy {
     lk_device *storage; /* has all variables and receives the sums; NULL: each device has its own variables */
     lk_reduce reduce;
     bool compressed;
-    bool sharded;  /* each device has the optimizer's state of its slice of the parameters */
-    lk_flat *flat; /* the exchange over links; NULL: the devices have no links, or there is one device */
+    bool sharded; /* each device has the optimizer's state of its slice of the parameters */
+    lk_links_allreduce
+        *allreduce; /* the exchange over links; NULL: the devices have no links, or there is one device */
     char transport[64];
 
     /* This process's devices are ranks [first, first + n_devices) of `ranks`, which counts all processes' devices. */
     int first, ranks;
     lk_group *group; /* NULL: one process */
     int *starts;     /* [processes + 1]: each process's first rank; NULL: one process */
-    lk_flat_group flat_group;
+    lk_exchange_group exchange_group;
 };
 
 /* The table at `index`; NULL past the end. */

@@ -59,6 +59,7 @@ static const row rows[] = {
     NUMBER(bandwidth),
     COUNT(messages),
     COUNT(tree_devices),
+    NUMBER(message_share),
     NUMBER(sliced_bytes),
     NUMBER(whole_bytes),
     NUMBER(one_device_images_per_second),
@@ -164,7 +165,11 @@ static lk_status scaling_file_read_row(const char *path, const row *r, const jso
     const json_t *value = json_object_get(object, r->name);
     void *into = (char *)whole + r->offset;
     if (!value && strcmp(r->name, "tree_devices") == 0)
-        return LK_OK; /* a report of 0.1.0: none do */
+        return LK_OK;                                      /* a report of 0.1.0: none do */
+    if (!value && strcmp(r->name, "message_share") == 0) { /* also a report of 0.1.0 */
+        *(double *)into = 1;
+        return LK_OK;
+    }
     if (!value)
         LK_FAIL(LK_ERR_FORMAT, "%s: %s is missing: not a whole scaling report", path, r->name);
     if (r->kind == LK_FIELD_TEXT) {

@@ -1,6 +1,7 @@
 #include "report/scaling_model.h"
 
 #include "base/status.h"
+#include "dist/collectives/exchange_row.h"
 #include "report/scaling_servers.h"
 
 #include <math.h>
@@ -71,33 +72,47 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
 
 /* --- prediction --------------------------------------------------------------------------------------------------- */
 
-double lk__scaling_others(const lk_scaling_report *r, int64_t devices)
+/* Like the exchange's choice of its way, this takes a transport's latency once a step. */
+static lk_exchange_load scaling_model_load(const lk_scaling_report *r, int64_t devices, bool whole)
 {
-    int steps = 0;
-    while (((int64_t)1 << steps) < devices)
-        steps++;
-    return r->tree_devices > 0 && devices >= r->tree_devices ? steps : (double)(devices - 1 + r->storing_devices);
+    bool along_tree = r->tree_devices > 0 && devices >= r->tree_devices;
+    return lk__exchange_row_load(devices + r->storing_devices, whole, along_tree, true);
 }
 
-double lk__scaling_slices(int64_t devices)
+double lk__scaling_hops(const lk_scaling_report *r, int64_t devices)
 {
-    return 2 * (double)(devices - 1) / (double)devices;
+    lk_exchange_load phase = scaling_model_load(r, devices, true);
+    return devices + r->storing_devices < 2 ? 0
+                                            : (1 - r->message_share) * phase.steps + r->message_share * phase.messages;
+}
+
+double lk__scaling_wholes(const lk_scaling_report *r, int64_t devices)
+{
+    return scaling_model_load(r, devices, true).rows;
+}
+
+double lk__scaling_slices(const lk_scaling_report *r, int64_t devices)
+{
+    return scaling_model_load(r, devices, false).rows;
 }
 
 double lk_scaling_exchange_seconds(const lk_scaling_report *r, int64_t devices)
 {
     if (r->servers > 0)
         return lk__servers_exchange_seconds(r, devices);
-    double others = lk__scaling_others(r, devices);
-    double bytes = others * r->whole_bytes + lk__scaling_slices(devices) * r->sliced_bytes;
-    return others * (double)r->messages * r->latency + bytes / r->bandwidth;
+    double bytes = lk__scaling_wholes(r, devices) * r->whole_bytes + lk__scaling_slices(r, devices) * r->sliced_bytes;
+    return lk__scaling_hops(r, devices) * (double)r->messages * r->latency + bytes / r->bandwidth;
 }
 
-/* The part of the run's own exchange that was hidden behind computing. */
-static double scaling_model_hidden_seconds(const lk_scaling_report *r)
+/* Backward hides the same share of an exchange as in the run, because what it finishes last grows with the whole; but
+ * no more seconds than it takes. Its operations are two thirds of a pass's. shards_computing: a device's seconds
+ * without the update. */
+static double scaling_model_exposed_seconds(const lk_scaling_report *r, double exchange, double shards_computing)
 {
-    double hidden = lk_scaling_exchange_seconds(r, r->devices) - r->exchange;
-    return hidden > 0 ? hidden : 0;
+    double own = lk_scaling_exchange_seconds(r, r->devices), own_computing = r->computing - r->update;
+    double share = own > 0 ? fmin(r->exchange / own, 1) : 1;
+    double backward = fmax(2.0 / 3, (1 - share) * own / own_computing) * shards_computing;
+    return fmax(share * exchange, exchange - backward);
 }
 
 /* The seconds that a device computes for this many shards. */
@@ -112,13 +127,15 @@ bool lk_scaling_predict(const lk_scaling_report *r, int64_t devices, bool weak, 
     *prediction = (lk_scaling_prediction){NAN, NAN, NAN};
     if (r->servers > 0)
         return lk__servers_predict(r, devices, weak, prediction);
-    double exchange = lk_scaling_exchange_seconds(r, devices), exposed = exchange - scaling_model_hidden_seconds(r);
-    if (devices < 1 || r->devices < 2 || r->steps == 0 || !isfinite(exposed) || (!weak && devices > r->shards))
+    if (devices < 1 || r->devices < 2 || r->steps == 0 || (!weak && devices > r->shards))
         return false;
     double most_shards = ceil((double)r->shards / (double)devices);
     double computing = weak ? r->computing : scaling_model_shards_computing(r, most_shards);
     double alone = weak ? r->computing * (double)devices : scaling_model_shards_computing(r, (double)r->shards);
-    prediction->step_seconds = computing + (exposed > 0 ? exposed : 0);
+    double exposed = scaling_model_exposed_seconds(r, lk_scaling_exchange_seconds(r, devices), computing - r->update);
+    if (!isfinite(exposed))
+        return false;
+    prediction->step_seconds = computing + exposed;
     prediction->speedup = alone / prediction->step_seconds;
     prediction->efficiency = prediction->speedup / (double)devices;
     return true;

@@ -3,9 +3,8 @@
 
 #include "lockstep/scaling.h"
 
-/* The number of devices that each of `devices` exchanges with, one after the other: along the tree log2 of them, else
- * all, including storing devices, which do not compute. */
-double lk__scaling_others(const lk_scaling_report *report, int64_t devices);
-
-/* The number of times that a device sends the bytes that are summed in slices. */
-double lk__scaling_slices(int64_t devices);
+/* What a phase of an exchange takes in latencies, and how often a device sends the bytes that go whole to every other
+ * one, and those that are summed in slices. A storing device, which does not compute, is one more device. */
+double lk__scaling_hops(const lk_scaling_report *report, int64_t devices);
+double lk__scaling_wholes(const lk_scaling_report *report, int64_t devices);
+double lk__scaling_slices(const lk_scaling_report *report, int64_t devices);

@@ -42,6 +42,7 @@ static inline lk_scaling_report known_report(void)
     r.latency = 1e-4;
     r.bandwidth = 1e9;
     r.messages = 3;
+    r.message_share = 1;
     r.sliced_bytes = 1.6e6;
     r.whole_bytes = 1e5;
     return r;

@@ -13,12 +13,16 @@
 #include <stdio.h>
 #include <string.h>
 
+int64_t lk__trainer_segment_bytes(const lk_trainer *trainer)
+{
+    int64_t bytes = (int64_t)(1e6 * trainer->config.devices.bucket_mb);
+    return trainer->strategy->group ? lk__min(bytes, LK_REMOTE_BUCKET_BYTES) : bytes;
+}
+
 int64_t lk__trainer_bucket_bytes(const lk_trainer *trainer)
 {
-    int64_t all = trainer->plan.parameters * (int64_t)sizeof(float);
-    int64_t bucket =
-        trainer->strategy->group ? LK_REMOTE_BUCKET_BYTES : (int64_t)(1e6 * trainer->config.devices.bucket_mb);
-    return bucket > 0 ? lk__min(bucket, all) : all;
+    int64_t all = trainer->plan.parameters * (int64_t)sizeof(float), bytes = lk__trainer_segment_bytes(trainer);
+    return bytes > 0 ? lk__min(bytes, all) : all;
 }
 
 static lk_status trainer_devices_plan_reduction(lk_trainer *trainer)

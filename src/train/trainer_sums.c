@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "dist/sum/shard_sum.h"
 #include "lockstep/ops.h"
 #include "nn/model.h"
 #include "train/processes.h"
@@ -9,6 +10,7 @@
 #include "train/step/precise_bn.h"
 #include "train/step/step.h"
 #include "train/trainer.h"
+#include "train/trainer_devices.h"
 
 lk_status lk__trainer_sums_new(lk_trainer *trainer)
 {
@@ -26,6 +28,10 @@ lk_status lk__trainer_sums_new(lk_trainer *trainer)
     sums->val = lk_shard_sum_new(trainer->strategy, plan->shards, metrics);
     if (!sums->train || !sums->val)
         return lk_error_status();
+    /* Backward of its layer is the last to use a statistic, and so the first layer's come last of all. In front of the
+     * gradients they would keep every bucket waiting. */
+    int64_t bytes = lk__trainer_segment_bytes(trainer);
+    lk__shard_sum_set_buckets(sums->train, trainer->n_parameters, bytes > 0 ? bytes : INT64_MAX);
     LK_TRY(lk__plan_votes(trainer));
     LK_TRY(lk__plan_groups(trainer));
     return lk__plan_precise_statistics(trainer);

@@ -146,7 +146,7 @@ timeout -k 5 200 mpirun --quiet -n 2 "$LOCKSTEP" "${small[@]}" --strategy multi-
 [[ $(grep -c '^speed-up' "$work/stderr") -eq 1 ]] || fail 'not one rank alone prints'
 grep -qE 'waiting for the slowest \(cpu:0 of rank [01] on .+\)' "$work/stderr" || fail 'the slowest is not named'
 has_json "$work/stdout" 'r["devices"] == r["processes"] == 2' 'r["steps"] == 7' \
-    'r["latency"] is None or r["messages"] == 4' 'r["latency"] is None or r["whole_bytes"] == 6672' \
+    'r["latency"] is None or r["messages"] == 3' 'r["latency"] is None or r["whole_bytes"] == 0 < r["message_share"] < 1' \
     'abs(sum(r[p] for p in ("compute", "exchange", "slowest", "input", "other")) - r["step_seconds"]) < 1e-9'
 run 0 report "$work/processes"
 line '^lenet on synthetic, 2 cpu devices, strategy multi-worker over .*, 2 processes, batch 8 in 2 shards, f32$'

@@ -143,7 +143,7 @@ def images(machine):
 
 def exchange(machine):
     yield ("sums over logical devices, GPUs and ranks, by copies and by NCCL: same bits",
-           lambda: run_tests(machine, "flat_allreduce_test"))
+           lambda: run_tests(machine, "links_allreduce_test"))
 
 
 def gradients(machine):

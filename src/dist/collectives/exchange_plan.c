@@ -624,18 +624,3 @@ bool lk__exchange_plan_is_for(const lk_exchange_plan *plan, const lk_exchange_pl
                 of->nodes[m].range.end == opts->nodes[m].range.end;
     return alike;
 }
-
-/* Ranks whose ranges of shards are no nodes of the tree send more messages and bytes: see exchange_plan_test.c. */
-bool lk__exchange_tree_is_faster(const lk_transport_cost *cost, int ranks, int64_t bytes, bool whole)
-{
-    bool is_even = (ranks & (ranks - 1)) == 0;
-    int steps = 0;
-    while (((int64_t)1 << steps) < ranks)
-        steps++;
-    double others = ranks - 1, row = (double)bytes * cost->per_byte, part = row * others / ranks;
-    double step = cost->latency + cost->per_message * (is_even ? 1 : 3);
-    double flat = cost->latency + others * cost->per_message;
-    if (whole)
-        return steps * (step + row * (is_even ? 1 : 2)) < flat + others * row;
-    return 2 * steps * step + part * (is_even ? 2 : 3.5) < 2 * flat + part * (is_even ? 2 : 2.5);
-}

@@ -18,11 +18,7 @@
 
 #include "base/refcount.h"
 #include "base/status.h"
-#include "dist/transports/transport.h"
-#include "lockstep/dist.h"
-
-/* The words of a row between two slices, and quantities in it, begin at multiples of this, for any kernel. */
-enum { LK_EXCHANGE_ALIGN = 64 };
+#include "dist/collectives/exchange_row.h"
 
 /* A node of the tree with a value, and the rank that has it, which owns all of its shards. */
 typedef struct lk_exchange_node {
@@ -88,9 +84,6 @@ typedef struct lk_exchange_plan {
  * over them is too deep. */
 lk_status lk__exchange_plan_new(const lk_exchange_plan_opts *opts, lk_exchange_plan **plan);
 void lk__exchange_plan_release(lk_exchange_plan *plan); /* NULL is fine */
-
-/* Estimates whether `bytes` go faster along the tree than flat. The same on all ranks. */
-bool lk__exchange_tree_is_faster(const lk_transport_cost *cost, int ranks, int64_t bytes, bool whole);
 
 /* Returns whether the plan is the one for `opts`. */
 bool lk__exchange_plan_is_for(const lk_exchange_plan *plan, const lk_exchange_plan_opts *opts);

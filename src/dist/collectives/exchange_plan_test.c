@@ -410,27 +410,6 @@ static void processes_list_their_part(void **state)
     }
 }
 
-/* With every transport few ranks go flat, and many along the tree. */
-static void the_estimate_prefers_the_tree_for_many_ranks(void **state)
-{
-    (void)state;
-    const lk_transport *transports[] = {&lk__transport_mpi, &lk__transport_nccl, &lk__transport_peer};
-    for (int i = 0; i < 3; i++) {
-        for (int64_t bytes = 1024; bytes <= 64 << 20; bytes *= 4) {
-            const lk_transport_cost *of_one = &transports[i]->cost;
-            bool whole = bytes <= 32768, was_faster = false;
-            assert_false(lk__exchange_tree_is_faster(of_one, 2, bytes, whole));
-            assert_false(lk__exchange_tree_is_faster(of_one, 3, bytes, whole));
-            for (int ranks = 4; ranks <= 1024; ranks *= 2) {
-                bool is_faster = lk__exchange_tree_is_faster(of_one, ranks, bytes, whole);
-                assert_true(is_faster || !was_faster);
-                was_faster = is_faster;
-            }
-            assert_true(was_faster);
-        }
-    }
-}
-
 static void too_many_nodes_at_once_are_refused(void **state)
 {
     (void)state;
@@ -453,7 +432,6 @@ int main(void)
         cmocka_unit_test(other_numbers_need_few_steps_and_messages),
         cmocka_unit_test(a_flat_exchange_has_two_steps),
         cmocka_unit_test(processes_list_their_part),
-        cmocka_unit_test(the_estimate_prefers_the_tree_for_many_ranks),
         cmocka_unit_test(too_many_nodes_at_once_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

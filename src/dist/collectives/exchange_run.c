@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The part of `words` that is contiguous in every node: all of them if they are packed, else those of quantity q. */
+/* The part of `words` that is contiguous in every node: all of them if they are packed, else those of span q. */
 static lk_range exchange_run_part(const lk_exchange_run *r, lk_range words, int q)
 {
     if (!r->plan->opts.in_place)
@@ -16,24 +16,24 @@ static lk_range exchange_run_part(const lk_exchange_run *r, lk_range words, int 
 
 static int exchange_run_parts(const lk_exchange_run *r)
 {
-    return r->plan->opts.in_place ? r->n_quantities : 1;
+    return r->plan->opts.in_place ? r->n_spans : 1;
 }
 
-/* The memory of a place on device d, from the word on that lies `offset` words behind it, in quantity q. */
+/* The memory of a place on device d, from the word on that lies `offset` words behind it, in span q. */
 static const float *exchange_run_memory(const lk_exchange_run *r, int d, lk_exchange_place place, int64_t offset, int q)
 {
     if (place.node < 0)
         return r->buffers[d] + place.begin + offset;
-    return r->values[place.node * r->n_quantities + q] + place.begin + offset - r->spans[q].begin;
+    return r->values[place.node * r->n_spans + q] + place.begin + offset - r->spans[q].begin;
 }
 
-/* Lists what a transfer moves: one message, or one for each quantity that is read in place. Returns their number. */
+/* Lists what a transfer moves: one message, or one for each span that is read in place. Returns their number. */
 static int exchange_run_list_transfer(const lk_exchange_run *r, const lk_exchange_transfer *t, lk_transfer *list)
 {
     const lk_exchange_plan_opts *of = &r->plan->opts;
     int n = 0, from = t->from - of->first, to = t->to - of->first;
     bool is_cut = t->cut && of->in_place;
-    for (int q = 0; q < (is_cut ? r->n_quantities : 1); q++) {
+    for (int q = 0; q < (is_cut ? r->n_spans : 1); q++) {
         lk_range words = is_cut ? exchange_run_part(r, t->words, q) : t->words;
         int64_t offset = words.begin - t->words.begin;
         if (words.begin == words.end)
@@ -107,13 +107,13 @@ lk_status lk__exchange_run(const lk_exchange_run *r)
     return LK_OK;
 }
 
-size_t lk__exchange_transfers(const lk_exchange_plan *plan, int n_quantities)
+size_t lk__exchange_transfers(const lk_exchange_plan *plan, int n_spans)
 {
     int64_t most = 0;
     for (int s = 0; s < plan->n_steps; s++) {
         int64_t n = 0;
         for (int i = 0; i < plan->steps[s].n_transfers; i++)
-            n += plan->transfers[plan->steps[s].first_transfer + i].cut && plan->opts.in_place ? n_quantities : 1;
+            n += plan->transfers[plan->steps[s].first_transfer + i].cut && plan->opts.in_place ? n_spans : 1;
         most = lk__max(most, n);
     }
     return (size_t)most;

@@ -11,10 +11,10 @@ lk_status lk__in_process_open(lk_strategy *strategy)
 {
     const lk_links_table *links = lk__links_of(strategy->devices[0]);
     bool by_library = links && links->check_library(strategy->devices, strategy->n_devices) == LK_OK;
-    lk_flat_opts opts = {.table = links,
-                         .devices = strategy->devices,
-                         .n = strategy->n_devices,
-                         .transport = by_library ? &lk__transport_nccl : &lk__transport_peer};
+    lk_links_allreduce_opts opts = {.table = links,
+                                    .devices = strategy->devices,
+                                    .n = strategy->n_devices,
+                                    .transport = by_library ? &lk__transport_nccl : &lk__transport_peer};
     lk_error_clear(); /* the user did not ask for NCCL, so it is no error if it cannot be used */
     if (strategy->n_devices == 1)
         return LK_OK;
@@ -22,7 +22,7 @@ lk_status lk__in_process_open(lk_strategy *strategy)
              links ? opts.transport->name : lk__transport_inproc.name);
     if (by_library)
         links->describe_library(strategy->transport, sizeof strategy->transport);
-    return links ? lk__flat_new(&opts, &strategy->flat) : LK_OK;
+    return links ? lk__links_allreduce_new(&opts, &strategy->allreduce) : LK_OK;
 }
 
 /* `take` copies column i out of from[replica * n + i]; `put` copies it back. */
@@ -43,8 +43,8 @@ lk_status lk__in_process_begin(lk_call_site at, lk_strategy *strategy, const lk_
 {
     lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
     LK_TRY(lk__bucket_begin_shared(b, strategy->devices, strategy->n_devices));
-    if (strategy->flat)
-        LK_TRY(lk__bucket_begin_flat(b, strategy));
+    if (strategy->allreduce)
+        LK_TRY(lk__bucket_begin_linked(b, strategy));
     for (int q = 0; q < b->n_quantities; q++) {
         int i = b->quantities[q];
         if (b->sums[i])

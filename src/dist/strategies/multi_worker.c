@@ -34,15 +34,15 @@ static lk_status multi_worker_number_ranks(lk_strategy *s)
 /* CPU devices: a queue next to theirs exchanges messages between the processes and adds up. */
 static lk_status multi_worker_link_by_messages(lk_strategy *s)
 {
-    lk_flat_opts opts = {.table = &lk__host_links,
-                         .devices = s->devices,
-                         .n = s->n_devices,
-                         .transport = &lk__transport_mpi,
-                         .group = &s->flat_group,
-                         .first = s->first,
-                         .ranks = s->ranks};
+    lk_links_allreduce_opts opts = {.table = &lk__host_links,
+                                    .devices = s->devices,
+                                    .n = s->n_devices,
+                                    .transport = &lk__transport_mpi,
+                                    .group = &s->exchange_group,
+                                    .first = s->first,
+                                    .ranks = s->ranks};
     snprintf(s->transport, sizeof s->transport, "%s", lk__group_library(s->group));
-    return lk__flat_new(&opts, &s->flat);
+    return lk__links_allreduce_new(&opts, &s->allreduce);
 }
 
 /* A process's devices, as it describes them to the others. */
@@ -104,15 +104,15 @@ static lk_status multi_worker_link_by_library(lk_strategy *s, const lk_links_tab
     if (lk__group_rank(s->group) == 0)
         LK_TRY(links->new_id(&id));
     LK_TRY(lk__group_broadcast(s->group, 0, &id, sizeof id));
-    lk_flat_opts opts = {.table = links,
-                         .devices = s->devices,
-                         .n = s->n_devices,
-                         .transport = &lk__transport_nccl,
-                         .id = &id,
-                         .group = &s->flat_group,
-                         .first = s->first,
-                         .ranks = s->ranks};
-    return lk__flat_new(&opts, &s->flat);
+    lk_links_allreduce_opts opts = {.table = links,
+                                    .devices = s->devices,
+                                    .n = s->n_devices,
+                                    .transport = &lk__transport_nccl,
+                                    .id = &id,
+                                    .group = &s->exchange_group,
+                                    .first = s->first,
+                                    .ranks = s->ranks};
+    return lk__links_allreduce_new(&opts, &s->allreduce);
 }
 
 static lk_status multi_worker_open(lk_strategy *s)
@@ -120,7 +120,7 @@ static lk_status multi_worker_open(lk_strategy *s)
     const lk_links_table *links = lk__links_of(s->devices[0]);
     LK_TRY(lk__group_open(&s->group));
     LK_TRY(multi_worker_number_ranks(s));
-    s->flat_group = (lk_flat_group){s->group, s->starts};
+    s->exchange_group = (lk_exchange_group){s->group, s->starts};
     LK_TRY(links ? multi_worker_link_by_library(s, links) : multi_worker_link_by_messages(s));
     size_t used = strlen(s->transport);
     int processes = lk__group_ranks(s->group);
@@ -138,12 +138,12 @@ static bool multi_worker_has_quantity(const lk_bucket *bucket, int i)
 
 static lk_status multi_worker_begin_sums(lk_strategy *s, const lk_bucket *bucket)
 {
-    LK_TRY(lk__bucket_begin_flat(bucket, s));
+    LK_TRY(lk__bucket_begin_linked(bucket, s));
     for (int q = 0; q < bucket->n_quantities; q++)
         if (!bucket->sums[bucket->quantities[q]] && multi_worker_has_quantity(bucket, bucket->quantities[q]))
             LK_FAIL(LK_ERR_UNSUPPORTED,
                     "strategy multi-worker: sums of f32 and f64 can be made; in bf16 over at most %d nodes of the tree",
-                    LK_FLAT_PARTS);
+                    LK_LINKS_ALLREDUCE_PARTS);
     return LK_OK;
 }
 

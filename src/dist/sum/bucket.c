@@ -71,11 +71,11 @@ lk_status lk__bucket_sum_on(lk_call_site at, lk_device *home, lk_device *const *
 /* --- links -------------------------------------------------------------------------------------------------------- */
 
 /* Describes the addends of a quantity. Quantities of a bucket with equal descriptions are exchanged together: the same
- * nodes have them, they are all small or all large, and share a dtype. */
+ * nodes have them, they share a dtype, and all of them are rounded or none. */
 typedef struct addend_set {
     bool *nodes; /* [n_nodes]: which nodes have the quantity */
     bool is_any; /* some have, and devices with links can add them up */
-    bool small;
+    bool is_rounded;
     lk_dtype dtype;
 } addend_set;
 
@@ -86,14 +86,14 @@ static bool bucket_is_remote_addend(const lk_bucket *bucket, const lk_tree_node 
     return node->remote && !node->empty && node->range.begin < root->end && root->begin < node->range.end;
 }
 
-static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat, int i, bool *nodes)
+static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_strategy *strategy, int i, bool *nodes)
 {
-    addend_set set = {
-        .nodes = nodes, .small = lk_shape_count(bucket->shapes[i]) <= LK_SMALL_QUANTITY, .dtype = bucket->dtypes[i]};
+    bool is_small = lk_shape_count(bucket->shapes[i]) <= LK_SMALL_QUANTITY;
+    addend_set set = {.nodes = nodes, .is_rounded = strategy->compressed && !is_small, .dtype = bucket->dtypes[i]};
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
         const lk_tensor *value = node->values ? node->values[i] : NULL;
-        if (value && !lk__flat_takes(flat, value))
+        if (value && !lk__links_allreduce_takes(strategy->allreduce, value))
             return (addend_set){0};
         if (value || bucket_is_remote_addend(bucket, node, i))
             set.is_any = nodes[m] = true;
@@ -104,16 +104,16 @@ static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat
 static bool bucket_same_addends(const lk_bucket *bucket, addend_set a, addend_set b)
 {
     return a.is_any && b.is_any && memcmp(a.nodes, b.nodes, (size_t)bucket->n_nodes * sizeof *a.nodes) == 0 &&
-           a.small == b.small && a.dtype == b.dtype;
+           a.is_rounded == b.is_rounded && a.dtype == b.dtype;
 }
 
-static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_flat_part *parts)
+static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_links_allreduce_part *parts)
 {
     int n = 0;
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
         if (set.nodes[m])
-            parts[n++] = (lk_flat_part){node->range, node->rank, node->remote ? NULL : node->values};
+            parts[n++] = (lk_links_allreduce_part){node->range, node->rank, node->remote ? NULL : node->values};
     }
     return n;
 }
@@ -121,20 +121,19 @@ static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_flat_pa
 /* Begins the exchange of all quantities with the addends sets[first], and clears `is_any` of their sets. parts: scratch
  * for all nodes. */
 static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *strategy, addend_set *sets, int first,
-                                  int *members, lk_flat_part *parts)
+                                  int *members, lk_links_allreduce_part *parts)
 {
     addend_set set = sets[first];
-    lk_flat_sum sum = {.root = bucket->root,
-                       .parts = parts,
-                       .quantities = members,
-                       .shapes = bucket->shapes,
-                       .dtype = set.dtype,
-                       .compressed = strategy->compressed,
-                       /* The library's reduction takes all numbers for f32. */
-                       .by_library = strategy->reduce == LK_REDUCE_NCCL && set.dtype == LK_F32,
-                       .whole = set.small,
-                       .sums = bucket->sums,
-                       .stride = bucket->n};
+    lk_links_allreduce_sum sum = {.root = bucket->root,
+                                  .parts = parts,
+                                  .quantities = members,
+                                  .shapes = bucket->shapes,
+                                  .dtype = set.dtype,
+                                  .compressed = set.is_rounded,
+                                  /* The library's reduction takes all numbers for f32. */
+                                  .by_library = strategy->reduce == LK_REDUCE_NCCL && set.dtype == LK_F32,
+                                  .sums = bucket->sums,
+                                  .stride = bucket->n};
     sum.n_parts = bucket_list_parts(bucket, set, parts);
     for (int q = first; q < bucket->n_quantities; q++) {
         if (!bucket_same_addends(bucket, sets[q], set))
@@ -142,21 +141,23 @@ static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *st
         members[sum.n_quantities++] = bucket->quantities[q];
         sets[q].is_any = false;
     }
-    return lk__flat_takes_tree(strategy->flat, &sum) ? lk__flat_allreduce(strategy->flat, &sum) : LK_OK;
+    return lk__links_allreduce_takes_tree(strategy->allreduce, &sum)
+               ? lk__links_allreduce_begin(strategy->allreduce, &sum)
+               : LK_OK;
 }
 
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy)
+lk_status lk__bucket_begin_linked(const lk_bucket *bucket, const lk_strategy *strategy)
 {
     lk_device *home = strategy->devices[0];
     size_t n = (size_t)bucket->n_quantities, nodes = (size_t)bucket->n_nodes;
     addend_set *sets = lk__device_calloc(home, n, sizeof *sets);
     int *members = lk__device_calloc(home, n, sizeof *members);
-    lk_flat_part *parts = lk__device_calloc(home, nodes, sizeof *parts);
+    lk_links_allreduce_part *parts = lk__device_calloc(home, nodes, sizeof *parts);
     bool *present = lk__device_calloc(home, n * nodes, sizeof *present);
     lk_status status = sets && members && parts && present ? LK_OK : LK_ERR_MEMORY;
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
         if (!bucket->sums[bucket->quantities[q]])
-            sets[q] = bucket_addends_of(bucket, strategy->flat, bucket->quantities[q], present + (size_t)q * nodes);
+            sets[q] = bucket_addends_of(bucket, strategy, bucket->quantities[q], present + (size_t)q * nodes);
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
         if (sets[q].is_any)
             status = bucket_begin_set(bucket, strategy, sets, q, members, parts);

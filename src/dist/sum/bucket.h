@@ -7,8 +7,8 @@
  * NULL. */
 lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices);
 
-/* The same for the quantities that strategy->flat can add up. */
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy);
+/* The same for the quantities that strategy->allreduce can add up. */
+lk_status lk__bucket_begin_linked(const lk_bucket *bucket, const lk_strategy *strategy);
 
 /* Adds up a whole bucket onto `home`, in one pass over shared memory where that is possible. `devices`, which include
  * `home`, share the work; if there are several, lk__shared_sum_finish must follow. A quantity that only one node has

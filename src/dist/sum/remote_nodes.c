@@ -15,7 +15,8 @@ struct lk_remote_nodes {
     bool *is_known;   /* [n]: whether is_present is known */
     int n_known;
     bool has_idle_ranks;
-    int *order; /* [n]: the order of exchange, last quantity first, since backward finishes that first */
+    int *order; /* [n]: the order of exchange */
+    int64_t bucket_bytes;
 };
 
 lk_status lk__remote_nodes_new(const lk_remote_nodes_opts *opts, lk_remote_nodes **remote)
@@ -42,8 +43,7 @@ lk_status lk__remote_nodes_new(const lk_remote_nodes_opts *opts, lk_remote_nodes
         if (rank < opts->first)
             r->n_lower = r->n_nodes;
     }
-    for (int i = 0; i < opts->n; i++)
-        r->order[i] = opts->n - 1 - i;
+    lk__remote_nodes_set_buckets(r, opts->n, LK_REMOTE_BUCKET_BYTES);
     *remote = r;
     return LK_OK;
 }
@@ -72,6 +72,13 @@ void lk__remote_nodes_start(lk_remote_nodes *r, int64_t samples)
         r->has_idle_ranks |= remote_nodes_shards_are_empty(r, samples, lk_part(r->opts.shards, r->opts.ranks, rank));
     for (int64_t m = 0; m < r->n_nodes; m++)
         r->nodes[m].empty = remote_nodes_shards_are_empty(r, samples, r->nodes[m].range);
+}
+
+void lk__remote_nodes_set_buckets(lk_remote_nodes *r, int n_first, int64_t bytes)
+{
+    r->bucket_bytes = bytes;
+    for (int i = 0; i < r->opts.n; i++)
+        r->order[i] = (i < n_first ? n_first : r->opts.n + n_first) - 1 - i;
 }
 
 bool lk__remote_nodes_have_idle_ranks(const lk_remote_nodes *r)
@@ -114,7 +121,7 @@ int lk__remote_nodes_bucket(const lk_remote_nodes *r, int done, const int **quan
     int n = 0;
     if (r->n_known < r->opts.n)
         return 0;
-    for (; done + n < r->opts.n && bytes < LK_REMOTE_BUCKET_BYTES; n++) {
+    for (; done + n < r->opts.n && bytes < r->bucket_bytes; n++) {
         if (r->is_present[order[n]] != r->is_present[order[0]])
             break;
         if (r->is_present[order[n]])

@@ -214,6 +214,12 @@ lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica)
     return sum->owned[replica];
 }
 
+void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes)
+{
+    if (sum->remote_nodes)
+        lk__remote_nodes_set_buckets(sum->remote_nodes, n_first, bytes);
+}
+
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples)
 {
     if (sum->remote_nodes)
@@ -543,7 +549,7 @@ lk_status lk_shard_sum_exchange_at(lk_call_site at, lk_shard_sum *sum)
     if (!sum->remote_nodes)
         /* Over links an exchange can begin at once, for it has its own queue and no device waits in it. Otherwise only
          * quantities that were complete at the previous call are begun. */
-        status = shard_sum_begin(at, sum, sum->strategy->flat ? sum->n_ready : sum->n_ready_before);
+        status = shard_sum_begin(at, sum, sum->strategy->allreduce ? sum->n_ready : sum->n_ready_before);
     else if (!lk__remote_nodes_have_idle_ranks(sum->remote_nodes))
         status = shard_sum_begin_buckets(at, sum);
     /* Otherwise all processes must first ask each other for shapes, in lk_shard_sum_finish. A process that waited for

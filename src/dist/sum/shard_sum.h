@@ -13,6 +13,10 @@ lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum);
 int64_t lk__shard_sum_shards(const lk_shard_sum *sum);
 lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica);
 
+/* With several processes: exchanges quantities [0, n_first) first, and the others, which the end of a step completes,
+ * after them, in buckets that are full with `bytes`. All processes call it alike, before the first shard. */
+void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes);
+
 /* With several processes: announces that the shards given next belong to a batch of `samples` samples. */
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
 

@@ -6,10 +6,10 @@
 #include "lockstep/tensor.h"
 
 /* The processes of an exchange: process p has the ranks [starts[p], starts[p + 1]). */
-typedef struct lk_flat_group {
+typedef struct lk_exchange_group {
     lk_group *processes;
     const int *starts; /* [processes + 1] */
-} lk_flat_group;
+} lk_exchange_group;
 
 /* Words of four bytes that go from rank to rank. x, y: NULL if the rank is in another process. */
 typedef struct lk_transfer {
@@ -24,12 +24,12 @@ typedef struct lk_transfer {
 typedef struct lk_transfers {
     lk_device *links;
     const lk_links_table *table;
-    const lk_flat_group *group; /* NULL: one process */
-    int n, first, ranks;        /* the devices of this process are ranks [first, first + n) */
-    bool is_first;              /* nothing on the links' streams has to be waited for */
-    bool compressed;            /* words are f32, and travel to other devices as bf16 */
-    bool replicates;            /* the sender keeps the words, and must have what the others get */
-    float *const *rows;         /* [n]: memory of each device in which nothing moves unless the list says so */
+    const lk_exchange_group *group; /* NULL: one process */
+    int n, first, ranks;            /* the devices of this process are ranks [first, first + n) */
+    bool is_first;                  /* nothing on the links' streams has to be waited for */
+    bool compressed;                /* words are f32, and travel to other devices as bf16 */
+    bool replicates;                /* the sender keeps the words, and must have what the others get */
+    float *const *rows;             /* [n]: memory of each device in which nothing moves unless the list says so */
     const lk_transfer *list;
     int count;
 } lk_transfers;

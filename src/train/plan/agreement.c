@@ -135,13 +135,13 @@ static void agreement_list_checkpoint(const lk_trainer *trainer, field_list *lis
     agreement_add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
 }
 
-/* Options that may differ between processes: those that no result depends on, except --exchange, by which they agree
- * who sends what. With strategy parameter-server the resulting number of shards is compared instead of --shards, only
- * the chief reads --weights, and there is no exchange. */
+/* Options that may differ between processes: those that no result depends on, except --exchange and --bucket-mb, by
+ * which they agree who sends what. With strategy parameter-server the resulting number of shards is compared instead of
+ * --shards, only the chief reads --weights, and there is no exchange. */
 static bool agreement_option_may_differ(const lk_trainer *trainer, const lk_option *row)
 {
     const char *option = row->name;
-    if (strcmp(option, "exchange") == 0)
+    if (strcmp(option, "exchange") == 0 || strcmp(option, "bucket-mb") == 0)
         return trainer->server.has_optimizer;
     return !row->recorded || strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
            (trainer->server.has_optimizer && (strcmp(option, "shards") == 0 || strcmp(option, "weights") == 0));

@@ -100,11 +100,11 @@ static int64_t gpu_memory_gradient_bytes(const lk_trainer *trainer, int64_t shar
 /* Counts the buffers of the exchange. The update's sums lie in them, and need no other memory. */
 static void gpu_memory_add_exchange(const lk_trainer *trainer, int64_t shards, needs *n)
 {
-    lk_flat *flat = trainer->strategy->flat;
+    lk_links_allreduce *allreduce = trainer->strategy->allreduce;
     int64_t bytes = trainer->plan.parameters * (int64_t)sizeof(float);
-    if (!flat)
+    if (!allreduce)
         return;
-    n->exchange = lk__flat_buffer_bytes(flat, shards, bytes);
+    n->exchange = lk__links_allreduce_buffer_bytes(allreduce, shards, bytes);
     n->gradients -= bytes;
 }
 

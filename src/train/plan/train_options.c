@@ -311,8 +311,9 @@ const lk_option lk_train_options[] = {
      .least = 0,
      .greatest = 1e6,
      .value = "MB",
-     .help = "megabytes (10^6 bytes) of gradients that are summed over shards and devices together, while the "
-             "backward pass continues; 0: all of them, after it; never changes a result"},
+     .help =
+         "megabytes (10^6 bytes) of gradients that are summed over shards and devices together, while the "
+         "backward pass continues, between processes at most 4.2; 0: all of them, after it; never changes a result"},
     {.name = "graphs",
      .type = LK_OPTION_CHOICE,
      AT(execution.graphs),

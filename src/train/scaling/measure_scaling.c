@@ -287,9 +287,18 @@ static int64_t scaling_count_tree_devices(const lk_trainer *trainer)
 {
     enum { MOST = 1024 };
     const lk_strategy *strategy = trainer->strategy;
-    if (!strategy->flat || strategy->reduce == LK_REDUCE_NCCL)
+    if (!strategy->allreduce || strategy->reduce == LK_REDUCE_NCCL)
         return 0;
-    return lk__flat_tree_devices(strategy->flat, lk__trainer_bucket_bytes(trainer), strategy->compressed, MOST);
+    return lk__links_allreduce_tree_devices(strategy->allreduce, lk__trainer_bucket_bytes(trainer),
+                                            strategy->compressed, MOST);
+}
+
+static double scaling_message_share(const lk_strategy *strategy)
+{
+    if (!strategy->allreduce || strategy->storage)
+        return 1;
+    const lk_transport_cost *cost = lk__links_allreduce_cost(strategy->allreduce);
+    return cost->per_message / (cost->latency + cost->per_message);
 }
 
 static void scaling_describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
@@ -311,6 +320,7 @@ static void scaling_describe_run(const lk_trainer *trainer, const lk_group *grou
     r->devices = plan->devices;
     r->storing_devices = lk__has_separate_storage(trainer->strategy);
     r->tree_devices = scaling_count_tree_devices(trainer);
+    r->message_share = scaling_message_share(trainer->strategy);
     r->processes = plan->processes;
     r->batch_size = plan->batch_size;
     r->shards = plan->shards;

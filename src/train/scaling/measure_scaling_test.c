@@ -128,6 +128,7 @@ static void times_give_latency_and_bandwidth(void **state)
         lk__scaling_clear(&r);
         r.devices = 2;
         r.storing_devices = cases[i].others > 1;
+        r.message_share = 1;
         lk__put_exchange(cases[i].trainer, small, large, &r);
         assert_near(r.latency, 1e-5);
         assert_near(r.bandwidth, 1e9);

@@ -9,6 +9,7 @@
 #include "train/scaling/exchange_time.h"
 #include "train/step/sync_step.h"
 #include "train/trainer.h"
+#include "train/trainer_devices.h"
 
 #include <math.h>
 #include <string.h>
@@ -57,20 +58,21 @@ lk_status lk__time_rows(const lk_trainer *trainer, double *small, double *large)
 
 static int64_t scaling_exchange_count_buckets(const lk_trainer *trainer)
 {
-    const lk_train_config *config = &trainer->config;
-    bool at_once = config->execution.executor == LK_EXECUTOR_EAGER || config->devices.bucket_mb <= 0 ||
+    bool at_once = trainer->config.execution.executor == LK_EXECUTOR_EAGER ||
                    lk__runs_shards_together(trainer, trainer->sums.train, 0);
-    double bytes = (double)trainer->plan.parameters * sizeof(float);
-    return at_once ? 1 : (int64_t)ceil(bytes / (1e6 * config->devices.bucket_mb));
+    int64_t bytes = trainer->plan.parameters * (int64_t)sizeof(float);
+    return at_once && !trainer->strategy->group ? 1 : lk__divide_up(bytes, lk__trainer_bucket_bytes(trainer));
 }
 
 static void scaling_exchange_put_amounts(const lk_trainer *trainer, exchange_pattern w, lk_scaling_report *r)
 {
     int64_t buckets = scaling_exchange_count_buckets(trainer);
+    const lk_strategy *strategy = trainer->strategy;
+    bool sends_small = strategy->allreduce && (strategy->compressed || trainer->plan.parameters <= LK_SMALL_QUANTITY);
     double sliced = 0, small = 0;
     for (int i = 0; i < trainer->n_parameters; i++) {
         int64_t elements = lk_shape_count(lk_model_variable_shape(trainer->model, i));
-        bool is_small = trainer->strategy->flat && elements <= LK_SMALL_QUANTITY;
+        bool is_small = sends_small && elements <= LK_SMALL_QUANTITY;
         *(is_small ? &small : &sliced) += (double)elements * sizeof(float);
     }
     r->sliced_bytes = w.slices * sliced;
@@ -89,8 +91,9 @@ void lk__put_exchange(const lk_trainer *trainer, double small, double large, lk_
         scaling_exchange_put_amounts(trainer, w, r);
     if (!(large > small)) /* false also for NAN */
         return;
-    double others = lk__scaling_others(r, r->devices), messages = others * (w.messages + w.fetched);
-    double sent = others * (w.wholes + w.fetched) + lk__scaling_slices(r->devices) * w.slices;
+    double messages = lk__scaling_hops(r, r->devices) * (w.messages + w.fetched);
+    double sent =
+        lk__scaling_wholes(r, r->devices) * (w.wholes + w.fetched) + lk__scaling_slices(r, r->devices) * w.slices;
     r->bandwidth = sent * (large_bytes - small_bytes) / (large - small);
     r->latency = (small - sent * small_bytes / r->bandwidth) / messages;
     if (r->latency < 0) { /* too small to measure next to the time for the bytes */

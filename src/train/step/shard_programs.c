@@ -8,6 +8,7 @@
 #include "train/step/step.h"
 #include "train/step/step_program.h"
 #include "train/trainer.h"
+#include "train/trainer_devices.h"
 
 typedef struct cached {
     lk_program *program;
@@ -116,7 +117,7 @@ static lk_status shard_programs_get(lk_trainer *trainer, lk__shard_pass_fn fn, c
     LK_TRY(LK_GROW(programs->list, &programs->capacity, programs->n + 1));
     lk_program_opts opts = {.fuse = config->execution.fuse == LK_FUSE_ON,
                             .recompute = config->execution.recompute,
-                            .segment_bytes = (size_t)(1e6 * config->devices.bucket_mb),
+                            .segment_bytes = (size_t)lk__trainer_segment_bytes(trainer),
                             .keep_bytes = shard_programs_keep_bytes(trainer, fn, samples),
                             .graphs = config->execution.graphs == LK_GRAPHS_ON};
     *program = lk__shard_program_record(trainer, fn, data, shard, seed, n, &opts);

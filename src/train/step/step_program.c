@@ -24,6 +24,7 @@
 #include "train/step/shard_run.h"
 #include "train/step/step.h"
 #include "train/trainer.h"
+#include "train/trainer_devices.h"
 #include "lockstep/ops.h"
 
 #include <string.h>
@@ -297,7 +298,7 @@ static lk_program_opts step_program_opts(const lk_trainer *trainer, const purpos
     bool is_group = trainer->sums.groups && p->pass != lk__evaluation_pass;
     return (lk_program_opts){.fuse = config->execution.fuse == LK_FUSE_ON && !is_group,
                              .recompute = config->execution.recompute,
-                             .segment_bytes = by_device && is_alone ? 0 : (size_t)(1e6 * config->devices.bucket_mb),
+                             .segment_bytes = by_device && is_alone ? 0 : (size_t)lk__trainer_segment_bytes(trainer),
                              .keep_bytes = keeps ? (size_t)plan->parameters * sizeof(float) : 0,
                              .graphs = config->execution.graphs == LK_GRAPHS_ON};
 }

@@ -1,6 +1,6 @@
 /* Sums over links: devices of one process, ranks that are threads, and ranks that are processes. Needs GPUs, or the
  * plug-in that emulates them. */
-#include "dist/collectives/flat_allreduce.h"
+#include "dist/collectives/links_allreduce.h"
 #include "dist/dist_testing.h"
 #include "dist/transports/host_links.h"
 #include "base/mem_testing.h"
@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHARDS = 8, QUANTITIES = 3, GPUS = 3 };
+enum { SHARDS = 8, QUANTITIES = 4, GPUS = 3 };
 
 /* Quantity q of shard s: the shard's values from element 100 q on. */
-static const int64_t lengths[QUANTITIES] = {10000, 5, 9000};
+static const int64_t lengths[QUANTITIES] = {10000, 5, 9000, 700};
 
 static const float *values(int64_t shard, int q)
 {
@@ -42,7 +42,7 @@ static bool is_present(int64_t shard, int round)
 /* --- one sum ------------------------------------------------------------------------------------------------------ */
 
 typedef struct one_sum {
-    lk_flat_part parts[SHARDS];
+    lk_links_allreduce_part parts[SHARDS];
     lk_tensor *values[SHARDS][QUANTITIES];
     lk_tensor *sums[GPUS][QUANTITIES];
     int n_parts;
@@ -71,7 +71,7 @@ static bool make_parts(const ranks_here *here, int round, one_sum *one)
             lk_tensor **made = one->values[one->n_parts];
             if (is_here && !make_values(here, rank, s, made))
                 return false;
-            one->parts[one->n_parts++] = (lk_flat_part){{s, s + 1}, rank, is_here ? made : NULL};
+            one->parts[one->n_parts++] = (lk_links_allreduce_part){{s, s + 1}, rank, is_here ? made : NULL};
         }
     }
     return true;
@@ -149,23 +149,25 @@ static bool multiply(const ranks_here *here)
     return right;
 }
 
-static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole, bool by_library)
+/* short_row: of the small quantities alone, which every rank adds up whole. */
+static bool sums_up(const ranks_here *here, lk_links_allreduce *allreduce, int round, bool short_row, bool by_library)
 {
-    static const int quantities[QUANTITIES] = {0, 1, 2};
+    static const int all[QUANTITIES] = {0, 1, 2, 3}, small[] = {1, 3};
+    const int *quantities = short_row ? small : all;
+    int n = short_row ? 2 : QUANTITIES;
     one_sum one = {.n_parts = 0};
     lk_shape shapes[QUANTITIES];
     for (int q = 0; q < QUANTITIES; q++)
         shapes[q] = LK_SHAPE(lengths[q]);
-    lk_flat_sum sum = {.root = {0, SHARDS},
-                       .parts = one.parts,
-                       .quantities = quantities,
-                       .n_quantities = QUANTITIES,
-                       .shapes = shapes,
-                       .dtype = LK_F32,
-                       .by_library = by_library,
-                       .whole = whole,
-                       .sums = one.sums[0],
-                       .stride = QUANTITIES};
+    lk_links_allreduce_sum sum = {.root = {0, SHARDS},
+                                  .parts = one.parts,
+                                  .quantities = quantities,
+                                  .n_quantities = n,
+                                  .shapes = shapes,
+                                  .dtype = LK_F32,
+                                  .by_library = by_library,
+                                  .sums = one.sums[0],
+                                  .stride = QUANTITIES};
     lk_scope_begin();
     bool right = make_parts(here, round, &one);
     for (int m = 0; m < SHARDS; m++)
@@ -173,10 +175,10 @@ static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole
             lk_tensor_retain(one.values[m][q]);
     lk_scope_end();
     sum.n_parts = one.n_parts;
-    right = right && lk__flat_allreduce(flat, &sum) == LK_OK && (!here->meanwhile || here->meanwhile(here));
+    right = right && lk__links_allreduce_begin(allreduce, &sum) == LK_OK && (!here->meanwhile || here->meanwhile(here));
     for (int d = 0; d < here->n && right; d++)
-        for (int q = 0; q < QUANTITIES && right; q++)
-            right = is_right(one.sums[d][q], q, round, by_library);
+        for (int i = 0; i < n && right; i++)
+            right = is_right(one.sums[d][quantities[i]], quantities[i], round, by_library);
     release(&one);
     return right;
 }
@@ -184,23 +186,23 @@ static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole
 /* The rounds reuse buffers, once with fewer nodes. */
 static bool all_sums(const ranks_here *here)
 {
-    lk_flat *flat = NULL;
-    lk_flat_opts opts = {.table = lk__links_of(here->devices[0]),
-                         .devices = here->devices,
-                         .n = here->n,
-                         .transport = here->transport,
-                         .id = here->id,
-                         .first = here->first,
-                         .ranks = here->ranks};
-    bool right = lk__flat_new(&opts, &flat) == LK_OK;
+    lk_links_allreduce *allreduce = NULL;
+    lk_links_allreduce_opts opts = {.table = lk__links_of(here->devices[0]),
+                                    .devices = here->devices,
+                                    .n = here->n,
+                                    .transport = here->transport,
+                                    .id = here->id,
+                                    .first = here->first,
+                                    .ranks = here->ranks};
+    bool right = lk__links_allreduce_new(&opts, &allreduce) == LK_OK;
     for (int round = 0; round < 8 && right; round++) {
-        lk__flat_set_exchange(flat, round < 4 ? LK_EXCHANGE_FLAT : LK_EXCHANGE_TREE);
-        for (int whole = 0; whole < 2 && right; whole++)
-            right = sums_up(here, flat, round % 2, whole, false);
+        lk__links_allreduce_set_exchange(allreduce, round < 4 ? LK_EXCHANGE_FLAT : LK_EXCHANGE_TREE);
+        for (int short_row = 0; short_row < 2 && right; short_row++)
+            right = sums_up(here, allreduce, round % 2, short_row, false);
     }
     if (right && here->transport->reduce)
-        right = sums_up(here, flat, 0, false, true) && sums_up(here, flat, 1, false, true);
-    lk__flat_release(flat);
+        right = sums_up(here, allreduce, 0, false, true) && sums_up(here, allreduce, 1, false, true);
+    lk__links_allreduce_release(allreduce);
     if (!right)
         print_error("ranks %d to %d of %d: %s\n", here->first, here->first + here->n - 1, here->ranks,
                     lk_error_message());
@@ -229,15 +231,15 @@ static void expect_no_memory(const ranks_here *here)
 
 static lk_status try_sums(const ranks_here *here)
 {
-    lk_flat *flat = NULL;
-    lk_flat_opts opts = {
+    lk_links_allreduce *allreduce = NULL;
+    lk_links_allreduce_opts opts = {
         .table = lk__links_of(here->devices[0]), .devices = here->devices, .n = here->n, .transport = here->transport};
-    bool right = lk__flat_new(&opts, &flat) == LK_OK;
+    bool right = lk__links_allreduce_new(&opts, &allreduce) == LK_OK;
     if (right)
-        lk__flat_set_exchange(flat, LK_EXCHANGE_TREE);
-    right = right && sums_up(here, flat, 0, false, false) && sums_up(here, flat, 1, true, false) &&
-            (!here->transport->reduce || sums_up(here, flat, 0, false, true));
-    lk__flat_release(flat);
+        lk__links_allreduce_set_exchange(allreduce, LK_EXCHANGE_TREE);
+    right = right && sums_up(here, allreduce, 0, false, false) && sums_up(here, allreduce, 1, true, false) &&
+            (!here->transport->reduce || sums_up(here, allreduce, 0, false, true));
+    lk__links_allreduce_release(allreduce);
     return right ? LK_OK : lk_error_status();
 }
 
@@ -372,13 +374,15 @@ static void every_allocation_may_fail(void **state)
     fail_each("2xcuda", &lk__transport_nccl);
 }
 
-static bool is_taken(const lk_flat *flat, lk_range root, const lk_range *nodes, int n, int per_rank, bool compressed)
+static bool is_taken(const lk_links_allreduce *allreduce, lk_range root, const lk_range *nodes, int n, int per_rank,
+                     bool compressed)
 {
-    lk_flat_part parts[LK_FLAT_PARTS + 1];
+    lk_links_allreduce_part parts[LK_LINKS_ALLREDUCE_PARTS + 1];
     for (int m = 0; m < n; m++)
-        parts[m] = (lk_flat_part){nodes[m], m / per_rank, NULL};
-    return lk__flat_takes_tree(
-        flat, &(lk_flat_sum){.root = root, .parts = parts, .n_parts = n, .dtype = LK_F32, .compressed = compressed});
+        parts[m] = (lk_links_allreduce_part){nodes[m], m / per_rank, NULL};
+    return lk__links_allreduce_takes_tree(
+        allreduce, &(lk_links_allreduce_sum){
+                       .root = root, .parts = parts, .n_parts = n, .dtype = LK_F32, .compressed = compressed});
 }
 
 /* A tree that is too wide or too deep for a kernel is exchanged along the tree, unless its sums are compressed or one
@@ -386,33 +390,34 @@ static bool is_taken(const lk_flat *flat, lk_range root, const lk_range *nodes, 
 static void trees_that_are_taken(void **state)
 {
     (void)state;
-    lk_flat *flat;
+    lk_links_allreduce *allreduce;
     ranks_here here = {.n = 0};
     assert_ok(lk_devices_open("3xcpu:0", here.devices, GPUS, &here.n));
-    lk_flat_opts opts = {
+    lk_links_allreduce_opts opts = {
         .table = &lk__host_links, .devices = here.devices, .n = here.n, .transport = &lk__transport_mpi};
-    assert_ok(lk__flat_new(&opts, &flat));
+    assert_ok(lk__links_allreduce_new(&opts, &allreduce));
 
-    lk_range leaves[LK_FLAT_PARTS + 1];
-    for (int i = 0; i <= LK_FLAT_PARTS; i++)
+    lk_range leaves[LK_LINKS_ALLREDUCE_PARTS + 1];
+    for (int i = 0; i <= LK_LINKS_ALLREDUCE_PARTS; i++)
         leaves[i] = (lk_range){i, i + 1};
-    lk_range many = {0, LK_FLAT_PARTS}, more = {0, LK_FLAT_PARTS + 1};
-    assert_true(is_taken(flat, many, leaves, LK_FLAT_PARTS, LK_FLAT_PARTS, true));
-    assert_true(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2, false));
-    assert_false(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2, true));
-    assert_false(is_taken(flat, more, leaves, LK_FLAT_PARTS + 1, LK_FLAT_PARTS / 2 + 1, false));
+    lk_range many = {0, LK_LINKS_ALLREDUCE_PARTS}, more = {0, LK_LINKS_ALLREDUCE_PARTS + 1};
+    assert_true(is_taken(allreduce, many, leaves, LK_LINKS_ALLREDUCE_PARTS, LK_LINKS_ALLREDUCE_PARTS, true));
+    assert_true(is_taken(allreduce, more, leaves, LK_LINKS_ALLREDUCE_PARTS + 1, LK_LINKS_ALLREDUCE_PARTS / 2, false));
+    assert_false(is_taken(allreduce, more, leaves, LK_LINKS_ALLREDUCE_PARTS + 1, LK_LINKS_ALLREDUCE_PARTS / 2, true));
+    assert_false(
+        is_taken(allreduce, more, leaves, LK_LINKS_ALLREDUCE_PARTS + 1, LK_LINKS_ALLREDUCE_PARTS / 2 + 1, false));
 
     /* Each node is the left half of the rest, so n sums wait at one time. */
     int64_t begin = 0, end = (int64_t)1 << 40;
-    lk_range root = {begin, end}, halves[LK_FLAT_PARTS];
+    lk_range root = {begin, end}, halves[LK_LINKS_ALLREDUCE_PARTS];
     for (int i = 0; i < 40; i++) {
         halves[i] = (lk_range){begin, begin + (end - begin) / 2};
         begin = halves[i].end;
     }
-    assert_true(is_taken(flat, root, halves, LK_LINKS_LEVELS + 1, LK_FLAT_PARTS, true));
-    assert_true(is_taken(flat, root, halves, LK_LINKS_LEVELS + 2, 1, false));
-    assert_false(is_taken(flat, root, halves, LK_LINKS_LEVELS + 2, 1, true));
-    lk__flat_release(flat);
+    assert_true(is_taken(allreduce, root, halves, LK_LINKS_LEVELS + 1, LK_LINKS_ALLREDUCE_PARTS, true));
+    assert_true(is_taken(allreduce, root, halves, LK_LINKS_LEVELS + 2, 1, false));
+    assert_false(is_taken(allreduce, root, halves, LK_LINKS_LEVELS + 2, 1, true));
+    lk__links_allreduce_release(allreduce);
     lk_devices_release(here.devices, here.n);
 }
 
@@ -473,19 +478,19 @@ static void a_rank_that_is_not_started(void **state)
 {
     (void)state;
     lk_links_id id;
-    lk_flat *flat = NULL;
+    lk_links_allreduce *allreduce = NULL;
     needs_gpus(1);
     needs_nccl();
     assert_ok(make_id(&id));
     setenv("LOCKSTEP_EXCHANGE_TIMEOUT", "1", 1);
     lk_device *device = lk_device_open("cuda:0");
-    lk_flat_opts opts = {.table = lk__links_of(device),
-                         .devices = &device,
-                         .n = 1,
-                         .transport = &lk__transport_nccl,
-                         .id = &id,
-                         .ranks = 2};
-    lk_status status = lk__flat_new(&opts, &flat);
+    lk_links_allreduce_opts opts = {.table = lk__links_of(device),
+                                    .devices = &device,
+                                    .n = 1,
+                                    .transport = &lk__transport_nccl,
+                                    .id = &id,
+                                    .ranks = 2};
+    lk_status status = lk__links_allreduce_new(&opts, &allreduce);
     unsetenv("LOCKSTEP_EXCHANGE_TIMEOUT");
     lk_device_release(device);
     assert_int_equal(status, LK_ERR_DEVICE);
@@ -509,24 +514,24 @@ typedef struct leaving_rank {
 
 static bool sum_and_leave(leaving_rank *self, const ranks_here *here)
 {
-    lk_flat *flat = NULL;
-    lk_flat_opts opts = {.table = lk__links_of(here->devices[0]),
-                         .devices = here->devices,
-                         .n = 1,
-                         .transport = here->transport,
-                         .id = here->id,
-                         .first = here->first,
-                         .ranks = here->ranks};
-    bool right = lk__flat_new(&opts, &flat) == LK_OK;
+    lk_links_allreduce *allreduce = NULL;
+    lk_links_allreduce_opts opts = {.table = lk__links_of(here->devices[0]),
+                                    .devices = here->devices,
+                                    .n = 1,
+                                    .transport = here->transport,
+                                    .id = here->id,
+                                    .first = here->first,
+                                    .ranks = here->ranks};
+    bool right = lk__links_allreduce_new(&opts, &allreduce) == LK_OK;
     for (int i = 0; i <= self->sums && right; i++) {
-        bool succeeds = sums_up(here, flat, 0, false, false);
+        bool succeeds = sums_up(here, allreduce, 0, false, false);
         self->status = succeeds ? LK_OK : lk_error_status();
         snprintf(self->message, sizeof self->message, "%s", lk_error_message());
         right = succeeds || i > 0 || self->may_fail;
     }
     if (self->dies)
         raise(SIGKILL);
-    lk__flat_release(flat);
+    lk__links_allreduce_release(allreduce);
     return right;
 }
 
@@ -574,7 +579,7 @@ static pid_t start_rank(char *how, int rank, const int between[2])
     pid_t child;
     char text[8];
     snprintf(text, sizeof text, "%d", rank);
-    char *arguments[] = {"flat_allreduce_test", how, text, NULL};
+    char *arguments[] = {"links_allreduce_test", how, text, NULL};
     posix_spawn_file_actions_t files;
     assert_int_equal(posix_spawn_file_actions_init(&files), 0);
     posix_spawn_file_actions_adddup2(&files, rank == 0 ? between[1] : between[0], rank == 0 ? 1 : 0);
