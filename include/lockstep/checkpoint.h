@@ -106,7 +106,8 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * begins and ends, when it is interrupted, and after an epoch that is the best so far. They are taken between two
  * updates, so with accumulation one may come some batches late, and they hold what other callbacks save. Training waits
  * only while variables and the optimizer's state are copied to host memory, which holds two checkpoints; a thread
- * writes them. Of several processes only the first adds this callback.
+ * writes them. Every one of several processes adds this callback with the same options, so that all wait at the same
+ * steps; the first one writes.
  *
  * If a checkpoint cannot be written, a warning says so and earlier ones stay as they are; if it was the last one of a
  * training without another error, fit gives its error at the end. Errors when training begins: LK_ERR_IO,
