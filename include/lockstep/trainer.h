@@ -163,7 +163,8 @@ LK_API lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int rep
 LK_API lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33]);
 
 /* Writes 32 hexadecimal digits: XXH3-128 over replica 0's parameters and buffers as above, then over the optimizer's
- * state of each parameter in the same order, then over the number of its updates (64 bits, little-endian). Waits. */
+ * state of each parameter in the same order, then over the number of its updates (64 bits, little-endian). Waits.
+ * If processes divide the optimizer's state among themselves, all have to call it. */
 LK_API lk_status lk_trainer_state_digest(lk_trainer *trainer, char digest[33]);
 
 /* XXH3-64 of variable `index` of a replica. Waits. Errors: LK_ERR_ARGUMENT (no such replica or variable). */

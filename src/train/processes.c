@@ -366,6 +366,15 @@ lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes)
     return status;
 }
 
+lk_status lk__follow_first(const lk_trainer *trainer, bool *decision)
+{
+    lk_group *group;
+    if (trainer->plan.processes == 1)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    return lk__group_broadcast(group, 0, decision, sizeof *decision);
+}
+
 lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger)
 {
     lk_group *group;

@@ -33,6 +33,9 @@ void lk__end_rest_vote(lk_trainer *trainer);
 /* Pushes the sums of all processes' votes to end and to rest. *votes: a new reference; NULL: there is one process. */
 lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes);
 
+/* *decision becomes that of the first process. Waits for it. */
+lk_status lk__follow_first(const lk_trainer *trainer, bool *decision);
+
 /* Adds the uses in the other processes' ledgers to this one. */
 lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger);
 

@@ -46,17 +46,32 @@ rewind 12
 ranks 3 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --resume --accumulate 1
 ends_alike
 
-# To two that divide the optimizer's state among their devices, and from there to one that does not.
-rewind 6
-ranks 2 0 "${training[@]}" --strategy multi-worker --devices 2xcpu:0 --optimizer-state sharded "${folder[@]}" --keep 100 \
-    --resume
+# To three processes that divide the optimizer's state, from there to two that divide it among other devices, and to one.
+# Each reads what the one before has written.
+divided=(--strategy multi-worker --optimizer-state sharded "${folder[@]}" --keep 100 --resume)
+goes_on_from()
+{
+    rm -rf "$work/all" "$work/records"
+    cp -r "$work/checkpoints" "$work/all"
+    cp -r "$work/log" "$work/records"
+    rewind "$1"
+}
+rewind 3
+ranks 3 0 "${training[@]}" --devices cpu:0 "${divided[@]}"
 ends_alike
-rm -rf "$work/all" "$work/records"
-cp -r "$work/checkpoints" "$work/all"
-cp -r "$work/log" "$work/records"
-rewind 12
+goes_on_from 6
+ranks 2 0 "${training[@]}" --devices 2xcpu:0 "${divided[@]}"
+ends_alike
+goes_on_from 12
 run 0 "${training[@]}" --devices 2 "${folder[@]}" --resume
 ends_alike
+
+# Processes vote when a checkpoint is due by time; all take part in it.
+rm -rf "$work/checkpoints" "$work/log"
+ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 --optimizer-state sharded "${folder[@]}" \
+    --checkpoint-every 0.00001m --keep 100
+ends_alike
+compgen -G "$work/checkpoints/checkpoint-*[!05]" >/dev/null || fail 'no checkpoint but those of epochs'
 
 # From two to one, from a finished training, and to four.
 rm -rf "$work/checkpoints" "$work/all" "$work/log" "$work/records"

@@ -99,6 +99,11 @@ void lk__flat_set_exchange(lk_flat *f, lk_exchange way)
     f->way = way;
 }
 
+lk_flat_links lk__flat_links(const lk_flat *f)
+{
+    return (lk_flat_links){f->links, f->table, f->transport};
+}
+
 /* --- jobs --------------------------------------------------------------------------------------------------------- */
 
 typedef struct flat_job job;

@@ -34,6 +34,15 @@ lk_exchange lk__flat_exchange(const lk_flat *flat, int64_t bytes, bool compresse
 /* Returns the least power of two of devices, up to `most`, at which it would go along the tree; 0: at none. */
 int64_t lk__flat_tree_devices(const lk_flat *flat, int64_t bytes, bool compressed, int64_t most);
 
+/* How the devices are linked, for other exchanges between them. */
+typedef struct lk_flat_links {
+    lk_device *queue;
+    const lk_links_table *table;
+    const lk_transport *transport;
+} lk_flat_links;
+
+lk_flat_links lk__flat_links(const lk_flat *flat);
+
 /* A node of the tree on the device of a rank. values: NULL if that rank is in another process. */
 typedef struct lk_flat_part {
     lk_range range;

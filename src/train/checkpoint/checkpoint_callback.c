@@ -10,9 +10,11 @@
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/checkpoint/checkpoint_thread.h"
 #include "train/checkpoint/checkpoint_trainer.h"
+#include "train/checkpoint/replicas_state.h"
 #include "train/fit.h"
 #include "train/pass.h"
 #include "train/processes.h"
+#include "train/replicas.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -124,8 +126,8 @@ static lk_status checkpoint_callback_write(saver *s, lk_trainer *trainer, bool e
 
 static lk_status checkpoint_callback_queue(saver *s, lk_trainer *trainer, bool ends, bool is_best)
 {
-    if (s->writer)
-        LK_TRY(checkpoint_callback_write(s, trainer, ends, is_best));
+    LK_TRY(s->writer ? checkpoint_callback_write(s, trainer, ends, is_best)
+                     : lk__replicas_share_state(trainer->replicas));
     lk__end_rest_vote(trainer);
     s->last = trainer->progress.position;
     s->last_ends = ends;
@@ -223,6 +225,10 @@ static lk_status checkpoint_callback_rest(void *self, lk_trainer *trainer, const
     bool queues = (is_best || every_epoch || report->ends || report->interrupted ||
                    checkpoint_callback_is_due(s, trainer, report->steps)) &&
                   !checkpoint_callback_is_written(s, trainer, report->ends);
+    /* The first process alone knows if an earlier best was lost. */
+    const lk_slices *slices = lk__replicas_slices(trainer->replicas);
+    if (slices && lk__slices_span_processes(slices))
+        LK_TRY(lk__follow_first(trainer, &queues));
     return queues ? checkpoint_callback_queue(s, trainer, report->ends, is_best) : LK_OK;
 }
 
