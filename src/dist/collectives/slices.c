@@ -257,6 +257,15 @@ static lk_range slices_of_process(const lk_slices *s, int process)
                       lk__exchange_slice(row, starts[process + 1] - 1, s->strategy->ranks).end};
 }
 
+/* In pieces, because a broadcast holds a copy of what it sends or receives. */
+static lk_status slices_broadcast(lk_group *group, int from, float *values, int64_t n)
+{
+    enum { PIECE = 1 << 18 };
+    for (int64_t i = 0; i < n; i += PIECE)
+        LK_TRY(lk__group_broadcast(group, from, values + i, (size_t)lk__min(n - i, PIECE) * sizeof *values));
+    return LK_OK;
+}
+
 lk_status lk__slices_complete(const lk_slices *s, lk_range part, float *values, lk_status read)
 {
     lk_group *group = s->strategy->group;
@@ -268,7 +277,7 @@ lk_status lk__slices_complete(const lk_slices *s, lk_range part, float *values, 
         lk_range slices = slices_of_process(s, p);
         int64_t begin = lk__max(part.begin, slices.begin), end = lk__min(part.end, slices.end);
         if (begin < end)
-            read = lk__group_broadcast(group, p, values + (begin - part.begin), (size_t)(end - begin) * sizeof *values);
+            read = slices_broadcast(group, p, values + (begin - part.begin), end - begin);
     }
     return read;
 }
