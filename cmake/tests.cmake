@@ -76,7 +76,7 @@ if(CMOCKA_FOUND)
   endforeach()
 
   if(LK_SANITIZE MATCHES address)
-    foreach(name alloc_failure_test audit_test) # scripts start these with mpirun
+    foreach(name alloc_failure_test audit_test sharded_state_test) # scripts start these with mpirun
       target_sources(${name} PRIVATE tests/support/keep_libraries.c)
     endforeach()
   endif()

@@ -73,6 +73,18 @@ ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 --optimizer-s
 ends_alike
 compgen -G "$work/checkpoints/checkpoint-*[!05]" >/dev/null || fail 'no checkpoint but those of epochs'
 
+# Programs save in other ways, and all their processes take part.
+sharded_test=$(dirname "$LOCKSTEP")/tests/sharded_state_test
+if [[ -x $sharded_test ]]; then
+    mkdir "$work/saved"
+    arguments=('[sharded_state_test, 3 processes]' save)
+    status=0
+    LOCKSTEP_MPI_PLUGIN=$(dirname "$LOCKSTEP")/liblockstep_mpi.so timeout -k 5 100 mpirun --quiet -n 3 "$sharded_test" save \
+        "$work/saved" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq 0 ]] || fail 'exit status is not 0'
+    [[ $(grep -c '^3 restored$' "$work/stdout") -eq 3 ]] || fail 'another state was restored'
+fi
+
 # From two to one, from a finished training, and to four.
 rm -rf "$work/checkpoints" "$work/all" "$work/log" "$work/records"
 ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --keep 100
