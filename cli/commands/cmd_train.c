@@ -73,8 +73,8 @@ static lk_status train_add_checkpoints(const lk_train_config *config, lk_trainer
     return status == LK_OK ? lk_trainer_add(trainer, lk_callback_checkpoint(config->checkpoints.dir, &opts)) : status;
 }
 
-/* If several processes train, only the first writes and prints. All have the callbacks that may end training, which
- * decide the same everywhere. */
+/* If several processes train, only the first writes and prints. All have the callbacks that may end training, or have
+ * it rest for a checkpoint; these decide the same everywhere. */
 static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
 {
     const lk_train_config *config = &t->config;
@@ -93,7 +93,7 @@ static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
         status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->stop.early_stop, 0, t->lines));
     if (status == LK_OK && config->records.total_time)
         status = lk_trainer_add(trainer, lk_callback_total_time(t->lines));
-    if (status == LK_OK && is_first && config->checkpoints.dir && *config->checkpoints.dir)
+    if (status == LK_OK && config->checkpoints.dir && *config->checkpoints.dir)
         status = train_add_checkpoints(config, trainer);
     return status;
 }

@@ -106,7 +106,8 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * begins and ends, when it is interrupted, and after an epoch that is the best so far. They are taken between two
  * updates, so with accumulation one may come some batches late, and they hold what other callbacks save. Training waits
  * only while variables and the optimizer's state are copied to host memory, which holds two checkpoints; a thread
- * writes them. Of several processes only the first adds this callback.
+ * writes them. Every one of several processes adds this callback with the same options, so that all wait at the same
+ * steps; the first one writes.
  *
  * If a checkpoint cannot be written, a warning says so and earlier ones stay as they are; if it was the last one of a
  * training without another error, fit gives its error at the end. Errors when training begins: LK_ERR_IO,
@@ -120,17 +121,18 @@ LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoin
  * position (epoch, batch, steps, samples_seen), seed, data, class_names, normalization, dtype, settings (of any
  * different names), and, if `metric` is set, best and best_epoch so far; if best_epoch is `epoch` and batch is 0, this
  * checkpoint becomes the best of the folder. Everything else comes from the replicas. An earlier checkpoint after as
- * many steps is replaced. Waits for the devices and the disk. Of several processes only one writes. Errors: LK_ERR_IO,
- * LK_ERR_MEMORY, LK_ERR_STATE (a training or a writer, of this program or another, writes there), LK_ERR_ARGUMENT (a
- * position below 0; a metric's name of more than 63 bytes; two settings with one name; a folder that is itself a
- * checkpoint). */
+ * many steps is replaced. Waits for the devices and the disk. Of several processes one calls it; if they divide the
+ * optimizer's state among themselves (lk_strategy_set_sharded), all call it and the first one writes. Errors:
+ * LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_STATE (a training or a writer, of this program or another, writes there),
+ * LK_ERR_ARGUMENT (a position below 0; a metric's name of more than 63 bytes; two settings with one name; a folder that
+ * is itself a checkpoint). */
 LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
 
 /* Writes checkpoints in a thread of its own, and keeps only the newest `keep` (0: 3) and the best. One writer at a time
- * uses a folder; the replicas must outlive it. resumed: the checkpoint that training resumes from; later ones, which
- * are damaged or not wanted, are renamed to damaged-checkpoint-N; NULL: training begins. NULL on failure. Errors:
- * LK_ERR_ARGUMENT (training begins, but the folder has checkpoints; a folder that is itself a checkpoint), LK_ERR_STATE
- * (another writer uses the folder), LK_ERR_IO, LK_ERR_MEMORY. */
+ * uses a folder; the replicas must outlive it. In several processes as lk_replicas_save. resumed: the checkpoint that
+ * training resumes from; later ones, which are damaged or not wanted, are renamed to damaged-checkpoint-N; NULL:
+ * training begins. NULL on failure. Errors: LK_ERR_ARGUMENT (training begins, but the folder has checkpoints; a folder
+ * that is itself a checkpoint), LK_ERR_STATE (another writer uses the folder), LK_ERR_IO, LK_ERR_MEMORY. */
 typedef struct lk_checkpoint_writer lk_checkpoint_writer;
 LK_API lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char *folder,
                                                       const lk_checkpoint *resumed, int64_t keep);

@@ -138,8 +138,8 @@ LK_API lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *devic
 
 /* Shares the optimizer's state of replicas that are made later: each device updates only its slice of the parameters,
  * has only its state (ZeRO stage 1: Rajbhandari et al. 2020), and gathers the other slices of the parameters. With
- * "multi-worker" the devices of each process share among themselves. The bits are the same. Errors: LK_ERR_ARGUMENT
- * (another strategy than "one-device", "mirrored" and "multi-worker"). */
+ * "multi-worker" the devices of all processes share, and make checkpoints together: see lk_replicas_save. The bits are
+ * the same. Errors: LK_ERR_ARGUMENT (another strategy than "one-device", "mirrored" and "multi-worker"). */
 LK_API lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded);
 
 /* The number of devices that have variables of their own: 1 for central-storage, else num_replicas. */

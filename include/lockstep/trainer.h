@@ -163,7 +163,8 @@ LK_API lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int rep
 LK_API lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33]);
 
 /* Writes 32 hexadecimal digits: XXH3-128 over replica 0's parameters and buffers as above, then over the optimizer's
- * state of each parameter in the same order, then over the number of its updates (64 bits, little-endian). Waits. */
+ * state of each parameter in the same order, then over the number of its updates (64 bits, little-endian). Waits.
+ * If processes divide the optimizer's state among themselves, all have to call it. */
 LK_API lk_status lk_trainer_state_digest(lk_trainer *trainer, char digest[33]);
 
 /* XXH3-64 of variable `index` of a replica. Waits. Errors: LK_ERR_ARGUMENT (no such replica or variable). */
@@ -254,7 +255,8 @@ typedef struct lk_callback {
     lk_status (*eval_step)(void *self, lk_trainer *trainer, const lk_eval_report *report);
     lk_status (*epoch_end)(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop);
     /* Asked after each pushed update that does not complete an epoch, `steps` steps after the beginning of training:
-     * true has fit wait for all steps and call `rest`. */
+     * true has fit wait for all steps and call `rest`. Must be the same in every process, which would otherwise not end
+     * at the same step after an interrupt. */
     bool (*wants_rest)(void *self, lk_trainer *trainer, int64_t steps);
     /* Called if wants_rest gave true; and, without asking, after every epoch_end, and where a callback or an interrupt
      * has ended training in the middle of an epoch. */

@@ -55,9 +55,8 @@ struct lk_strategy {
     lk_device *storage; /* has all variables and receives the sums; NULL: each device has its own variables */
     lk_reduce reduce;
     bool compressed;
-    bool sharded; /* each device has the optimizer's state of its slice of the parameters */
-    lk_links_allreduce
-        *allreduce; /* the exchange over links; NULL: the devices have no links, or there is one device */
+    bool sharded;                  /* each device has the optimizer's state of its slice of the parameters */
+    lk_links_allreduce *allreduce; /* NULL: the devices have no links, or there is one device */
     char transport[64];
 
     /* This process's devices are ranks [first, first + n_devices) of `ranks`, which counts all processes' devices. */

@@ -185,7 +185,7 @@ static lk_status audit_init(audit *a, lk_trainer *trainer)
 {
     bool is_central = lk_strategy_storage(trainer->strategy);
     *a = (audit){.trainer = trainer,
-                 .slots = is_central || lk__replicas_are_sharded(trainer->replicas) ? 0 : audit_count_slots(trainer),
+                 .slots = is_central || lk__replicas_slices(trainer->replicas) ? 0 : audit_count_slots(trainer),
                  .here = trainer->n_devices + is_central,
                  .processes = trainer->plan.processes};
     a->tensors = trainer->n_variables + a->slots * trainer->n_parameters;

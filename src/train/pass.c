@@ -87,7 +87,8 @@ static void pass_advance_position(lk_trainer *trainer, const lk_pass *p, const l
 static lk_status pass_account(lk_trainer *trainer, lk_pass *p, bool training, const lk_pending_step *step,
                               const lk_step_metrics *found)
 {
-    trainer->progress.voted_to_end |= found->interrupted;
+    trainer->progress.voted_to_end |= found->votes[LK_VOTE_END];
+    trainer->progress.voted_to_rest |= found->votes[LK_VOTE_REST];
     if (training) {
         LK_TRY(pass_guard(trainer, p, step, found));
         pass_add_training_step(trainer, p, step, found);

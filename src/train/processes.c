@@ -325,11 +325,24 @@ lk_status lk__plan_votes(lk_trainer *trainer)
     return trainer->sums.votes ? LK_OK : lk_error_status();
 }
 
+bool lk__vote_to_rest(lk_trainer *trainer, bool wants)
+{
+    if (!trainer->sums.votes)
+        return wants;
+    trainer->progress.wants_rest = wants;
+    return trainer->progress.voted_to_rest;
+}
+
+void lk__end_rest_vote(lk_trainer *trainer)
+{
+    trainer->progress.wants_rest = trainer->progress.voted_to_rest = false;
+}
+
 lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes)
 {
     lk_shard_sum *sum = trainer->sums.votes;
     lk_tensor *sums[LK_MAX_DEVICES];
-    float vote = atomic_load(&trainer->progress.interrupted);
+    float vote[LK_VOTES] = {atomic_load(&trainer->progress.interrupted), trainer->progress.wants_rest};
     lk_status status = LK_OK;
     *votes = NULL;
     if (!sum)
@@ -338,7 +351,7 @@ lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes)
     lk__shard_sum_start(sum, trainer->plan.shards); /* every shard votes, even if it has no samples */
     for (int d = 0; d < trainer->n_devices && status == LK_OK; d++) {
         lk_range own = lk__shard_sum_owned(sum, d);
-        lk_tensor *value = lk_tensor_from(trainer->devices[d], LK_F32, LK_SCALAR, &vote);
+        lk_tensor *value = lk_tensor_from(trainer->devices[d], LK_F32, LK_SHAPE(LK_VOTES), vote);
         status = value ? LK_OK : lk_error_status();
         for (int64_t s = own.begin; s < own.end && status == LK_OK; s++)
             status = lk_shard_sum_add(sum, s, &value);
@@ -351,6 +364,15 @@ lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes)
         lk_tensor_release(sums[d]);
     *votes = sums[0];
     return status;
+}
+
+lk_status lk__follow_first(const lk_trainer *trainer, bool *decision)
+{
+    lk_group *group;
+    if (trainer->plan.processes == 1)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    return lk__group_broadcast(group, 0, decision, sizeof *decision);
 }
 
 lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger)

@@ -23,8 +23,18 @@ bool lk__end_interruption(lk_trainer *trainer);
 /* Makes trainer->sums.votes if there are several processes. */
 lk_status lk__plan_votes(lk_trainer *trainer);
 
-/* Pushes the sum of all processes' votes to end. *votes: a new reference; NULL: there is one process. */
+/* Returns whether training has to rest for this process's callback, which `wants` it to: in one process at once, in
+ * several once one of them has voted for it, after the same update everywhere. */
+bool lk__vote_to_rest(lk_trainer *trainer, bool wants);
+
+/* Forgets the votes to rest, in a rest. */
+void lk__end_rest_vote(lk_trainer *trainer);
+
+/* Pushes the sums of all processes' votes to end and to rest. *votes: a new reference; NULL: there is one process. */
 lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes);
+
+/* *decision becomes that of the first process. Waits for it. */
+lk_status lk__follow_first(const lk_trainer *trainer, bool *decision);
 
 /* Adds the uses in the other processes' ledgers to this one. */
 lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger);

@@ -18,7 +18,7 @@ struct lk_replicas {
     lk_tensor **owned; /* [owner * n_variables + i]: written by updates; `variables` if every replica owns its own */
     lk_tensor **flats; /* [owner]: the parameters, packed by lk_pack */
     lk_optimizer **optimizers; /* [owner]; NULL: none */
-    lk_tensor **slices;        /* [owner]: the part of `flats` that it updates; NULL: each owner updates all of them */
+    lk_slices *slices;         /* of `flats`, which the owners update; NULL: each owner updates all of them */
     lk_stored *stored;         /* how the replicas read the variables that one device stores; NULL: each has its own */
 };
 
@@ -66,11 +66,8 @@ static lk_status replicas_make_optimizer(lk_replicas *replicas, const lk_optimiz
     lk_tensor *flat = replicas->flats[owner], *own = flat;
     int64_t begin = 0;
     if (replicas->slices) {
-        lk_range slice = lk__slice_of(replicas->strategy, lk_tensor_count(flat), owner);
-        begin = slice.begin;
-        own = replicas->slices[owner] = lk__slice_new(flat, slice);
-        if (!own)
-            return lk_error_status();
+        begin = lk__slices_range(replicas->slices, owner).begin;
+        own = lk__slices_own(replicas->slices, owner);
     }
     replicas->optimizers[owner] =
         lk__optimizer_new_slice(opts, flat, lk__replicas_owned(replicas, owner), replicas->n_parameters, own, begin);
@@ -82,16 +79,13 @@ static lk_status replicas_make_optimizers(lk_replicas *replicas, const lk_optimi
     replicas->optimizers = lk__calloc((size_t)replicas->n_owners, sizeof(lk_optimizer *));
     if (!replicas->optimizers)
         return LK_ERR_MEMORY;
-    if (replicas->strategy->sharded && replicas->n_devices > 1) {
-        replicas->slices = lk__calloc((size_t)replicas->n_owners, sizeof *replicas->slices);
-        if (!replicas->slices)
-            return LK_ERR_MEMORY;
-    }
-    for (int o = 0; o < replicas->n_owners; o++) {
-        lk_tensor **parameters = replicas->owned + (int64_t)o * replicas->n_variables;
-        LK_TRY(replicas_pack(parameters, replicas->n_parameters, &replicas->flats[o]));
+    for (int o = 0; o < replicas->n_owners; o++)
+        LK_TRY(replicas_pack(replicas->owned + (int64_t)o * replicas->n_variables, replicas->n_parameters,
+                             &replicas->flats[o]));
+    if (replicas->strategy->sharded && replicas->strategy->ranks > 1)
+        LK_TRY(lk__slices_new(replicas->strategy, replicas->flats, &replicas->slices));
+    for (int o = 0; o < replicas->n_owners; o++)
         LK_TRY(replicas_make_optimizer(replicas, opts, o));
-    }
     return LK_OK;
 }
 
@@ -135,14 +129,14 @@ void lk_replicas_release(lk_replicas *replicas)
     lk__stored_release(replicas->stored);
     for (int o = 0; replicas->optimizers && o < replicas->n_owners; o++)
         lk_optimizer_release(replicas->optimizers[o]);
-    lk__release_tensors(replicas->slices, replicas->n_owners);
+    lk__slices_release(replicas->slices);
     lk__release_tensors(replicas->flats, replicas->n_owners);
     lk__release_tensors(replicas->variables, (int64_t)replicas->n_devices * replicas->n_variables);
     if (replicas->owned != replicas->variables) {
         lk__release_tensors(replicas->owned, replicas->n_variables);
         lk__free(replicas->owned);
     }
-    LK_FREE_ALL(replicas->optimizers, replicas->slices, replicas->flats, replicas->variables, replicas);
+    LK_FREE_ALL(replicas->optimizers, replicas->flats, replicas->variables, replicas);
 }
 
 lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica)
@@ -181,9 +175,9 @@ lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner)
     return replicas->owned + (int64_t)owner * replicas->n_variables;
 }
 
-bool lk__replicas_are_sharded(const lk_replicas *replicas)
+const lk_slices *lk__replicas_slices(const lk_replicas *replicas)
 {
-    return replicas->slices != NULL;
+    return replicas->slices;
 }
 
 lk_status lk__replicas_begin_update(lk_replicas *replicas)
@@ -212,7 +206,7 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
                                               lk_optimizer_skipped(optimizer)));
     }
     if (replicas->slices)
-        LK_TRY(lk__slices_gather(replicas->strategy, replicas->flats, replicas->slices));
+        LK_TRY(lk__slices_gather(replicas->slices));
     return lk__replicas_end_update(replicas);
 }
 

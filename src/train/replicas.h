@@ -1,6 +1,7 @@
 /* The internal part of lk_replicas: a model's variables on the devices, and their updates. */
 #pragma once
 
+#include "dist/collectives/slices.h"
 #include "train/trainer.h"
 
 const lk_model *lk__replicas_model(const lk_replicas *replicas);
@@ -25,8 +26,9 @@ lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *con
 int lk__replicas_owners(const lk_replicas *replicas);
 lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner);
 
-/* Returns whether each owner has only the optimizer's state of its slice of the parameters. */
-bool lk__replicas_are_sharded(const lk_replicas *replicas);
+/* The slices of the packed parameters, of which each owner has the optimizer's state; NULL: each owner has all state.
+ */
+const lk_slices *lk__replicas_slices(const lk_replicas *replicas);
 
 /* Every write to these variables happens between these two calls. */
 lk_status lk__replicas_begin_update(lk_replicas *replicas);

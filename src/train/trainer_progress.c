@@ -40,13 +40,15 @@ static lk_status progress_read_mean(lk_tensor *sum, int64_t count, lk_mean *mean
 /* Reads first what the step computes last: the rest is ready by then, and the caller sleeps and wakes once. */
 static lk_status progress_read_step(const lk_pending_step *step, lk_step_metrics *found)
 {
-    double skipped = 0, votes = 0;
+    double skipped = 0;
+    float votes[LK_VOTES] = {0};
     if (step->skipped)
         LK_TRY(lk_tensor_item(step->skipped, &skipped));
     if (step->votes)
-        LK_TRY(lk_tensor_item(step->votes, &votes));
+        LK_TRY(lk_tensor_read(step->votes, votes, sizeof votes));
     found->skipped = skipped != 0;
-    found->interrupted = votes != 0;
+    for (int i = 0; i < LK_VOTES; i++)
+        found->votes[i] = votes[i] != 0;
     LK_TRY(progress_read_mean(step->top_k, step->count, &found->metrics.top_k));
     LK_TRY(progress_read_mean(step->hits, step->count, &found->metrics.accuracy));
     return progress_read_mean(step->loss, step->count, &found->metrics.loss);

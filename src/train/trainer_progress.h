@@ -17,11 +17,15 @@ typedef struct lk_update {
     double rate;
 } lk_update;
 
-/* A step that was pushed and whose metrics have not been read. The tensors are scalars, one reference each. */
+/* What processes vote on in each step. */
+enum { LK_VOTE_END, LK_VOTE_REST, LK_VOTES };
+
+/* A step that was pushed and whose metrics have not been read. One reference to each tensor; they are scalars, but
+ * for the votes. */
 typedef struct lk_pending_step {
     lk_tensor *loss, *hits;
     lk_tensor *top_k;   /* NULL: not asked for */
-    lk_tensor *votes;   /* the sum of the votes to end training here; NULL: there is one process */
+    lk_tensor *votes;   /* [LK_VOTES]: sums of the votes to end training here and to rest; NULL: one process */
     lk_tensor *skipped; /* 1 if the update was skipped; NULL: no update in this step, or no guard */
     int64_t count;      /* samples */
     int64_t batch;      /* in the epoch, from 0 */
@@ -31,8 +35,8 @@ typedef struct lk_pending_step {
 /* The values read from a pending step. */
 typedef struct lk_step_metrics {
     lk_metrics metrics;
-    bool skipped;     /* the update was skipped */
-    bool interrupted; /* a process voted to end training */
+    bool skipped;         /* the update was skipped */
+    bool votes[LK_VOTES]; /* a process voted for it */
 } lk_step_metrics;
 
 /* The position behind the last finished update, from which training can resume. */
@@ -60,6 +64,8 @@ typedef struct lk_trainer_progress {
     bool at_rest;            /* nothing is in flight, and all callbacks have seen `position` */
     atomic_bool interrupted; /* lk_trainer_interrupt was called in this process */
     bool voted_to_end;       /* the processes have voted to end */
+    bool wants_rest;         /* this process votes to rest */
+    bool voted_to_rest;      /* a process voted for it, and all know that */
 } lk_trainer_progress;
 
 /* Appends a step over `batch` to the steps in flight, with a reference to each of replica 0's metrics[]. The caller

@@ -80,3 +80,11 @@ for kind in '-n 2' '--workers 2'; do
         echo "$kind, $moment: $(tail -n 1 "$work/stderr")"
     done
 done
+
+# One rank is interrupted while all wait for steps to make checkpoints.
+for i in 1 2 3; do
+    begin_launch -n 2 --stall-timeout 20 "${train[@]}" --checkpoint-dir "$work/checkpoints-$i" --checkpoint-every 1
+    until_just rank_trains
+    kill -TERM "$(process_of_rank 1 'lockstep train')"
+    ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
+done

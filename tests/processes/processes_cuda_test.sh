@@ -44,6 +44,17 @@ agree()
 
 small=(--model "$work/small.lk" --data synthetic --limit-train 75 --limit-val 32 --batch-size 16 --epochs 2 --workers 1)
 agree "${small[@]}" --optimizer adam --clip-norm 1
+# GPUs of several processes divide the optimizer's state.
+state=$(grep '^state digest ' "$work/stderr")
+wanted=$(digest)
+for way in '2 2xcuda' '4 cuda' '3 cuda --exchange tree'; do
+    # shellcheck disable=SC2086 # several words
+    set -- $way
+    ranks "$1" 0 train "${small[@]}" --optimizer adam --clip-norm 1 --shards 4 --strategy multi-worker --devices "${@:2}" \
+        --optimizer-state sharded --audit-every 2
+    same "$wanted"
+    grep -qxF "$state" "$work/stderr" || fail 'another state'
+done
 agree "${small[@]}" --bn sync
 # There are several buckets, and the host prepares the batches.
 agree --model lenet --data synthetic --limit-train 32 --limit-val 16 --batch-size 16 --epochs 1 --workers 1 --bucket-mb 0.05 \

@@ -63,17 +63,29 @@ agree --model lenet --data synthetic --limit-train 2 --limit-val 3 --batch-size 
 agree --model "$work/small.lk" --data synthetic --limit-train 133 --limit-val 67 --batch-size 64 --epochs 2 \
     --optimizer adam --clip-norm 1 --accumulate 2 --augment flip,crop=2
 
-# Devices of a process divide the optimizer's state; the state digest, of the whole state, is the same.
-adam=(train --model "$work/small.lk" --data synthetic --limit-train 133 --limit-val 0 --batch-size 64 --epochs 2 --workers 1
-    --optimizer adam --clip-norm 1 --shards 8)
-run 0 "${adam[@]}" --devices 1
-wanted=$(digest)
-state=$(grep '^state digest ' "$work/stderr")
-for devices in 2xcpu:0 3xcpu:0; do
-    ranks 2 0 "${adam[@]}" --strategy multi-worker --devices $devices --optimizer-state sharded --audit-every 2
-    same "$wanted"
-    grep -qxF "$state" "$work/stderr" || fail 'another state'
-done
+# divides ARGUMENT…: the devices of all processes divide the optimizer's state, and parameters and the whole state are
+# those of one device.
+divides()
+{
+    local wanted state way training=(train --data synthetic --limit-train 133 --limit-val 20 --batch-size 64 --epochs 2
+        --workers 1 --shards 8 "$@")
+    run 0 "${training[@]}" --devices 1
+    wanted=$(digest)
+    state=$(grep '^state digest ' "$work/stderr")
+    for way in '2 cpu:0' '2 3xcpu:0 --exchange flat' '3 cpu:0' '4 cpu:0 --exchange tree'; do
+        # shellcheck disable=SC2086 # several words
+        set -- $way
+        ranks "$1" 0 "${training[@]}" --strategy multi-worker --devices "${@:2}" --optimizer-state sharded --audit-every 2
+        same "$wanted"
+        grep -qxF "$state" "$work/stderr" || fail 'another state'
+    done
+}
+
+divides --model "$work/small.lk" --optimizer adam --clip-norm 1
+divides --model "$work/small.lk" --optimizer adamw --accumulate 2 --dtype bf16
+divides --model "$work/small.lk" --optimizer lars --clip-norm 0.1 --bn sync --precise-bn 2
+divides --model lenet --momentum 0.9 --nesterov --base-lr 1e6 --nan-guard skip
+says 'the update is skipped'
 
 # --- a description of the cluster ------------------------------------------------------------------------------------
 

@@ -46,17 +46,44 @@ rewind 12
 ranks 3 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --resume --accumulate 1
 ends_alike
 
-# To two that divide the optimizer's state among their devices, and from there to one that does not.
-rewind 6
-ranks 2 0 "${training[@]}" --strategy multi-worker --devices 2xcpu:0 --optimizer-state sharded "${folder[@]}" --keep 100 \
-    --resume
+# To three processes that divide the optimizer's state, from there to two that divide it among other devices, and to one.
+# Each reads what the one before has written.
+divided=(--strategy multi-worker --optimizer-state sharded "${folder[@]}" --keep 100 --resume)
+goes_on_from()
+{
+    rm -rf "$work/all" "$work/records"
+    cp -r "$work/checkpoints" "$work/all"
+    cp -r "$work/log" "$work/records"
+    rewind "$1"
+}
+rewind 3
+ranks 3 0 "${training[@]}" --devices cpu:0 "${divided[@]}"
 ends_alike
-rm -rf "$work/all" "$work/records"
-cp -r "$work/checkpoints" "$work/all"
-cp -r "$work/log" "$work/records"
-rewind 12
+goes_on_from 6
+ranks 2 0 "${training[@]}" --devices 2xcpu:0 "${divided[@]}"
+ends_alike
+goes_on_from 12
 run 0 "${training[@]}" --devices 2 "${folder[@]}" --resume
 ends_alike
+
+# Processes vote when a checkpoint is due by time; all take part in it.
+rm -rf "$work/checkpoints" "$work/log"
+ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 --optimizer-state sharded "${folder[@]}" \
+    --checkpoint-every 0.00001m --keep 100
+ends_alike
+compgen -G "$work/checkpoints/checkpoint-*[!05]" >/dev/null || fail 'no checkpoint but those of epochs'
+
+# Programs save in other ways, and all their processes take part.
+sharded_test=$(dirname "$LOCKSTEP")/tests/sharded_state_test
+if [[ -x $sharded_test ]]; then
+    mkdir "$work/saved"
+    arguments=('[sharded_state_test, 3 processes]' save)
+    status=0
+    LOCKSTEP_MPI_PLUGIN=$(dirname "$LOCKSTEP")/liblockstep_mpi.so timeout -k 5 100 mpirun --quiet -n 3 "$sharded_test" save \
+        "$work/saved" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq 0 ]] || fail 'exit status is not 0'
+    [[ $(grep -c '^3 restored$' "$work/stdout") -eq 3 ]] || fail 'another state was restored'
+fi
 
 # From two to one, from a finished training, and to four.
 rm -rf "$work/checkpoints" "$work/all" "$work/log" "$work/records"

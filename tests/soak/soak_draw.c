@@ -126,6 +126,7 @@ static void draw_placed(soak_random *random, const soak_case *drawn, soak_attemp
         draw_add(attempt, "hosts", true, text);
         if (soak_random_chance(random, 0.5))
             draw_add(attempt, "interfaces", true, soak_random_chance(random, 0.5) ? "lo" : "127.0.0.0/8");
+        draw_optimizer_state(random, attempt);
     } else if (attempt->shape == SOAK_SERVERS) {
         draw_add_number(attempt, "workers", true, attempt->processes);
         if (attempt->servers > 1)

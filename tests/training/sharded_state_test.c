@@ -1,5 +1,6 @@
 /* --optimizer-state sharded gives the same bits as mirrored, and each device keeps the optimizer's state of its slice.
- * $LOCKSTEP_TEST_KIND names another kind of device, for instance "cuda:0". */
+ * $LOCKSTEP_TEST_KIND names another kind of device, for instance "cuda:0". With the arguments `save FOLDER`, under
+ * mpirun, processes save and restore a state that they divide: see resume_processes_test.sh. */
 #include "small_network.h"
 #include "base/folder_testing.h"
 
@@ -304,8 +305,67 @@ static void other_strategies_refuse(void **state)
     lk_error_clear();
 }
 
-int main(void)
+/* --- several processes -------------------------------------------------------------------------------------------- */
+
+static void or_end(lk_status status)
 {
+    if (status == LK_OK)
+        return;
+    fprintf(stderr, "%s\n", lk_error_message());
+    lk_abandon_processes();
+    exit(1);
+}
+
+/* Saves the same state in each way. The first process writes; the others are not back before it has their part. */
+static void save_in_all_ways(lk_trainer *trainer, const char *folders[3])
+{
+    lk_checkpoint_info info = {.steps = 5, .seed = 1};
+    or_end(lk_trainer_save(trainer, folders[0]));
+    or_end(lk_replicas_save(trainer->replicas, folders[1], &info));
+    lk_checkpoint_writer *writer = lk_checkpoint_writer_new(trainer->replicas, folders[2], NULL, 0);
+    or_end(writer ? lk_checkpoint_writer_save(writer, &info) : lk_error_status());
+    or_end(lk_checkpoint_writer_wait(writer));
+    lk_checkpoint_writer_release(writer);
+}
+
+static int save_and_restore(const char *folder)
+{
+    char paths[3][512], saved[33], later[33], restored[33];
+    const char *folders[3];
+    lk_train_config config = settings("adam");
+    config.devices.strategy = "multi-worker";
+    config.devices.spec = "cpu:0";
+    config.devices.optimizer_state = SHARDED;
+    for (int i = 0; i < 3; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%d", folder, i);
+        folders[i] = paths[i];
+    }
+    lk_trainer *trainer = lk_trainer_new_with(&config, small_network_or_null());
+    or_end(trainer ? lk_trainer_run(trainer, 5) : lk_error_status());
+    save_in_all_ways(trainer, folders);
+    or_end(lk_trainer_state_digest(trainer, saved));
+    or_end(lk_trainer_run(trainer, 2)); /* not before the first process has written */
+    or_end(lk_trainer_state_digest(trainer, later));
+    int equal = 0;
+    for (int i = 0; i < 3; i++) {
+        lk_checkpoint *checkpoint;
+        or_end(lk_checkpoint_open(folders[i], LK_CHECKPOINT_LAST, &checkpoint));
+        or_end(lk_replicas_restore(trainer->replicas, checkpoint));
+        lk_checkpoint_release(checkpoint);
+        or_end(lk_trainer_state_digest(trainer, restored));
+        equal += strcmp(restored, saved) == 0 && strcmp(restored, later) != 0;
+        or_end(lk_trainer_run(trainer, 1));
+    }
+    lk_trainer_release(trainer);
+    or_end(lk_leave_processes());
+    printf("%d restored\n", equal);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "save") == 0)
+        return save_and_restore(argv[2]);
     const char *kind = getenv("LOCKSTEP_TEST_KIND");
     is_cpu = !kind;
     for (int k = 0; k < SPECS; k++)

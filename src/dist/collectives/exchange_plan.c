@@ -52,9 +52,15 @@ static bool exchange_plan_is_empty(lk_range range)
     return range.begin >= range.end;
 }
 
+lk_range lk__exchange_slice(int64_t row, int64_t i, int64_t n)
+{
+    lk_range lines = lk_part(lk__divide_up(row, LK_EXCHANGE_ALIGN), n, i);
+    return (lk_range){lk__min(lines.begin * LK_EXCHANGE_ALIGN, row), lk__min(lines.end * LK_EXCHANGE_ALIGN, row)};
+}
+
 static int64_t exchange_plan_cut(const builder *b, int64_t i, int64_t n)
 {
-    return b->opts->row / LK_EXCHANGE_ALIGN * i / n * LK_EXCHANGE_ALIGN;
+    return lk__exchange_slice(b->opts->row, i, n).begin;
 }
 
 /* The words of member i of n. */
@@ -62,7 +68,7 @@ static lk_range exchange_plan_slice(const builder *b, int64_t i, int64_t n)
 {
     if (b->opts->whole)
         return (lk_range){0, b->opts->row};
-    return (lk_range){exchange_plan_cut(b, i, n), exchange_plan_cut(b, i + 1, n)};
+    return lk__exchange_slice(b->opts->row, i, n);
 }
 
 static int exchange_plan_owner(const lk_exchange_plan_opts *opts, int64_t shard)
@@ -162,7 +168,7 @@ static lk_status exchange_plan_add_merge(builder *b, lk_range range, bool is_roo
     if (first == last && !is_root)
         return LK_OK;
     int64_t middle = lk__tree_middle(range);
-    m.divided = m.n > opts->flat;
+    m.divided = m.n > opts->flat && opts->n_nodes > 0;
     if (m.divided) {
         LK_TRY(exchange_plan_add_merge(b, (lk_range){range.begin, middle}, false, &m.children[0]));
         LK_TRY(exchange_plan_add_merge(b, (lk_range){middle, range.end}, false, &m.children[1]));

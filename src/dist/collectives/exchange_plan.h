@@ -20,6 +20,9 @@
 #include "base/status.h"
 #include "dist/collectives/exchange_row.h"
 
+/* The words of slice i of n of a row. */
+lk_range lk__exchange_slice(int64_t row, int64_t i, int64_t n);
+
 /* A node of the tree with a value, and the rank that has it, which owns all of its shards. */
 typedef struct lk_exchange_node {
     lk_range range;
@@ -30,8 +33,8 @@ typedef struct lk_exchange_plan_opts {
     const lk_range *owned; /* [ranks]: each rank's shards, at least one; in order they are all shards */
     int ranks;
     const lk_exchange_node *nodes; /* [n_nodes]: in order; shards without a value are in none of them */
-    int n_nodes;
-    int64_t row;   /* words; a multiple of LK_EXCHANGE_ALIGN */
+    int n_nodes;   /* 0: nothing is added up, and the ranks, in their order, have the slices that are gathered */
+    int64_t row;   /* words; a multiple of LK_EXCHANGE_ALIGN if there are nodes */
     bool whole;    /* every member adds up the whole row, and nothing is gathered: for few words */
     bool in_place; /* ranks read the words of their own nodes where they are, not in their buffer */
     int flat;      /* at least 2 */

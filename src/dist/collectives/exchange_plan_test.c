@@ -423,6 +423,52 @@ static void too_many_nodes_at_once_are_refused(void **state)
     release(&t);
 }
 
+/* Runs a plan without nodes; has[rank][word]. Each rank has its slice before, and receives each other word once. */
+static void gather_slices(int ranks, int flat, int64_t row)
+{
+    lk_exchange_plan *plan;
+    own_parts(ranks, ranks);
+    lk_exchange_plan_opts opts = {
+        .owned = owned, .ranks = ranks, .row = row, .in_place = true, .flat = flat, .n = ranks};
+    assert_ok(lk__exchange_plan_new(&opts, &plan));
+    bool *has = calloc((size_t)(ranks * row), sizeof *has);
+    assert_non_null(has);
+    int64_t missing = (int64_t)(ranks - 1) * row;
+    for (int r = 0; r < ranks; r++) {
+        lk_range slice = lk__exchange_slice(row, r, ranks);
+        for (int64_t i = slice.begin; i < slice.end; i++)
+            has[r * row + i] = true;
+    }
+    for (int s = 0; s < plan->n_steps; s++) {
+        assert_int_equal(plan->steps[s].n_sums, 0);
+        for (int t = 0; t < plan->steps[s].n_transfers; t++) {
+            const lk_exchange_transfer *move = &plan->transfers[plan->steps[s].first_transfer + t];
+            assert_true(move->source.node < 0 && !move->cut);
+            assert_true(move->source.begin == move->words.begin && move->target == move->words.begin);
+            for (int64_t i = move->words.begin; i < move->words.end; i++, missing--) {
+                assert_true(has[move->from * row + i] && !has[move->to * row + i]);
+                has[move->to * row + i] = true;
+            }
+        }
+    }
+    assert_int_equal(missing, 0);
+    for (int r = 0; r < ranks; r++)
+        assert_int_equal(plan->words[r], row);
+    free(has);
+    lk__exchange_plan_release(plan);
+}
+
+static void without_nodes_slices_are_gathered(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {16, 64, 1008, 4096};
+    for (int ranks = 2; ranks <= 33; ranks++)
+        for (int i = 0; i < 4; i++) {
+            gather_slices(ranks, ranks, rows[i]);
+            gather_slices(ranks, 2, rows[i]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -433,6 +479,7 @@ int main(void)
         cmocka_unit_test(a_flat_exchange_has_two_steps),
         cmocka_unit_test(processes_list_their_part),
         cmocka_unit_test(too_many_nodes_at_once_are_refused),
+        cmocka_unit_test(without_nodes_slices_are_gathered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

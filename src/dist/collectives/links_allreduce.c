@@ -99,6 +99,11 @@ void lk__links_allreduce_set_exchange(lk_links_allreduce *a, lk_exchange way)
     a->way = way;
 }
 
+lk_links_allreduce_links lk__links_allreduce_links(const lk_links_allreduce *a)
+{
+    return (lk_links_allreduce_links){a->links, a->table, a->transport};
+}
+
 /* --- jobs --------------------------------------------------------------------------------------------------------- */
 
 typedef struct links_allreduce_job job;

@@ -37,6 +37,15 @@ lk_exchange lk__links_allreduce_way(const lk_links_allreduce *allreduce, int64_t
 int64_t lk__links_allreduce_tree_devices(const lk_links_allreduce *allreduce, int64_t bytes, bool compressed,
                                          int64_t most);
 
+/* How the devices are linked, for other exchanges between them. */
+typedef struct lk_links_allreduce_links {
+    lk_device *queue;
+    const lk_links_table *table;
+    const lk_transport *transport;
+} lk_links_allreduce_links;
+
+lk_links_allreduce_links lk__links_allreduce_links(const lk_links_allreduce *allreduce);
+
 /* A node of the tree on the device of a rank. values: NULL if that rank is in another process. */
 typedef struct lk_links_allreduce_part {
     lk_range range;

@@ -1,19 +1,27 @@
 #include "dist/collectives/slices.h"
 
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/engine.h"
 #include "core/tensor.h"
 #include "core/trace.h"
+#include "dist/collectives/exchange_run.h"
 #include "lockstep/ops.h"
 
-enum { LINE = 16 }; /* elements */
+#include <pthread.h>
+#include <string.h>
 
-lk_range lk__slice_of(const lk_strategy *strategy, int64_t elements, int d)
-{
-    lk_range lines = lk_part(elements / LINE, strategy->n_devices, d);
-    return (lk_range){lines.begin * LINE, lines.end * LINE};
-}
+struct lk_slices {
+    const lk_strategy *strategy;
+    int n;
+    lk_tensor *rows[LK_MAX_DEVICES], *own[LK_MAX_DEVICES];
+    lk_exchange_plan *plan; /* by which slices go to the devices of other processes; NULL: there is one process */
+};
+
+/* --- slices ------------------------------------------------------------------------------------------------------- */
 
 static void slice_release_row(void *row)
 {
@@ -35,7 +43,7 @@ static lk_tensor *slice_over(lk_tensor *row, lk_range slice)
     return over;
 }
 
-lk_tensor *lk__slice_new(lk_tensor *row, lk_range slice)
+static lk_tensor *slice_new(lk_tensor *row, lk_range slice)
 {
     lk_scope_begin();
     lk_tensor *made =
@@ -44,6 +52,8 @@ lk_tensor *lk__slice_new(lk_tensor *row, lk_range slice)
     lk_scope_end();
     return made;
 }
+
+/* --- in a process ------------------------------------------------------------------------------------------------- */
 
 /* An entry of the device's queue that waits until no other device reads the slice. Whoever writes the row later, be it
  * the host, waits for it. */
@@ -94,27 +104,268 @@ static lk_status slice_push_fence(lk_tensor *row, lk_tensor *slice)
     return status;
 }
 
-static lk_status slices_copy(const lk_strategy *strategy, lk_tensor *row, lk_tensor *const *slices, int own)
+static lk_status slices_copy(const lk_slices *s, int own)
 {
-    for (int d = 0; d < strategy->n_devices; d++) {
-        lk_range slice = lk__slice_of(strategy, lk_tensor_count(row), d);
+    for (int d = 0; d < s->n; d++) {
+        lk_range slice = lk__slices_range(s, d);
         if (d == own || slice.begin == slice.end)
             continue;
-        lk_tensor *part = lk_slice(row, 0, slice.begin, slice.end);
-        LK_TRY(part ? lk_copy_into(part, slices[d]) : lk_error_status());
+        lk_tensor *part = lk_slice(s->rows[own], 0, slice.begin, slice.end);
+        LK_TRY(part ? lk_copy_into(part, s->own[d]) : lk_error_status());
     }
     return LK_OK;
 }
 
-lk_status lk__slices_gather(const lk_strategy *strategy, lk_tensor *const *rows, lk_tensor *const *slices)
+static lk_status slices_copy_all(const lk_slices *s)
 {
+    for (int d = 0; d < s->n; d++)
+        LK_TRY(slices_copy(s, d));
+    for (int d = 0; d < s->n; d++)
+        LK_TRY(slice_push_fence(s->rows[d], s->own[d]));
+    return LK_OK;
+}
+
+/* --- between processes -------------------------------------------------------------------------------------------- */
+
+/* An entry of the links' queue that runs the plan on the rows. */
+typedef struct slice_exchange {
+    lk_task task;
+    lk_device *home; /* whose memory holds this entry */
+    lk_links_allreduce_links links;
+    const lk_exchange_group *group;
+    lk_exchange_plan *plan; /* one reference, like the tensors */
+    int n;
+    bool is_kept;
+    struct slice_exchange *next_kept;
+    lk_tensor *rows[LK_MAX_DEVICES], *own[LK_MAX_DEVICES];
+    lk_storage *reads[LK_MAX_DEVICES], *writes[LK_MAX_DEVICES];
+    float *memory[LK_MAX_DEVICES];
+    lk_transfer list[];
+} slice_exchange;
+
+/* Keeps the rows for the rest of the process, because the transport may still write to them. */
+static void slice_exchange_keep(slice_exchange *e)
+{
+    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+    static slice_exchange *kept;
+    e->is_kept = true;
+    pthread_mutex_lock(&keeping);
+    e->next_kept = kept;
+    kept = e;
+    pthread_mutex_unlock(&keeping);
+}
+
+static void slice_exchange_leave_out(lk_task *task, lk_status status, const char *why)
+{
+    lk__group_give_up(((slice_exchange *)task)->group->processes, status, why);
+}
+
+static lk_status slice_exchange_move(slice_exchange *e)
+{
+    LK_TRY(lk__group_check(e->group->processes));
+    lk__activity_set(LK_ACTIVITY_WAIT_REMOTE, "exchange");
+    for (int d = 0; d < e->n; d++)
+        e->memory[d] = lk__data(e->rows[d]);
+    /* The slices need not be equally long, as the transport's own gather has them. */
+    return lk__exchange_run(&(lk_exchange_run){.plan = e->plan,
+                                               .transport = e->links.transport,
+                                               .links = e->links.queue,
+                                               .table = e->links.table,
+                                               .group = e->group,
+                                               .dtype = LK_F32,
+                                               .along_tree = true,
+                                               .buffers = e->memory,
+                                               .sums = e->memory,
+                                               .list = e->list});
+}
+
+static lk_status slice_exchange_run(lk_task *task)
+{
+    slice_exchange *e = (slice_exchange *)task;
+    lk_status status = slice_exchange_move(e);
+    if (status != LK_OK && e->links.transport->is_late)
+        slice_exchange_keep(e);
+    if (status != LK_OK)
+        slice_exchange_leave_out(task, status, lk_error_message());
+    return status;
+}
+
+static void slice_exchange_release(lk_task *task)
+{
+    slice_exchange *e = (slice_exchange *)task;
+    if (e->is_kept)
+        return;
+    for (int d = 0; d < e->n; d++) {
+        lk_tensor_release(e->rows[d]);
+        lk_tensor_release(e->own[d]);
+    }
+    lk__exchange_plan_release(e->plan);
+    lk_device *home = e->home;
+    lk__device_free(home, e);
+    lk__device_release_memory(home);
+}
+
+/* It reads the slices, so that it waits for their updates, and so that the next ones wait for it. */
+static lk_status slices_push_exchange(const lk_slices *s)
+{
+    lk_device *home = s->strategy->devices[0];
+    size_t list = lk__exchange_transfers(s->plan, 1) * sizeof(lk_transfer);
+    slice_exchange *e = lk__device_calloc(home, 1, sizeof *e + list);
+    if (!e)
+        return LK_ERR_MEMORY;
+    lk__device_retain_memory(home);
+    e->home = home;
+    e->links = lk__links_allreduce_links(s->strategy->allreduce);
+    e->group = &s->strategy->exchange_group;
+    e->plan = s->plan;
+    lk__refcount_retain(&e->plan->references);
+    e->n = s->n;
+    e->task = (lk_task){.device = e->links.queue,
+                        .reads = e->reads,
+                        .writes = e->writes,
+                        .n_writes = e->n,
+                        .run = slice_exchange_run,
+                        .leave_out = slice_exchange_leave_out,
+                        .release = slice_exchange_release};
+    for (int d = 0; d < e->n; d++) {
+        e->rows[d] = lk_tensor_retain(s->rows[d]);
+        e->own[d] = lk_tensor_retain(s->own[d]);
+        e->writes[d] = e->rows[d]->storage;
+        if (e->own[d]->storage != e->rows[d]->storage)
+            e->reads[e->task.n_reads++] = e->own[d]->storage;
+    }
+    lk_status status = lk__engine_push_task(&e->task);
+    if (status != LK_OK)
+        slice_exchange_release(&e->task);
+    return status;
+}
+
+/* The other processes push the same, so a failure here must end them too. */
+static lk_status slices_exchange(const lk_slices *s)
+{
+    lk_status status = slices_push_exchange(s);
+    if (status != LK_OK)
+        lk__group_give_up(s->strategy->group, status, lk_error_message());
+    return status;
+}
+
+static lk_range slices_of_process(const lk_slices *s, int process)
+{
+    const int *starts = s->strategy->starts;
+    int64_t row = lk_tensor_count(s->rows[0]);
+    return (lk_range){lk__exchange_slice(row, starts[process], s->strategy->ranks).begin,
+                      lk__exchange_slice(row, starts[process + 1] - 1, s->strategy->ranks).end};
+}
+
+/* In pieces, because a broadcast holds a copy of what it sends or receives. */
+static lk_status slices_broadcast(lk_group *group, int from, float *values, int64_t n)
+{
+    enum { PIECE = 1 << 18 };
+    for (int64_t i = 0; i < n; i += PIECE)
+        LK_TRY(lk__group_broadcast(group, from, values + i, (size_t)lk__min(n - i, PIECE) * sizeof *values));
+    return LK_OK;
+}
+
+lk_status lk__slices_complete(const lk_slices *s, lk_range part, float *values, lk_status read)
+{
+    lk_group *group = s->strategy->group;
+    if (!lk__slices_span_processes(s))
+        return read;
+    if (read != LK_OK)
+        lk__group_give_up(group, read, lk_error_message());
+    for (int p = 0; p < lk__group_ranks(group) && read == LK_OK; p++) {
+        lk_range slices = slices_of_process(s, p);
+        int64_t begin = lk__max(part.begin, slices.begin), end = lk__min(part.end, slices.end);
+        if (begin < end)
+            read = slices_broadcast(group, p, values + (begin - part.begin), end - begin);
+    }
+    return read;
+}
+
+/* --- making, gathering -------------------------------------------------------------------------------------------- */
+
+/* In a plan without nodes the shards say nothing; each rank has one. */
+static lk_status slices_make_plan(lk_slices *s)
+{
+    const lk_strategy *strategy = s->strategy;
+    int64_t row = lk_tensor_count(s->rows[0]);
+    bool along_tree =
+        lk__links_allreduce_way(strategy->allreduce, row * (int64_t)sizeof(float), false) == LK_EXCHANGE_TREE;
+    lk_range *owned = lk__calloc((size_t)strategy->ranks, sizeof *owned);
+    if (!owned)
+        return LK_ERR_MEMORY;
+    for (int r = 0; r < strategy->ranks; r++)
+        owned[r] = (lk_range){r, r + 1};
+    lk_exchange_plan_opts opts = {.owned = owned,
+                                  .ranks = strategy->ranks,
+                                  .row = row,
+                                  .in_place = true,
+                                  .flat = along_tree ? 2 : strategy->ranks,
+                                  .first = strategy->first,
+                                  .n = strategy->n_devices};
+    lk_status status = lk__exchange_plan_new(&opts, &s->plan);
+    lk__free(owned);
+    return status;
+}
+
+lk_status lk__slices_new(const lk_strategy *strategy, lk_tensor *const *rows, lk_slices **slices)
+{
+    lk_slices *s = lk__calloc(1, sizeof *s);
+    *slices = NULL;
+    if (!s)
+        return LK_ERR_MEMORY;
+    s->strategy = strategy;
+    s->n = strategy->n_devices;
+    memcpy(s->rows, rows, (size_t)s->n * sizeof *rows);
     lk_status status = LK_OK;
+    for (int d = 0; d < s->n && status == LK_OK; d++) {
+        s->own[d] = slice_new(rows[d], lk__slices_range(s, d));
+        status = s->own[d] ? LK_OK : lk_error_status();
+    }
+    if (status == LK_OK && lk__slices_span_processes(s))
+        status = slices_make_plan(s);
+    if (status == LK_OK)
+        *slices = s;
+    else
+        lk__slices_release(s);
+    return status;
+}
+
+void lk__slices_release(lk_slices *s)
+{
+    if (!s)
+        return;
+    for (int d = 0; d < s->n; d++)
+        lk_tensor_release(s->own[d]);
+    lk__exchange_plan_release(s->plan);
+    lk__free(s);
+}
+
+lk_range lk__slices_range(const lk_slices *s, int d)
+{
+    return lk__exchange_slice(lk_tensor_count(s->rows[d]), s->strategy->first + d, s->strategy->ranks);
+}
+
+lk_tensor *lk__slices_own(const lk_slices *s, int d)
+{
+    return s->own[d];
+}
+
+bool lk__slices_span_processes(const lk_slices *s)
+{
+    return s->strategy->ranks > s->n;
+}
+
+int lk__slices_process(const lk_slices *s)
+{
+    return lk__slices_span_processes(s) ? lk__group_rank(s->strategy->group) : 0;
+}
+
+lk_status lk__slices_gather(lk_slices *s)
+{
     lk_phase before = lk__phase_set(LK_PHASE_EXCHANGE);
     lk_scope_begin();
-    for (int d = 0; d < strategy->n_devices && status == LK_OK; d++)
-        status = slices_copy(strategy, rows[d], slices, d);
-    for (int d = 0; d < strategy->n_devices && status == LK_OK; d++)
-        status = slice_push_fence(rows[d], slices[d]);
+    lk_status status = lk__slices_span_processes(s) ? slices_exchange(s) : slices_copy_all(s);
     lk_scope_end();
     lk__phase_set(before);
     return status;

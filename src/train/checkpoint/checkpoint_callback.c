@@ -1,4 +1,5 @@
-/* lk_callback_checkpoint: decides when a checkpoint is due and which one is the best. */
+/* lk_callback_checkpoint: decides when a checkpoint is due and which one is the best. In several processes all decide
+ * the same, and rest at the same steps; the first one writes. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -9,8 +10,11 @@
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/checkpoint/checkpoint_thread.h"
 #include "train/checkpoint/checkpoint_trainer.h"
+#include "train/checkpoint/replicas_state.h"
 #include "train/fit.h"
 #include "train/pass.h"
+#include "train/processes.h"
+#include "train/replicas.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,7 +27,7 @@
 typedef struct saver {
     char *folder;
     lk_checkpoint_opts opts;
-    lk_checkpoint_thread *writer; /* of the current training; NULL between trainings */
+    lk_checkpoint_thread *writer; /* of the current training; NULL between trainings, and if another process writes */
     lk_best_metric metric;        /* resolved, never LK_BEST_AUTO */
     lk_best best;                 /* the best that was queued for writing; name "": none */
     bool has_queued;              /* a checkpoint was queued; the next two members describe the last one */
@@ -106,7 +110,7 @@ static bool checkpoint_callback_update_best(saver *s, const lk_epoch_report *rep
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static lk_status checkpoint_callback_queue(saver *s, lk_trainer *trainer, bool ends, bool is_best)
+static lk_status checkpoint_callback_write(saver *s, lk_trainer *trainer, bool ends, bool is_best)
 {
     lk_checkpoint_info extra = {.finished = ends};
     if (*s->best.name) {
@@ -117,6 +121,14 @@ static lk_status checkpoint_callback_queue(saver *s, lk_trainer *trainer, bool e
     lk_checkpoint_contents *contents = lk__checkpoint_thread_take(s->writer);
     LK_TRY(lk__checkpoint_of_trainer(trainer, &extra, contents));
     lk__checkpoint_thread_put(s->writer, contents, is_best ? &s->best : NULL);
+    return LK_OK;
+}
+
+static lk_status checkpoint_callback_queue(saver *s, lk_trainer *trainer, bool ends, bool is_best)
+{
+    LK_TRY(s->writer ? checkpoint_callback_write(s, trainer, ends, is_best)
+                     : lk__replicas_share_state(trainer->replicas));
+    lk__end_rest_vote(trainer);
     s->last = trainer->progress.position;
     s->last_ends = ends;
     s->has_queued = true;
@@ -128,6 +140,8 @@ static lk_status checkpoint_callback_queue(saver *s, lk_trainer *trainer, bool e
  * written, later ones are compared with the one before it. */
 static void checkpoint_callback_note_failed(saver *s)
 {
+    if (!s->writer)
+        return;
     lk__checkpoint_thread_warn(s->writer);
     lk__checkpoint_thread_lost_best(s->writer, &s->best);
 }
@@ -142,7 +156,7 @@ static lk_status checkpoint_callback_find_best(saver *s, const lk_trainer *train
     const lk_position *at = &trainer->progress.position;
     char path[PATH_MAX];
     lk_best named;
-    if (!trainer->resumed || s->best.epoch == 0)
+    if (!s->writer || !trainer->resumed || s->best.epoch == 0)
         return LK_OK;
     if (lk__checkpoint_read_best(s->folder, &named) != LK_OK)
         lk_error_clear();
@@ -170,27 +184,29 @@ static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer
                 metric_names[s->metric]);
     s->last = trainer->progress.position;
     s->last_time = lk__seconds();
-    LK_TRY(lk__checkpoint_thread_new(s->folder, trainer->progress.position.steps, trainer->resumed != NULL,
-                                     s->opts.keep, trainer->replicas, &s->writer));
+    if (trainer->plan.process == 0)
+        LK_TRY(lk__checkpoint_thread_new(s->folder, trainer->progress.position.steps, trainer->resumed != NULL,
+                                         s->opts.keep, trainer->replicas, &s->writer));
     LK_TRY(checkpoint_callback_find_best(s, trainer));
     /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
      * on. */
     return trainer->resumed ? LK_OK : checkpoint_callback_queue(s, trainer, false, false);
 }
 
-static bool checkpoint_callback_is_due(const saver *s, int64_t steps)
+/* Clocks of several processes differ, so these vote. */
+static bool checkpoint_callback_is_due(const saver *s, lk_trainer *trainer, int64_t steps)
 {
     if (s->opts.every_steps > 0)
         return steps / s->opts.every_steps > s->last.steps / s->opts.every_steps;
-    return s->opts.every_minutes > 0 && lk__seconds() - s->last_time >= 60 * s->opts.every_minutes;
+    return s->opts.every_minutes > 0 &&
+           lk__vote_to_rest(trainer, lk__seconds() - s->last_time >= 60 * s->opts.every_minutes);
 }
 
 static bool checkpoint_callback_wants_rest(void *self, lk_trainer *trainer, int64_t steps)
 {
-    (void)trainer;
     saver *s = self;
     checkpoint_callback_note_failed(s);
-    return checkpoint_callback_is_due(s, steps);
+    return checkpoint_callback_is_due(s, trainer, steps);
 }
 
 /* Returns whether the last checkpoint describes this very position. */
@@ -206,12 +222,14 @@ static lk_status checkpoint_callback_rest(void *self, lk_trainer *trainer, const
     bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
     checkpoint_callback_note_failed(s); /* before a comparison with a best that could not be written */
     bool is_best = checkpoint_callback_update_best(s, report->epoch_end);
-    if (!(is_best || every_epoch || report->ends || report->interrupted ||
-          checkpoint_callback_is_due(s, report->steps)))
-        return LK_OK;
-    return checkpoint_callback_is_written(s, trainer, report->ends)
-               ? LK_OK
-               : checkpoint_callback_queue(s, trainer, report->ends, is_best);
+    bool queues = (is_best || every_epoch || report->ends || report->interrupted ||
+                   checkpoint_callback_is_due(s, trainer, report->steps)) &&
+                  !checkpoint_callback_is_written(s, trainer, report->ends);
+    /* The first process alone knows if an earlier best was lost. */
+    const lk_slices *slices = lk__replicas_slices(trainer->replicas);
+    if (slices && lk__slices_span_processes(slices))
+        LK_TRY(lk__follow_first(trainer, &queues));
+    return queues ? checkpoint_callback_queue(s, trainer, report->ends, is_best) : LK_OK;
 }
 
 static lk_status checkpoint_callback_save(void *self, lk_trainer *trainer, lk_state *state)
@@ -242,7 +260,7 @@ static lk_status checkpoint_callback_train_end(void *self, lk_trainer *trainer, 
     (void)trainer, (void)result;
     saver *s = self;
     /* If training failed, its own error is returned, and release only warns about checkpoints that failed. */
-    lk_status written = status == LK_OK ? lk__checkpoint_thread_drain(s->writer) : LK_OK;
+    lk_status written = status == LK_OK && s->writer ? lk__checkpoint_thread_drain(s->writer) : LK_OK;
     lk__checkpoint_thread_release(s->writer);
     s->writer = NULL;
     return written;

@@ -6,6 +6,7 @@
 #include "io/tuning_file.h"
 #include "train/checkpoint/checkpoint_state.h"
 #include "train/checkpoint/checkpoint_write.h"
+#include "train/checkpoint/replicas_state.h"
 #include "train/fit.h"
 #include "train/fit_state.h"
 #include "train/parameter_server/ps_chief.h"
@@ -113,9 +114,12 @@ lk_status lk_trainer_save(lk_trainer *trainer, const char *folder)
         LK_FAIL(LK_ERR_STATE, "checkpoint: steps are in flight; in `rest`, or from epoch_end on, it can be asked for");
     if (trainer->server.chief && !lk__ps_has_all(trainer))
         LK_FAIL(LK_ERR_STATE, "checkpoint: what was handed out to workers was not brought to its end");
+    if (lk__replicas_only_share(trainer->replicas))
+        return lk__replicas_share_state(trainer->replicas);
     lk_status status = lk__checkpoint_contents_init(&contents, trainer->replicas);
     if (status == LK_OK)
         status = lk__checkpoint_of_trainer(trainer, &(lk_checkpoint_info){0}, &contents);
+    status = lk__replicas_end_sharing(trainer->replicas, status);
     if (status == LK_OK)
         status = lk__checkpoint_write_alone(folder, &contents, NULL);
     lk__checkpoint_contents_free(&contents);

@@ -83,9 +83,12 @@ lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_c
 {
     lk_checkpoint_contents contents = {0};
     lk_best best = loop_checkpoint_best(info);
+    if (lk__replicas_only_share(replicas))
+        return lk__replicas_share_state(replicas);
     lk_status status = lk__checkpoint_contents_init(&contents, replicas);
     if (status == LK_OK)
         status = loop_checkpoint_fill(replicas, info, &contents);
+    status = lk__replicas_end_sharing(replicas, status);
     if (status == LK_OK)
         status = lk__checkpoint_write_alone(folder, &contents, &best);
     lk__checkpoint_contents_free(&contents);
@@ -96,7 +99,7 @@ lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_c
 
 struct lk_checkpoint_writer {
     lk_replicas *replicas;
-    lk_checkpoint_thread *thread;
+    lk_checkpoint_thread *thread; /* NULL: another process writes */
 };
 
 /* A program that was killed may have written its best checkpoint but not best.json, so best.json is updated here. */
@@ -117,7 +120,7 @@ lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char
     if (!w)
         return NULL;
     w->replicas = replicas;
-    if (loop_checkpoint_open_writer(w, folder, resumed, keep) == LK_OK)
+    if (lk__replicas_only_share(replicas) || loop_checkpoint_open_writer(w, folder, resumed, keep) == LK_OK)
         return w;
     lk_checkpoint_writer_release(w);
     return NULL;
@@ -126,16 +129,18 @@ lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char
 lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *w, const lk_checkpoint_info *info)
 {
     lk_best best = loop_checkpoint_best(info);
+    if (!w->thread)
+        return lk__replicas_share_state(w->replicas);
     lk__checkpoint_thread_warn(w->thread);
     lk_checkpoint_contents *contents = lk__checkpoint_thread_take(w->thread);
-    LK_TRY(loop_checkpoint_fill(w->replicas, info, contents));
+    LK_TRY(lk__replicas_end_sharing(w->replicas, loop_checkpoint_fill(w->replicas, info, contents)));
     lk__checkpoint_thread_put(w->thread, contents, *best.name ? &best : NULL);
     return LK_OK;
 }
 
 lk_status lk_checkpoint_writer_wait(lk_checkpoint_writer *w)
 {
-    return lk__checkpoint_thread_drain(w->thread);
+    return w->thread ? lk__checkpoint_thread_drain(w->thread) : LK_OK;
 }
 
 void lk_checkpoint_writer_release(lk_checkpoint_writer *w)

@@ -1,5 +1,6 @@
 #include "train/checkpoint/replicas_state.h"
 
+#include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
 #include "core/tensor.h"
@@ -52,7 +53,8 @@ static lk_status replicas_state_find_part(lk_replicas *replicas, int owner, int 
     return *part ? LK_OK : LK_ERR_MEMORY;
 }
 
-lk_status lk__replicas_read_state(lk_replicas *replicas, int slot, int i, float *values)
+/* Reads what the owners of this process have. */
+static lk_status replicas_state_read_own(lk_replicas *replicas, int slot, int i, float *values)
 {
     int64_t count = lk_tensor_count(lk__replicas_owned(replicas, 0)[i]), done = 0, begin;
     for (int o = 0; o < lk__replicas_owners(replicas) && done < count; o++) {
@@ -67,6 +69,54 @@ lk_status lk__replicas_read_state(lk_replicas *replicas, int slot, int i, float 
         done += elements;
     }
     return LK_OK;
+}
+
+lk_status lk__replicas_read_state(lk_replicas *replicas, int slot, int i, float *values)
+{
+    const lk_slices *slices = lk__replicas_slices(replicas);
+    const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    int64_t first = optimizer->parameters[i]->offset - optimizer->flat->offset;
+    lk_status status = replicas_state_read_own(replicas, slot, i, values);
+    if (!slices)
+        return status;
+    lk_range part = {first, first + lk_tensor_count(optimizer->parameters[i])};
+    return lk__slices_complete(slices, part, values, status);
+}
+
+bool lk__replicas_only_share(const lk_replicas *replicas)
+{
+    const lk_slices *slices = lk__replicas_slices(replicas);
+    return slices && lk__slices_process(slices) > 0;
+}
+
+lk_status lk__replicas_end_sharing(const lk_replicas *replicas, lk_status status)
+{
+    const lk_slices *slices = lk__replicas_slices(replicas);
+    return slices ? lk__slices_complete(slices, (lk_range){0, 0}, NULL, status) : status;
+}
+
+static lk_status replicas_state_share(lk_replicas *replicas, float *values)
+{
+    const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    for (int s = 0; lk_optimizer_state(optimizer, s, NULL); s++)
+        for (int i = 0; i < optimizer->n; i++)
+            LK_TRY(lk__replicas_read_state(replicas, s, i, values));
+    return LK_OK;
+}
+
+lk_status lk__replicas_share_state(lk_replicas *replicas)
+{
+    const lk_slices *slices = lk__replicas_slices(replicas);
+    int64_t most = 0;
+    if (!slices || !lk__slices_span_processes(slices))
+        return LK_OK;
+    for (int i = 0; i < lk_model_parameter_count(lk__replicas_model(replicas)); i++)
+        most = lk__max(most, lk_tensor_count(lk__replicas_owned(replicas, 0)[i]));
+    float *values = lk__calloc((size_t)most, sizeof *values);
+    lk_status status =
+        values ? replicas_state_share(replicas, values) : lk__replicas_end_sharing(replicas, LK_ERR_MEMORY);
+    lk__free(values);
+    return status;
 }
 
 lk_status lk__replicas_write_state(lk_replicas *replicas, int slot, int i, const float *values)

@@ -10,9 +10,20 @@ lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *check
 /* Makes parts[parameters]: for each parameter a tensor over its part of the optimizer's slot. New references. */
 lk_status lk__replicas_slot(lk_replicas *replicas, int owner, int slot, lk_tensor **parts);
 
-/* Reads the state of parameter i in the optimizer's slot, or writes it on every replica that has it. Waits. */
+/* Reads the state of parameter i in the optimizer's slot, or writes it on every replica that has it. Waits. If
+ * processes divide the state among themselves, all have to read the same. */
 lk_status lk__replicas_read_state(lk_replicas *replicas, int slot, int i, float *values);
 lk_status lk__replicas_write_state(lk_replicas *replicas, int slot, int i, const float *values);
+
+/* Returns whether processes divide the state among themselves and another one writes their checkpoints. */
+bool lk__replicas_only_share(const lk_replicas *replicas);
+
+/* Reads all state together with the processes that call lk__checkpoint_contents_copy. If processes do not divide the
+ * state, does nothing. */
+lk_status lk__replicas_share_state(lk_replicas *replicas);
+
+/* Returns `status`. If it is an error, and others wait for this process's part of the state, tells them. */
+lk_status lk__replicas_end_sharing(const lk_replicas *replicas, lk_status status);
 
 /* Writes values[i] to variable i on every replica, or where the variables are stored. */
 lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values);

@@ -57,6 +57,11 @@ lk_status lk__check_host_memory(const lk_trainer *trainer)
     /* With several processes this one has some of the shards, at least one for each device. */
     config.devices.shards = trainer->plan.processes > 1 ? trainer->n_devices : trainer->plan.shards;
     LK_TRY(lk_estimate_memory(&config, trainer->model, false, &e));
+    if (config.devices.optimizer_state) { /* divided among the devices of all processes, not of this one alone */
+        double kept = e.optimizer * e.devices / trainer->plan.devices;
+        e.least -= e.devices * (e.optimizer - kept);
+        e.optimizer = kept;
+    }
     double limit = (double)host_memory_limit(&limited_by);
     if (e.least > limit)
         LK_FAIL(

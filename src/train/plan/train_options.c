@@ -145,8 +145,8 @@ const lk_option lk_train_options[] = {
      .choices = optimizer_states,
      .value = "PLACE",
      .help = "with --strategy mirrored and multi-worker: state that a device keeps of the optimizer: mirrored, all of "
-             "it; sharded, that of a slice of the parameters, which it updates for the other devices of its process; "
-             "never changes a result"},
+             "it; sharded, that of a slice of the parameters, which it updates for the other devices; never changes "
+             "a result"},
     {.name = "cluster",
      .type = LK_OPTION_STRING,
      AT(devices.cluster),

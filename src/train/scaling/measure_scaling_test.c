@@ -72,6 +72,19 @@ static void two_devices_are_measured(void **state)
     assert_true(isnan(r.one_device_images_per_second));
 }
 
+static void gathered_slices_are_counted(void **state)
+{
+    (void)state;
+    lk_train_config config = short_run("2xcpu", 12, 1);
+    config.devices.optimizer_state = 1;
+    lk_trainer *trainer = lk_trainer_new(&config);
+    if (!trainer)
+        fail_msg("%s", lk_error_message());
+    lk_scaling_report r = run_with(trainer, NULL);
+    assert_near(r.sliced_bytes, 6.0 * 129068);
+    assert_true(r.whole_bytes == 0 && r.messages == 3);
+}
+
 static lk_trainer *new_central_trainer(const char *devices, const char *storage)
 {
     lk_train_config config = short_run(devices, 12, 1);
@@ -253,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_devices_are_measured),
+        cmocka_unit_test(gathered_slices_are_counted),
         cmocka_unit_test(stored_variables_are_measured),
         cmocka_unit_test(times_give_latency_and_bandwidth),
         cmocka_unit_test(windows_lie_within_an_epoch),

@@ -6,6 +6,7 @@
 #include "core/backend.h"
 #include "dist/strategy.h"
 #include "report/scaling_model.h"
+#include "train/replicas.h"
 #include "train/scaling/exchange_time.h"
 #include "train/step/sync_step.h"
 #include "train/trainer.h"
@@ -79,6 +80,10 @@ static void scaling_exchange_put_amounts(const lk_trainer *trainer, exchange_pat
     r->whole_bytes = small + (w.wholes + w.fetched) * sliced;
     r->messages = (sliced > 0 ? w.messages * buckets : 0) + (small > 0 ? buckets : 0) + w.fetched;
     r->messages += trainer->sums.votes != NULL;
+    if (lk__replicas_slices(trainer->replicas)) { /* each update gathers them, as the second half of an exchange does */
+        r->sliced_bytes += (sliced + small) / 2 / (double)trainer->plan.accumulate;
+        r->messages++;
+    }
 }
 
 /* The times of two rows of known lengths are two equations for latency and bandwidth. */
