@@ -21,7 +21,7 @@ class Network:
     batch: int
     goals: dict = field(default_factory=dict)  # (dtype, cores): the ratio to the fastest peer that is to be reached
     memory_goal: float = 0  # ours / the fastest peer's on one core, at most
-    model: str = ""  # what --model is; its name
+    model: str = ""  # argument of --model; empty: the name of the network
 
 
 def reference(batch, f32, f32_on_two, bf16, memory):
@@ -68,7 +68,7 @@ def add_options(parser):
 
 
 def check_options(args):
-    """What is wrong with them, or None."""
+    """Returns what is wrong with the options; None: nothing."""
     for names, known, option in ((args.models or [], NETWORKS, "models"), (args.dtypes, DTYPES, "dtypes"),
                                  (args.cores, CORES, "cores"), (args.ways, PEER_WAYS, "ways")):
         for name in names:
@@ -142,8 +142,8 @@ class Row:
                     self.take_peer(bench, peer, cpus)
 
     def take_ours(self, bench, process, cpus, start):
-        """Ours trains for two epochs: the first is to warm up. Processor time is of both, less that of the short training
-        `start`."""
+        """Samples a core's peak and our training, which has two epochs, the first to warm up. Processor time an image is that
+        of both epochs; start-up is left out by subtracting the short training `start`."""
         peak, event = read_peak(bench, cpus), done(process)
         self.add(bench.record(MODELS, "peak of a core", {**self.key(), **peak}))
         self.add(bench.record(MODELS, "lockstep", {
@@ -172,7 +172,7 @@ class Row:
         return [self.name, self.dtype, self.batch, self.cores]
 
     def best_peer(self):
-        """The name of the fastest; None: nothing was measured."""
+        """Returns the name of the fastest; None: no peer was measured."""
         measured = [name for name, samples in self.peers.items() if samples.samples]
         return max(measured, key=lambda name: self.peers[name].median("images_per_second"), default=None)
 
@@ -191,7 +191,7 @@ class Row:
         return summary(speeds, 1 if statistics.median(speeds) < 100 else 0)
 
     def peer_speed(self, peer):
-        """One sample may be a single long step, so it gets two digits."""
+        """A single sample may be one long step, of less than an image a second, so it gets two digits."""
         speeds = self.peers[peer].values("images_per_second")
         return summary(speeds, 0 if statistics.median(speeds) >= 100 else 1 if len(speeds) > 1 else 2)
 
@@ -244,7 +244,7 @@ class Row:
 
 
 def find_difference(bench, name):
-    """Why ours and some peer's are not the same network: their numbers of parameters differ; None: they are equal."""
+    """Returns why ours and some peer's are not the same network: their numbers of parameters differ; None: they are equal."""
     model = NETWORKS[name].model or name
     text = subprocess.run([bench.args.lockstep, "summary", "--model", model], capture_output=True, text=True).stdout
     ours = re.search(r"^total\s+(\d+)", text, re.MULTILINE)

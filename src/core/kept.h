@@ -6,14 +6,14 @@
 
 /* Belongs to a call of a program. On the device's thread. */
 typedef struct lk_kept {
-    unsigned inputs;        /* bit i: the call's input i is a variable that the program only reads, or cast from one */
+    unsigned inputs;        /* bit i: the call's input i is a variable that the program only reads, or a cast of one */
     size_t *left;           /* bytes that calls of the program may still keep */
     struct lk_block *block; /* NULL: nothing is kept yet */
     size_t bytes;           /* requested of the block */
     bool made;              /* the block holds the result for the variable's present value */
 } lk_kept;
 
-/* Usually, more bytes than this take as long to read from memory as to derive. */
+/* Reading more bytes than this from memory usually takes as long as deriving them. */
 enum { LK_KEPT_MOST = 1 << 20 };
 
 /* Gets memory for the `bytes` bytes that the call's kernel derives from its input `input`; each call asks for the same

@@ -139,7 +139,7 @@ static void cpu_bf16_stand_in_widen(lk_device *device, const lk_tensor *x, stand
 }
 
 /* Rounds a stand-in to `out`, in the layout for bf16 that corresponds to the one that the kernel gave it. */
-static lk_status stand_in_round(const stand_in *s, lk_tensor *out)
+static lk_status cpu_bf16_stand_in_round(const stand_in *s, lk_tensor *out)
 {
     const lk_layout *layout = lk__layout_of_bf16(s->storage.layout);
     if (!layout) {
@@ -192,7 +192,7 @@ static lk_status cpu_bf16_run_on_stand_ins(lk_call *call, lk_call *wide, stand_i
     LK_TRY(wide->kernel->run(wide));
     for (int i = 0; i < call->n_out; i++)
         if (cpu_bf16_is_bf16(call->out[i]))
-            LK_TRY(stand_in_round(&out[i], call->out[i]));
+            LK_TRY(cpu_bf16_stand_in_round(&out[i], call->out[i]));
     return LK_OK;
 }
 
@@ -259,7 +259,7 @@ lk_status lk__cpu_cast_to_bf16(lk_call *call)
     s.storage.data = (void *)(uintptr_t)x.data;
     s.storage.layout = layout;
     if (status == LK_OK)
-        status = stand_in_round(&s, call->out[0]);
+        status = cpu_bf16_stand_in_round(&s, call->out[0]);
     lk__cpu_as_end(call->device, &x);
     return status;
 }
@@ -296,7 +296,7 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call)
 
 /* --- conversions -------------------------------------------------------------------------------------------------- */
 
-/* Converts x between row-major and pairs, where nothing need be widened. Returns false if it is another conversion. */
+/* Converts x between row-major and pairs, which needs no f32. Returns false if it is another conversion. */
 static bool cpu_bf16_convert_pairs(const lk_tensor *x, const lk_layout *to, void *data)
 {
     const lk_layout *from = x->storage->layout;

@@ -111,7 +111,7 @@ static const char *cpu_choice_direct_bf16_name(void)
 }
 
 /* Wherever tiles can be used they come before Winograd's algorithm: an instruction multiplies 256 times as many pairs
- * as one on vectors, and the algorithm leaves a quarter of the products. That order has not been measured. */
+ * as one on vectors, while the algorithm saves three of four products. That order has not been measured. */
 /* clang-format off: one member a line */
 #define CONVOLUTION(direction)                                                   \
     {                                                                            \
@@ -240,7 +240,7 @@ static bool cpu_choice_has_bf16(void)
     return lk__isa() && lk__isa()->bf16;
 }
 
-/* lk__conv_problem_of, with a problem in f32 for bf16 operands that only kernels for f32 can run. */
+/* Like lk__conv_problem_of, but without kernels for bf16 the problem of bf16 operands is one in f32. */
 static bool cpu_choice_problem_of(const lk_call *call, lk_conv_problem *problem)
 {
     bool is_problem = lk__conv_problem_of(call, problem);

@@ -27,9 +27,9 @@ static const lk_dense_kernels *cpu_dense_kernels(lk_dtype dtype)
 
 /* All ways give the same bits (dense.h). */
 typedef enum dense_way {
-    DENSE_COLUMNS,    /* packs the columns of b: of a variable these may be kept */
-    DENSE_TRANSPOSED, /* computes y' = b' a', whose columns to pack are the rows of a: for b = w', w row-major */
-    DENSE_FACTORS,    /* packs both: for a = x', whose rows are far apart */
+    DENSE_COLUMNS,    /* packs the columns of b, which may be kept if b is a variable */
+    DENSE_TRANSPOSED, /* computes y' = b' a' and packs the columns of a', the rows of a: for b = w', w row-major */
+    DENSE_FACTORS,    /* packs both a and b: for a = x', whose rows are not contiguous */
 } dense_way;
 
 static dense_way cpu_dense_way(const lk_call *call)
@@ -45,7 +45,7 @@ static dense_way cpu_dense_way(const lk_call *call)
                                                     : DENSE_COLUMNS;
 }
 
-/* Describes x, a matrix of the given data: a row-major copy, or what x's strides say. */
+/* Describes the matrix x, whose elements are at `data`: in a row-major copy, or by x's own strides. */
 static lk_matrix cpu_dense_matrix(const lk_tensor *x, const void *data, bool is_copy)
 {
     return (lk_matrix){
@@ -116,7 +116,7 @@ static lk_status cpu_dense_leave_factors(lk_call *call, const lk_matrix *a, cons
     return LK_OK;
 }
 
-/* The weights are packed into memory that outlives the call, if there is some, and then need not be packed again. */
+/* The weights are packed into memory that outlives the call, if there is any, so that they need not be packed again. */
 static lk_status cpu_dense_multiply_columns(lk_call *call, const lk_prepared *prepared, const lk_matrix *a,
                                             const lk_matrix *b, const void *bias, bool relu, const lk_matrix *y)
 {
@@ -182,17 +182,16 @@ static lk_status cpu_dense_operand(const lk_call *call, int i, lk_converted *in)
     return LK_OK;
 }
 
-/* Multiplies the first two inputs; in[2]: the bias, or empty. */
+/* Multiplies the first two inputs; the third is the bias, if there is one. in: zeros. */
 static lk_status cpu_dense_run(lk_call *call, lk_converted in[3], bool relu)
 {
     lk_prepared *prepared;
     lk_key key;
     lk__key_call(&key, call);
     LK_TRY(lk__prepared_get(call->device->state, &key, call, cpu_dense_prepare, &prepared));
-    for (int i = 0; i < 2; i++)
-        LK_TRY(cpu_dense_operand(call, i, &in[i]));
-    if (call->n_in > 2 && call->in[2])
-        LK_TRY(cpu_dense_operand(call, 2, &in[2]));
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i])
+            LK_TRY(cpu_dense_operand(call, i, &in[i]));
     lk_matrix a = cpu_dense_matrix(call->in[0], in[0].data, in[0].block),
               b = cpu_dense_matrix(call->in[1], in[1].data, in[1].block);
     return cpu_dense_multiply(call, prepared, &a, &b, in[2].data, relu);
@@ -207,7 +206,7 @@ static lk_status cpu_dense_run_and_end(lk_call *call, bool relu)
     return status;
 }
 
-/* bf16 without own kernels runs on stand-ins, as f32. */
+/* Without own kernels for bf16, products run on f32 stand-ins. */
 static bool cpu_dense_must_widen(const lk_call *call)
 {
     return call->dtype == LK_BF16 && !cpu_dense_kernels(LK_BF16);
@@ -236,7 +235,7 @@ bool lk__cpu_is_product(const lk_tensor *x)
     return layout && layout->inner > 0;
 }
 
-/* The product is f32. Its factors must be much smaller, or writing them gains nothing. */
+/* A sum over shards takes products in f32 only. The factors must be much smaller, or leaving them gains nothing. */
 static bool cpu_products_takes(const lk_call *call)
 {
     const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);

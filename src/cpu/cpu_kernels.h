@@ -12,7 +12,7 @@ lk_status lk__cpu_onednn_conv2d(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call);
 
-/* The same operators as in cpu_dense.h, for processors that have no own kernels. */
+/* The operators of cpu_dense.h on processors for which dense.h has no kernels. */
 lk_status lk__cpu_onednn_matmul(lk_call *call);
 lk_status lk__cpu_onednn_dense_act(lk_call *call);
 

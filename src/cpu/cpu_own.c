@@ -58,7 +58,8 @@ lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, l
     return status;
 }
 
-/* An i32 operand, max_pool2d's `where`, has sixteen images in the lanes where a bf16 one has pairs. */
+/* Returns whether an operand has channels in pairs. max_pool2d's `where`, which is i32, then has sixteen images in the
+ * lanes. */
 static bool cpu_own_is_on_pairs(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++) {

@@ -29,6 +29,6 @@ static inline dnnl_format_tag_t lk__own_tag(const lk_call *call, const lk_tensor
  * and implementation. Errors: LK_ERR_MEMORY, LK_ERR_BACKEND. */
 lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);
 
-/* The same for kernels of f32 and bf16 that know every tag of a layout but not bf16 channels in pairs: calls on these
+/* The same for kernels that take f32 and bf16 in every tagged layout, but not bf16 channels in pairs: calls on these
  * run on f32 stand-ins (cpu_bf16.h). */
 lk_status lk__own_run_tagged(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);

@@ -42,7 +42,7 @@ static bool isa_has_tiles(void)
 static bool isa_may_use_tiles(void)
 {
 #if defined(__linux__)
-    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 }; /* older kernels' headers lack the first */
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 }; /* headers of older versions of Linux lack the first */
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 #else
     return false;

@@ -9,8 +9,8 @@
 
 typedef lk_pixel_range range;
 
-/* x is bf16 or else f32, a constant in each function that these bodies become. y is f32. Rows and vectors of them are
- * given by the number of their first element. */
+/* `bf16` says whether x is bf16 or f32; it is a constant wherever these bodies are inlined. y is f32. Rows and vectors
+ * are given by the number of their first element. */
 typedef struct operands {
     bool bf16;
     const void *x;

@@ -3,8 +3,8 @@
  * With each algorithm the bits of an element depend on the shape alone, neither on the element's position nor on the
  * width of vectors.
  *
- * Operands are f32 or bf16, one dtype for all of an algorithm. Sums are f32 in either case. A result in bf16 is rounded
- * once; the gradient of the weights is f32. */
+ * All operands of an algorithm are f32, or all are bf16. Sums are f32 in either case. A result in bf16 is rounded once;
+ * the gradient of the weights is f32. */
 #pragma once
 
 #include "ops/geometry.h"
@@ -53,8 +53,8 @@ extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, 
  * pixels of x that a tap connects with 128 pixels of the result are copied next to each other, with zeros for padding,
  * and multiplied by the weights; the gradient of the weights sums over up to 512 pixels at a time. An element of a
  * result is a chain over (tap, 32 channels), or over 32 pixels, of sums that the instruction forms; so its bits differ
- * from those of other direct convolutions. Products with padding are computed, so a weight or gradient that is not
- * finite makes more sums NaN than there. */
+ * from those of other direct convolutions. Products with padding are computed too, so a weight or gradient that is not
+ * finite makes more sums NaN than in those. */
 extern const lk_block_algorithm lk__block_tiles_amxbf16, lk__block_tiles_emulatedamxbf16;
 
 /* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1, takes a quarter of the multiplications (Lavin and Gray,

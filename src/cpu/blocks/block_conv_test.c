@@ -235,8 +235,8 @@ static double tolerance_of(const variant *s)
     return s->bf16 ? 5e-2 : 1e-5;
 }
 
-/* rounded: to bf16, if the algorithm is for bf16. The tolerance of an element of Winograd's with bf16 would not show
- * that a product is missing; the error of all elements together would. */
+/* rounded: results are rounded to bf16 if the algorithm is for bf16. Winograd's algorithm with bf16 needs so wide a
+ * tolerance that a missing product would not show in one element; it shows in the error of all elements together. */
 static void expect_close(const variant *s, int which, const char *what, bool rounded, const float *have,
                          const double *want, const double *size, int64_t count)
 {

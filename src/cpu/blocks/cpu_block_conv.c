@@ -54,8 +54,8 @@ static lk_geometry conv_of_problem(const lk_conv_problem *p)
     return lk__geometry_of_conv(p->x, p->w, y, &p->attrs.conv);
 }
 
-/* With AVX-512 oneDNN comes close to the peak of a core unless the convolution is strided: docs/performance.md. For
- * bf16 it would run on stand-ins. */
+/* With AVX-512 oneDNN comes close to the peak of a core unless the convolution is strided:
+ * docs/lab/cpu-convolutions.md. In bf16 it would run on f32 stand-ins. */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem)
 {
     return problem->dtype == LK_BF16 || lk__block_direct()->block == 8;

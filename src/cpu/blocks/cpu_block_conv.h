@@ -10,8 +10,7 @@
  * filters in whole blocks, which are as wide as vectors. */
 bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
-/* Returns whether the direct algorithm is faster than oneDNN for a convolution that it takes: with AVX2 and for bf16.
- */
+/* Returns whether the direct algorithm should run a convolution that it takes, rather than oneDNN. */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem);
 
 /* Returns whether the kernels of lk__isa() for bf16 have tiles, and can use them for a convolution that blocks take. */

@@ -71,7 +71,7 @@ typedef struct tables {
     tap_list *lists;
 } tables;
 
-/* A chunk's images lie as far apart as in y. */
+/* Returns the floats of `sums` for one direction. The images of a chunk lie as far apart as in y. */
 static int64_t direct_conv_sums_of(const lk_geometry *conv, int64_t channels, int64_t pixels)
 {
     return ((direct_conv_chunk_images(conv) - 1) * channels + lk__min(channels, WIDTH)) * pixels;
@@ -234,7 +234,7 @@ static void direct_conv_start_sums(const direction *d, const element *bias, int6
     }
 }
 
-/* Rounds sums, which are still in the cache, to y, and applies relu. */
+/* Rounds sums, which are still in the cache, to y; if `passed` is given, after relu. */
 static void direct_conv_finish_sums(const float *sums, int64_t count, element *y, uint8_t *passed)
 {
     for (int64_t i = 0; i < count; i += BLOCK) {

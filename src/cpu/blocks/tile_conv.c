@@ -20,7 +20,7 @@ enum { PIXELS_AT_ONCE = 128 };
  * in the first-level cache while the filters pass. */
 enum { SUMMED_AT_ONCE = 512 };
 
-/* For so many steps a pair of blocks' weights stay in the first-level cache while the pixels pass. */
+/* The weights of this many steps, for a pair of blocks, stay in the first-level cache while the pixels pass. */
 enum { STEPS_AT_ONCE = 16 };
 
 /* --- sums in tiles ------------------------------------------------------------------------------------------------ */
@@ -135,7 +135,7 @@ static void tile_conv_find_results(const direction *d, const phase *p, const pix
     }
 }
 
-/* Sets the offsets of the pixels that a tap connects with pixels of the result; −1: with padding. */
+/* Sets the offsets of the pixels that a tap connects with pixels of the result; −1: the tap reaches padding. */
 static void tile_conv_find_sources(const direction *d, const phase *p, const tap *t, const pixel *pixels, int64_t n,
                                    int64_t *offsets)
 {
@@ -234,7 +234,7 @@ static void tile_conv_multiply(const direction *d, const phase *p, const buffers
         }
 }
 
-/* Rounds sums to y, and applies relu. */
+/* Rounds sums to y; if `passed` is given, after relu. */
 static void tile_conv_finish_sums(const float *sums, const int64_t *offsets, int64_t n, element *y, uint8_t *passed)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -307,8 +307,8 @@ static void tile_conv_join(const element *x, const int64_t *offsets, int64_t n, 
                    word_join((const element *const[]){tile_conv_at(x, offsets[i]), tile_conv_at(x, offsets[i + 1])}));
 }
 
-/* Makes DEPTH pixels of a channel a row, for all channels of a block. dy is transposed, not x, because it is the same
- * for all taps. */
+/* Copies DEPTH pixels of dy to a row for each channel of a block. dy is transposed, not x, because it is the same for
+ * all taps. */
 static void tile_conv_transpose(const element *dy, const int64_t *offsets, element *rows)
 {
     enum { WORDS = DEPTH / 2 };
@@ -318,14 +318,13 @@ static void tile_conv_transpose(const element *dy, const int64_t *offsets, eleme
     lk__deinterleave(&words, (const float *)(const void *)joined, (float *)(void *)rows);
 }
 
-/* Adds `n` pixels of dy, which are DEPTH times `steps` with the zeros that follow them, to the gradient for all taps.
- */
+/* Adds n pixels of dy to the gradient for all taps. Zeros fill them up to a multiple of DEPTH. */
 static void tile_conv_sum_pixels(const lk_geometry *conv, const direction *d, const phase *p, const buffers *b,
                                  const element *dy, const element *x, int64_t first, int64_t n)
 {
     enum { A_PAIR = SUMMED_AT_ONCE * ROWS };
     pixel pixels[SUMMED_AT_ONCE];
-    int64_t offsets[SUMMED_AT_ONCE], steps = (n + DEPTH - 1) / DEPTH, end = steps * DEPTH;
+    int64_t offsets[SUMMED_AT_ONCE], steps = lk__divide_up(n, DEPTH), end = steps * DEPTH;
     int64_t in_block = direct_conv_area_of(conv->in) * BLOCK, out_block = direct_conv_area_of(conv->out) * BLOCK;
     float *dw = b->gradient;
     tile_conv_list(p, first, n, pixels);

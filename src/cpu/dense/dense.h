@@ -28,8 +28,8 @@ typedef struct lk_addend {
     int64_t inner;
 } lk_addend;
 
-/* The sum of n addends in the order of a tree in postfix form: after addend i come additions[i] additions, each of the
- * two values before it. */
+/* The sum of n addends in the order of a tree in postfix form: addend i is followed by additions[i] additions, each of
+ * the two latest values. */
 typedef struct lk_addend_sum {
     const lk_addend *addends;
     const unsigned char *additions;

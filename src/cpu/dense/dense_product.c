@@ -12,10 +12,10 @@
  * the operands. */
 enum { PAIR = 2, WIDTH = PAIR * LK_WIDTH, ROWS = LK_REGISTERS == 32 ? 14 : 6 };
 
-/* A panel of b with so many words in a column stays in the second-level cache while the rows of a pass. */
+/* A panel of b with this many words in a column stays in the second-level cache while the rows of a pass. */
 enum { WORDS_AT_ONCE = 1024 };
 
-/* So many words of packed rows stay in the second-level cache while the panels pass. */
+/* This many words of packed rows stay in the second-level cache while the panels pass. */
 enum { ROWS_AT_ONCE = 48 << 10 };
 
 enum { WORD = 4, LINE = 16 }; /* bytes of a word, words of a cache line */
@@ -69,8 +69,8 @@ LK_BODY void pack_words(const element *const from[LK_PER_WORD], element *restric
     }
 }
 
-/* Packs rows [first, first + n) of the panel that begins at b: panel[word of rows][width]. `filled` columns exist.
- * Zeros follow them, and an odd last row. */
+/* Packs n rows of the panel that begins at b: panel[word of rows][width]. Only `filled` columns exist. Zeros follow
+ * them, and an odd last row. */
 LK_BODY void pack_panel(const element *b, const lk_matrix *like, int64_t n, int64_t filled, element *panel,
                         const int width)
 {
@@ -189,7 +189,7 @@ static void dense_tile_scatter(const lk_matrix *y, const tile_buffer *buffer)
         }
 }
 
-/* y is f32. */
+/* Loads n rows of a tile from y, which is f32. What y lacks of the tile is 0. */
 LK_BODY void tile_load(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, const int wide)
 {
     float buffer[ROWS * WIDTH] = {0};
@@ -380,7 +380,7 @@ static void dense_multiply_panel(const lk_matrix *a, const element *panel, lk_ra
     }
 }
 
-/* y holds sums between two parts of the inner dimension, which bf16 would round. */
+/* Between two parts of the inner dimension y holds the sums. In bf16 it would round them, so there is one part. */
 static void dense_multiply(const lk_matrix *a, const void *b, const void *bias, bool relu, const lk_matrix *y)
 {
     int64_t words = dense_words(a->columns);
@@ -403,7 +403,7 @@ LK_BODY void tile_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t row, i
                       const int wide)
 {
     lk_matrix part = dense_part_of(y, (lk_range){row, lk__min(row + ROWS, y->rows)}, column);
-    float *top = scratch; /* above the values that wait */
+    float *top = scratch; /* end of the values that wait for their partner */
     for (int a = 0; a < s->n; a++) {
         const lk_addend *addend = &s->addends[a];
         vec sum[ROWS][PAIR];
@@ -413,14 +413,7 @@ LK_BODY void tile_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t row, i
             plain.row_stride = y->columns;
             plain.column_stride = 1;
             plain.bf16 = false;
-            if (part.rows == ROWS) {
-                tile_load(sum, &plain, ROWS, wide);
-            } else {
-                float buffer[ROWS * WIDTH] = {0};
-                lk_matrix whole = {buffer, ROWS, wide * LK_WIDTH, WIDTH, 1, false};
-                dense_tile_gather(&plain, buffer);
-                tile_load(sum, &whole, ROWS, wide);
-            }
+            tile_load(sum, &plain, ROWS, wide);
         } else {
             int64_t words = dense_words(addend->inner), each = words * LK_PER_WORD; /* elements of a row */
             tile_rows rows = {(const element *)addend->rows + row * each, LK_PER_WORD, ROWS * LK_PER_WORD, words,

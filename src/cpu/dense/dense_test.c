@@ -72,8 +72,8 @@ static float chain(const lk_matrix *a, const lk_matrix *b, int64_t i, int64_t j)
 
 enum { CLOSE, APART, TRANSPOSED, COLUMNS };
 
-/* The same matrix with other strides, and NaN between its elements. CLOSE: not within a row. COLUMNS: not within a
- * column. */
+/* Returns the same matrix with other strides, and NaN between its elements; with CLOSE none is within a row, with
+ * COLUMNS none within a column. */
 static lk_matrix spread(const lk_matrix *x, int how)
 {
     lk_matrix y = *x;

@@ -201,11 +201,11 @@ typedef struct window_span {
     int64_t step; /* elements of `to` from pixel to pixel */
 } window_span;
 
-/* The elements of a word whose channel relu let through. */
+/* Returns d with zeros in the channels that relu did not let through. */
 LK_BODY vec_word words_passed(const uint8_t *signs, int word, int n, vec_word d)
 {
     vec_mask through[LK_PER_WORD];
-    for (int h = 0; h < LK_PER_WORD; h++) { /* after an odd last channel there is a 0, whichever mask it gets */
+    for (int h = 0; h < LK_PER_WORD; h++) { /* a 0 follows an odd last channel, and stays 0 with any mask */
         int channel = word * LK_PER_WORD + h;
         through[h] = passed(signs, channel < n ? channel : n - 1);
     }
@@ -277,8 +277,8 @@ static void lanes_grad_spread_average(const lk_lanes_block *block, const image_b
     }
 }
 
-/* The elements of a word of dy whose channel had its maximum at pixel `index` of the window. winners: those of the
- * word's `n` channels. */
+/* Returns d, a word of dy, with zeros in the channels whose maximum was not at pixel `index` of the window. winners:
+ * those of the word's `n` channels. */
 LK_BODY vec_word words_won(const uint8_t *winners, int64_t n, int index, vec_word d)
 {
     vec_mask won[LK_PER_WORD];
@@ -287,8 +287,8 @@ LK_BODY vec_word words_won(const uint8_t *winners, int64_t n, int index, vec_wor
     return word_where(won, d);
 }
 
-/* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: of the first pixel; y: as
- * above; winners: those of the window and the tile. */
+/* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: number of the first pixel in
+ * the window; y: as in lanes_grad_spread_average; winners: those of the window and the tile. */
 static void lanes_grad_spread_maximum(const image_block *images, int index, int64_t y, const uint8_t *winners,
                                       range columns, lk_lanes_tile tile, element *to)
 {

@@ -20,7 +20,7 @@ typedef struct lk_layout {
     bool pairs;
     struct lk_layout *partner; /* from sixteen images in the lanes to pairs, and back; otherwise NULL */
     int64_t inner; /* of a product that is left as its factors (core/products.h): their inner dimension; otherwise 0 */
-    lk_dtype factors; /* theirs */
+    lk_dtype factors; /* dtype of the factors */
     struct lk_layout *next;
 } lk_layout;
 

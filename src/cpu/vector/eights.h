@@ -19,8 +19,8 @@ typedef struct lk_wide { /* eight doubles */
     lk_doubles low, high;
 } lk_wide;
 
-/* Load and store eight elements from element `at` on. They are named one by one, which compilers turn into one
- * instruction; they do worse with __builtin_convertvector. */
+/* Load and store eight elements from element `at` on. To widen them, they are named one by one: compilers turn that
+ * into one instruction, and do worse with __builtin_convertvector. */
 LK_BODY void eight_load(lk_floats *to, const void *from, int64_t at, bool bf16)
 {
     if (bf16) {

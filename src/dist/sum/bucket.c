@@ -79,7 +79,7 @@ typedef struct addend_set {
     lk_dtype dtype;
 } addend_set;
 
-/* Returns whether a remote node has quantity i. Two nodes of a tree are disjoint, or one has the other. */
+/* Returns whether a remote node has quantity i. Two nodes of a tree are disjoint, or one contains the other. */
 static bool bucket_is_remote_addend(const lk_bucket *bucket, const lk_tree_node *node, int i)
 {
     const lk_range *root = bucket->roots ? &bucket->roots[i] : &bucket->root;
@@ -130,7 +130,7 @@ static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *st
                                   .shapes = bucket->shapes,
                                   .dtype = set.dtype,
                                   .compressed = set.is_rounded,
-                                  /* The library's reduction takes all numbers for f32. */
+                                  /* NCCL's own reduction treats every word as f32. */
                                   .by_library = strategy->reduce == LK_REDUCE_NCCL && set.dtype == LK_F32,
                                   .sums = bucket->sums,
                                   .stride = bucket->n};

@@ -1,8 +1,8 @@
 /* For every quantity and device a sum over shards keeps its current tree nodes as a stack. A new shard is pushed as a
  * leaf; then the nodes of the largest subtree that it completes are added up in one pass over memory. Products that are
- * left as their factors wait for several of them, or for the last of the device's shards in a subtree: they are then
- * computed and added up at once (core/products.h). A quantity that every shard has given can be exchanged without
- * waiting for the others. */
+ * left as their factors (core/products.h) wait longer, so that several are computed and added up at once: until a
+ * completed subtree has enough of them, or is one of the largest that the device's shards form. A quantity that every
+ * shard has given can be exchanged without waiting for the others. */
 #include "dist/sum/shard_sum.h"
 
 #include "base/mem.h"
@@ -15,8 +15,8 @@
 
 #include <string.h>
 
-/* A subtree of so many products is added up before it is complete. Siblings differ by one shard at most, so fewer than
- * twice as many nodes wait. */
+/* A completed subtree with at least this many waiting nodes is added up. Siblings differ by one shard at most, so fewer
+ * than twice as many nodes wait. */
 enum { PRODUCTS_AT_ONCE = 8 };
 
 /* The nodes of one quantity on one device. */
@@ -317,7 +317,7 @@ static bool shard_sum_has_products(const lk_shard_sum *sum, int d, int i)
     return false;
 }
 
-/* Returns whether the device has no shard outside of `node` with which the node could form a larger one. */
+/* Returns whether `node` is one of the largest nodes that the device's shards form. */
 static bool shard_sum_is_largest(const contribution *c, lk_range node)
 {
     lk_range nodes[LK_TREE_COVER];

@@ -3,9 +3,9 @@
 
 #include "dist/strategy.h"
 
-/* As lk_shard_sum_new, for quantities that only some shards have: quantity i those of roots[i], a node of the tree. Its
- * sum is the one over that node. The caller announces each quantity with lk__shard_sum_expect after each
- * lk__shard_sum_start. roots: [n], must outlive the sum. */
+/* As lk_shard_sum_new, for quantities that only some shards have: only the shards of roots[i], a node of the tree, have
+ * quantity i, and its sum is the one over that node. The caller announces each quantity with lk__shard_sum_expect after
+ * each lk__shard_sum_start. roots: [n], must outlive the sum. */
 lk_shard_sum *lk__shard_sum_new_below(lk_strategy *strategy, int64_t shards, int n, const lk_range *roots);
 
 /* The arguments of lk_shard_sum_new, and the shards that a replica owns. */
@@ -20,8 +20,9 @@ void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes);
 /* With several processes: announces that the shards given next belong to a batch of `samples` samples. */
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
 
-/* After lk__shard_sum_start, in a process none of whose shards has values of quantity i: announces its shape and dtype,
- * which the process needs for its part of the sum; like NULL: no shard of any process has values of it. */
+/* Announces the shape and dtype of quantity i, which a process needs for its part of the sum; like NULL: no shard of
+ * any process has values of it. Call it after lk__shard_sum_start if no shard of this process has values of the
+ * quantity, and in any case for a sum of lk__shard_sum_new_below. */
 void lk__shard_sum_expect(lk_shard_sum *sum, int i, const lk_tensor *like);
 
 /* As lk_shard_sum_add_some, for a node of the tree that a device has already added up instead of giving its shards one

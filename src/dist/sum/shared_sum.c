@@ -24,7 +24,7 @@ enum { LINE = 16 }; /* elements of a cache line, which devices do not share */
 typedef struct item {
     int64_t begin, count;
     int first_addend, n_addends;
-    bool has_products; /* some addends are left as the factors of products */
+    bool has_products; /* some addends are left as the factors of products; only one device has the result */
 } item;
 
 typedef lk_shared_sum_job job;
@@ -292,7 +292,7 @@ static void shared_sum_job_list_storages(job *j)
     j->begins[j->n_devices] = n;
 }
 
-/* One device alone takes products as their factors. */
+/* Products may stay their factors only where one device adds up for itself (has_products). */
 static lk_status shared_sum_job_make_plain(const job *j)
 {
     for (int i = 0; i < j->n_items; i++)

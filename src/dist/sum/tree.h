@@ -24,8 +24,8 @@ lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard);
 enum { LK_TREE_COVER = 126 };
 int lk__tree_cover(int64_t shards, lk_range own, lk_range nodes[LK_TREE_COVER]);
 
-/* Cuts a batch of `samples` into nodes of the tree over its shards, as small as possible with at least `least` samples
- * in each: a node is cut in two if both halves have as many. Returns the node with `shard`. */
+/* Cuts the tree over a batch's shards into nodes, as small as possible with at least `least` of the `samples` in each:
+ * a node is cut in two as long as both halves have that many. Returns the node that contains `shard`. */
 lk_range lk__tree_group(int64_t shards, int64_t samples, int64_t least, int64_t shard);
 
 /* A node of the tree and its device's values: n quantities, each NULL where absent. */

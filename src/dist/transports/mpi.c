@@ -14,7 +14,7 @@ static int mpi_process_of(const lk_transfers *t, int rank)
     return process;
 }
 
-/* Returns whether the process of `to` gets the same words for the device before. */
+/* Returns whether the process of `to` gets these words already, by the transfer before. */
 static bool mpi_is_passed_on(const lk_transfers *t, const lk_transfer *move)
 {
     return move->before >= 0 && mpi_process_of(t, move->before) == mpi_process_of(t, move->to);
@@ -78,7 +78,6 @@ static lk_status mpi_copy(const lk_transfers *t, const lk_transfer *move, int fr
     return LK_OK;
 }
 
-/* Exchanges the messages of the list, of which there are at most as many as transfers. */
 static lk_status mpi_exchange(const lk_transfers *t)
 {
     int n = 0;

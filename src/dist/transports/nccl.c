@@ -15,8 +15,8 @@ static lk_status nccl_begin_transfer(const lk_transfers *t, const lk_transfer *m
     return move->y ? t->table->receive(t->links, move->to - t->first, move->y, move->count, move->from) : LK_OK;
 }
 
-/* Device d without a transfer sends itself a word: every rank takes part in every group, as in a collective, so groups
- * can be counted alike on all ranks. Emulated NCCL does. */
+/* A device without a transfer sends itself a word, so that every rank takes part in every group, as in a collective.
+ * Emulated NCCL relies on it: it counts groups alike on all ranks. */
 static lk_status nccl_take_part(const lk_transfers *t, int d)
 {
     for (int i = 0; i < t->count; i++)

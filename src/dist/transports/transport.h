@@ -11,10 +11,11 @@ typedef struct lk_exchange_group {
     const int *starts; /* [processes + 1] */
 } lk_exchange_group;
 
-/* Words of four bytes that go from rank to rank. x, y: NULL if the rank is in another process. */
+/* `count` words of four bytes, from x, memory of rank `from`, to y, memory of rank `to`. x or y is NULL if its rank is
+ * in another process. */
 typedef struct lk_transfer {
     int from, to;
-    int before; /* the same words go to this rank by the transfer before this one; -1: to none */
+    int before; /* the rank that the transfer before this one brings the same words; -1: none */
     const float *x;
     float *y;
     int64_t count;
@@ -26,10 +27,10 @@ typedef struct lk_transfers {
     const lk_links_table *table;
     const lk_exchange_group *group; /* NULL: one process */
     int n, first, ranks;            /* the devices of this process are ranks [first, first + n) */
-    bool is_first;                  /* nothing on the links' streams has to be waited for */
+    bool is_first;                  /* the first step of the exchange: the links' streams hold nothing to wait for */
     bool compressed;                /* words are f32, and travel to other devices as bf16 */
     bool replicates;                /* the sender keeps the words, and must have what the others get */
-    float *const *rows;             /* [n]: memory of each device in which nothing moves unless the list says so */
+    float *const *rows;             /* [n]: the row of the sum on each device */
     const lk_transfer *list;
     int count;
 } lk_transfers;
@@ -43,9 +44,9 @@ typedef struct lk_transport_rows {
     int64_t words;      /* of a row */
 } lk_transport_rows;
 
-/* How long a step of an exchange takes: `latency`, and for each message that a rank sends `per_message`, and for each
- * of its bytes `per_byte`; in seconds. These are the usual sizes of such figures, and only decide between ways with the
- * same result. */
+/* The seconds that a step of an exchange takes: `latency`, `per_message` for each message that a rank sends, and
+ * `per_byte` for each of its bytes. The figures are typical ones. They only choose between exchanges with the same
+ * result. */
 typedef struct lk_transport_cost {
     double latency, per_message, per_byte;
 } lk_transport_cost;
@@ -60,9 +61,9 @@ typedef struct lk_transport {
      * NULL for NULL. Asynchronous. */
     lk_tensor *(*reach)(lk_call_site at, lk_tensor *tensor, lk_device *device);
 
-    /* For links; NULL in other transports. Called on the thread of the links' queue, for one step after the other. */
+    /* For links; NULL in other transports. Called on the thread of the links' queue, once for each step. */
     lk_status (*move)(const lk_transfers *transfers);
-    /* Collects all slices of the rows, which are equally long and in the order of the ranks. NULL: as any transfers. */
+    /* Collects all slices of the rows, which are equally long and in the order of the ranks. NULL: `move` does it. */
     lk_status (*gather)(const lk_transport_rows *rows, int64_t slice);
     /* Replaces the rows of all ranks by their total, in an order that the library chooses. NULL: not available. */
     lk_status (*reduce)(const lk_transport_rows *rows);

@@ -135,8 +135,9 @@ static void agreement_list_checkpoint(const lk_trainer *trainer, field_list *lis
     agreement_add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
 }
 
-/* Options that may differ between processes: those that no result depends on, except --exchange and --bucket-mb, by
- * which they agree who sends what. With strategy parameter-server the resulting number of shards is compared instead of
+/* Options that change no result may differ between processes, except --exchange and --bucket-mb, which decide who sends
+ * what. So may --devices and --max-staleness. With strategy parameter-server the resulting number of shards is compared
+ * instead of
  * --shards, only the chief reads --weights, and there is no exchange. */
 static bool agreement_option_may_differ(const lk_trainer *trainer, const lk_option *row)
 {

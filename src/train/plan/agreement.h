@@ -17,8 +17,8 @@ uint64_t lk__hash_split(lk_trainer *trainer, lk_split split);
 /* Lists everything that has to be alike, as bytes to send. The caller frees *fields. */
 lk_status lk__agreement_list(const lk_trainer *trainer, void **fields, size_t *bytes);
 
-/* Compares two such lists, either of which may come from another process and be damaged. whose, others: who lists them,
- * in the reason: "the chief", "a worker on a". False: reason names the field and both values. same_kernels: the kernels
- * have to be the same too, which equal bits require. */
+/* Compares two such lists, either of which may come from another process and be damaged. False: `reason` names the
+ * field and both values. whose, others: how it calls the owner of each list, such as "the chief", "a worker on a".
+ * same_kernels: the kernels have to be the same too, which equal bits require. */
 bool lk__agreement_is_same(const void *first, size_t bytes, const void *other, size_t other_bytes, bool same_kernels,
                            const char *whose, const char *others, char *reason, size_t size);

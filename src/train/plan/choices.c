@@ -69,7 +69,7 @@ lk_status lk__make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *s
     return lk__tensor_new(device, LK_I64, LK_SHAPE(samples), &shard->indices);
 }
 
-/* Only programs are fused, not operators that run one by one, nor passes over groups of shards. */
+/* Only programs are fused, neither operators that run one by one nor passes over groups of shards. */
 static bool choices_is_fused(const lk_trainer *trainer, bool training)
 {
     bool is_group = training && trainer->sums.groups;

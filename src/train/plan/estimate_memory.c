@@ -238,7 +238,7 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     int n = lk_model_parameter_count(model), states;
     LK_TRY(memory_estimate_count_states(&plan.optimizer_opts, &states));
     e->shards = lk__plan_shards(config, plan.batch_size, 1);
-    if (!config->devices.shards) /* the devices above stay idle */
+    if (!config->devices.shards) /* further devices stay idle */
         e->devices = (int)lk__min(e->devices, e->shards);
     LK_TRY(lk__check_shards(e->shards, plan.batch_size, e->devices));
     e->samples = lk__divide_up(plan.batch_size, e->shards);

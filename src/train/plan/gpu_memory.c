@@ -30,6 +30,11 @@ typedef struct needs {
 
 /* --- the needs of a batch ----------------------------------------------------------------------------------------- */
 
+static int64_t gpu_memory_shards(const lk_trainer *trainer, int64_t batch)
+{
+    return lk__plan_shards(&trainer->config, batch, trainer->plan.devices);
+}
+
 static int gpu_memory_count_branches(const lk_program *program)
 {
     int most = 0;
@@ -118,11 +123,11 @@ static int64_t gpu_memory_image_bytes(const lk_trainer *trainer, int64_t batch)
     return 2 * lk__divide_up(batch, trainer->plan.devices) * image * (int64_t)sizeof(float);
 }
 
-/* Operators that are pushed one by one run a shard at a time, or all of a device's shards together. The
- * estimate ignores that some shards have one sample more. */
+/* Operators that are pushed one by one run a shard at a time, or all of a device's shards together. The estimate
+ * ignores that some shards have one sample more. */
 static lk_status gpu_memory_operator_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
-    int64_t shards = lk__plan_shards(&trainer->config, batch, trainer->plan.devices), held;
+    int64_t shards = gpu_memory_shards(trainer, batch), held;
     int64_t together =
         lk__runs_shards_together(trainer, trainer->sums.train, 0) ? lk__divide_up(shards, trainer->plan.devices) : 1;
     const lk_program_opts as_pushed = {0};
@@ -144,7 +149,7 @@ static lk_status gpu_memory_needs(lk_trainer *trainer, int64_t batch, needs *n)
 {
     if (!trainer->programs.shard || lk__runs_shards_together(trainer, trainer->sums.train, 0))
         return gpu_memory_operator_needs(trainer, batch, n);
-    int64_t shards = lk__plan_shards(&trainer->config, batch, trainer->plan.devices);
+    int64_t shards = gpu_memory_shards(trainer, batch);
     lk_program *program = gpu_memory_record_step(trainer, batch, shards);
     if (!program)
         return lk_error_status();
@@ -211,8 +216,7 @@ static int64_t gpu_memory_least_batch(const lk_trainer *trainer, int64_t batch)
     int64_t low = 1, high = batch;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (lk__plan_shards(&trainer->config, middle, trainer->plan.devices) ==
-            lk__plan_shards(&trainer->config, batch, trainer->plan.devices))
+        if (gpu_memory_shards(trainer, middle) == gpu_memory_shards(trainer, batch))
             high = middle;
         else
             low = middle + 1;
@@ -242,10 +246,9 @@ static lk_status gpu_memory_search_largest(lk_trainer *trainer, int64_t low, int
 static lk_status gpu_memory_find_largest(lk_trainer *trainer, int64_t batch, const memory *m, int64_t *largest)
 {
     *largest = 0;
-    for (int64_t high = batch - 1, low;
-         high >= lk__plan_shards(&trainer->config, 1, trainer->plan.devices) && *largest == 0; high = low - 1) {
+    for (int64_t high = batch - 1, low; high >= gpu_memory_shards(trainer, 1) && *largest == 0; high = low - 1) {
         bool is_enough;
-        int64_t least = lk__plan_shards(&trainer->config, high, trainer->plan.devices);
+        int64_t least = gpu_memory_shards(trainer, high);
         low = gpu_memory_least_batch(trainer, high);
         low = lk__max(low, least);
         LK_TRY(gpu_memory_batch_fits(trainer, low, m, &is_enough));

@@ -188,9 +188,7 @@ static lk_status plan_augment(const lk_train_config *config, lk_plan *plan)
 /* Recomputation rewrites a program, which operators that are pushed one by one do not have. */
 static lk_status plan_check_recompute(const lk_train_config *config)
 {
-    if (!config->execution.recompute)
-        return LK_OK;
-    if (config->execution.executor == LK_EXECUTOR_EAGER)
+    if (config->execution.recompute && config->execution.executor == LK_EXECUTOR_EAGER)
         LK_FAIL(LK_ERR_ARGUMENT, "--recompute: must be with --executor program, not --executor eager");
     return LK_OK;
 }

@@ -7,11 +7,11 @@
  * model: its name. Errors: LK_ERR_ARGUMENT, which names the option. */
 lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan);
 
-/* Sets the members for batch-norm; the batch size is set. lk__plan_numbers calls it. Errors: LK_ERR_ARGUMENT. */
+/* Sets the plan's members for batch-norm from its batch size. lk__plan_numbers calls it. Errors: LK_ERR_ARGUMENT. */
 lk_status lk__plan_batch_norm(const lk_train_config *config, lk_plan *plan);
 
-/* Returns the number of shards of a batch: --shards, or the default. To compare trainings on up to `devices` devices, a
- * default that is too small for them is raised to the next power of two; else devices is 1. */
+/* Returns the number of shards of a batch: --shards, or the default, doubled until each of `devices` devices has a
+ * shard. A training passes 1, since its shards must not depend on its devices; comparisons of devices pass the most. */
 int64_t lk__plan_shards(const lk_train_config *config, int64_t batch_size, int devices);
 
 /* Fails with LK_ERR_ARGUMENT unless a batch can be cut into `shards` that give each device one. */

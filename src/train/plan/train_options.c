@@ -277,7 +277,7 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help =
          "number of logical shards that a batch is cut into, which results depend on; at most as many devices train "
-         "(default: 8; fewer if they would have less than 32 samples, two if less than 16; more if above 64)"},
+         "(default: 8; fewer, so that each has 32 samples, or 16 if there are two; more, so that none has over 64)"},
     {.name = "algorithms",
      .type = LK_OPTION_STRING,
      AT(execution.algorithms),

@@ -13,8 +13,8 @@ static lk_range groups_find(const lk_plan *plan, int64_t shard)
     return lk__tree_group(plan->shards, plan->batch_size, plan->batch_norm_group, shard);
 }
 
-/* Sums over the groups are needed only if other devices have shards of a group. A worker of a parameter server makes
- * them for each task. */
+/* The groups need sums of their own only if all shards run together (lk__runs_shards_together). A worker of a parameter
+ * server makes these sums for each task. */
 static lk_status groups_make_sum(lk_trainer *trainer)
 {
     lk_trainer_sums *sums = &trainer->sums;

@@ -4,16 +4,17 @@
 
 #include "lockstep/train.h"
 
-/* Sets sums.groups, and sums.sync if there are groups with shards of several devices. Errors: LK_ERR_MEMORY. */
+/* Sets sums.groups, and sums.sync if whole steps run all shards together (sync_step.h). Errors: LK_ERR_MEMORY. */
 lk_status lk__plan_groups(lk_trainer *trainer);
 
-/* The number of the shard's group. There are groups. */
+/* The number of the shard's group. Call it only if there are groups. */
 int lk__group_number(const lk_trainer *trainer, int64_t shard);
 
 /* The shards of the shard's group; without groups, the shard alone. */
 lk_range lk__group_of(const lk_trainer *trainer, int64_t shard);
 
-/* Returns how many nodes of one depth of the tree a batch can be cut into so that none cuts a group. */
+/* Returns the largest number of nodes, all of one depth of the tree, that a batch can be cut into without cutting a
+ * group. */
 int64_t lk__group_nodes(const lk_trainer *trainer);
 
 /* Returns whether devices share a group if the sum's shards, from shard `first` of a batch on, are spread over them. */

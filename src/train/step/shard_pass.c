@@ -19,7 +19,7 @@
 
 /* --- sums of groups ----------------------------------------------------------------------------------------------- */
 
-/* Sets sums[i …] for the shards of the group that shard i of the pass is in. Returns how many these are; 0: failure, as
+/* Sets sums[i …] for the shards of the group that begins with shard i of the pass. Returns their number; 0: failure, as
  * lk_error_status() says. Shards without samples are absent from the group's tree. */
 static int shard_pass_add_group(const lk_shard_pass *pass, lk_call_site at, int i, lk_tensor *const *parts,
                                 lk_tensor **sums)
@@ -45,7 +45,6 @@ static int shard_pass_add_group(const lk_shard_pass *pass, lk_call_site at, int 
     return status == LK_OK ? n : 0;
 }
 
-/* All shards are on one device. */
 static lk_status shard_pass_add_groups_here(lk_shard_pass *pass, lk_call_site at, lk_tensor *const *parts,
                                             lk_tensor **sums)
 {

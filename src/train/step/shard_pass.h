@@ -3,8 +3,8 @@
 
 #include "train/trainer_progress.h"
 
-/* Shards of a training batch that go through the model together, whole groups of batch-norm. The open scope owns the
- * tensors. */
+/* Shards of a training batch that go through the model together; they are whole groups of batch-norm. The open scope
+ * owns the tensors. */
 typedef struct lk_shard_pass lk_shard_pass;
 struct lk_shard_pass {
     lk_trainer *trainer;
@@ -19,7 +19,7 @@ struct lk_shard_pass {
     lk_tensor **logits;               /* [n]: of the forward pass */
     lk_tensor **losses, **seeds;      /* [n]: scalars, and the gradients of the losses, where backward starts */
     lk_tensor **views;                /* [n * variables]: each shard's views of the variables */
-    lk_tensor **watched, **gradients; /* [n * parameters]: those of the parameters, and their gradients */
+    lk_tensor **watched, **gradients; /* [n * parameters]: views of the parameters, and their gradients */
     lk_tensor **statistics;           /* [n * statistics] */
     lk_tensor **memory;               /* the block that holds the arrays of tensors above */
     /* Sets sums[i], for each shard i, to a new view of the sum of its group's parts. lk__shard_pass_init sets a
@@ -40,7 +40,8 @@ lk_status lk__shard_pass_add(lk_shard_pass *pass, int64_t index, int replica, lk
 /* Adds a shard that has its images already. */
 lk_status lk__shard_pass_take(lk_shard_pass *pass, const lk_shard *shard, lk_tensor *seed);
 
-/* Adds a shard of one blank image on replica 0, for the sums in the middle of a pass that has no samples. */
+/* Adds a shard of one blank image on replica 0, so that a process without samples takes part in the sums in the middle
+ * of the passes. */
 lk_status lk__shard_pass_add_blank(lk_shard_pass *pass, int64_t index, lk_tensor *seed);
 
 /* The settings of the forward pass in a training step. */
@@ -52,7 +53,7 @@ lk_status lk__shard_pass_forward(lk_shard_pass *pass, const lk_forward_opts *opt
 /* Calls `forward`, which sets losses[], and pushes the backward pass from them; sets gradients[]. */
 lk_status lk__shard_pass_gradients(lk_shard_pass *pass, lk_status (*forward)(void *user), void *user);
 
-/* Pushes what lk__training_pass pushes for one shard: sets values[i * sums.n_values …] for each shard i. */
+/* Pushes for every shard what lk__training_pass pushes for one; the values of shard i begin at values[i * n_values]. */
 lk_status lk__shard_pass_train(lk_shard_pass *pass, lk_tensor **values);
 
 /* Pushes the forward pass alone; sets statistics[]. */

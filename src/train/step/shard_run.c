@@ -43,7 +43,7 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
     return shard->images && shard->labels && shard->indices ? LK_OK : lk_error_status();
 }
 
-/* The pass of a device's shard, or unit of shards, whose values are being pushed. It gives values for each node of the
+/* The pass of a device's shard or unit, whose values are being pushed. It gives values for each node of the
  * tree that covers these shards. */
 typedef struct device_pass {
     int64_t next;       /* the device's first shard that has not begun */
@@ -91,7 +91,7 @@ static lk_status shard_run_add_all(const shard_run *run, const device_pass *p)
     return shard_run_add_nodes(run, p, run->n);
 }
 
-/* Lists the nodes whose values a call for these shards gives. Returns how many there are. */
+/* Lists the nodes for which a call for these shards gives values. Returns their number. */
 static int shard_run_list_nodes(const shard_run *run, lk_range shards, lk_range *nodes)
 {
     if (run->units && run->units->are_summed)

@@ -12,8 +12,8 @@ lk_range lk__samples_of_shards(int64_t count, int64_t total, lk_range shards);
 lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_range samples, lk_device *device,
                              lk_shard *shard);
 
-/* Units: shards that one call runs. `of` returns the unit that begins with `shard`. Its values are those of the tree's
- * nodes that cover the unit if `are_summed`, else those of each of its shards: [node or shard * n + i]. */
+/* A unit is the shards that one call runs. `of` returns the unit that begins with `shard`. If `are_summed`, a unit
+ * gives values for each of the tree's nodes that cover it; else for each of its shards: [node or shard * n + i]. */
 typedef struct lk_shard_units {
     lk_range (*of)(const lk_trainer *trainer, int replica, int64_t shard);
     bool are_summed;
@@ -24,8 +24,8 @@ typedef struct lk_shard_units {
 typedef lk_status (*lk__shard_begin_fn)(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay);
 
 /* Like lk_run_shards, but pushes replays segment by segment. The values that a segment finishes are summed over the
- * device's shards at once, and over devices while the next segment runs. unit: the shards of a call of `begin`, of
- * which `user` is the trainer; NULL: one. */
+ * device's shards at once, and over devices while the next segment runs. units: how many shards a call of `begin` runs,
+ * whose `user` must then be the trainer; NULL: one. */
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
                          void *user, const lk_shard_units *units, lk_tensor **sums);
 

@@ -92,7 +92,8 @@ static lk_range step_program_group(const lk_trainer *trainer, int replica, int64
     return lk__group_of(trainer, shard);
 }
 
-/* CPU devices add up in one pass over memory what several shards give (dist/array_sum.h), which operators cannot. */
+/* On CPU devices a program gives the values of each shard: a sum over shards adds up several in one pass over memory
+ * (dist/array_sum.h), which operators cannot. */
 const lk_shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn)
 {
     static const lk_shard_units replicas = {step_program_replica, true}, groups = {step_program_group, false};
@@ -127,7 +128,7 @@ typedef struct recording {
     const purpose *purpose;
     int n_in;
     lk_range own;                  /* the purpose's shards */
-    int n_nodes;                   /* 0: the outputs are those of each shard */
+    int n_nodes;                   /* 0: the outputs are the values of each shard */
     lk_range nodes[LK_TREE_COVER]; /* of the tree, which cover `own` */
     lk_tensor **values;            /* [own][n] */
     lk_tree_node *leaves;          /* [own] */
@@ -137,12 +138,6 @@ typedef struct recording {
 static lk_range step_program_samples(const lk_trainer *trainer, const purpose *p)
 {
     return lk__samples_of_shards(p->count, trainer->plan.shards, p->shards);
-}
-
-/* Returns a shard's part of an input that has all of the program's samples. */
-static lk_tensor *step_program_slice(lk_tensor *all, lk_range samples)
-{
-    return lk_slice(all, 0, samples.begin, samples.end);
 }
 
 /* Sets *shard, and *seed to the gradient that backward starts with; NULL: there is no backward pass. */
@@ -158,10 +153,10 @@ static lk_status step_program_record_inputs(const recording *r, lk_tensor *const
                         .index = index,
                         .shards = r->trainer->plan.shards,
                         .global_batch = p->count,
-                        .indices = step_program_slice(in[INDICES], samples)};
+                        .indices = lk_slice(in[INDICES], 0, samples.begin, samples.end)};
     if (!p->data) {
-        shard->images = step_program_slice(in[IMAGES], samples);
-        shard->labels = step_program_slice(in[LABELS], samples);
+        shard->images = lk_slice(in[IMAGES], 0, samples.begin, samples.end);
+        shard->labels = lk_slice(in[LABELS], 0, samples.begin, samples.end);
     }
     int after = p->data ? EPOCH + 1 : LABELS + 1;
     *seed = after < r->n_in ? in[after] : NULL;
@@ -186,7 +181,7 @@ static lk_status step_program_record_shard(const recording *r, lk_tensor *const 
     return r->purpose->pass(r->trainer, &shard, seed, r->values + (index - r->own.begin) * r->purpose->n);
 }
 
-/* Runs the pass over the group's shards, and puts their values where those of these shards belong. values: scratch. */
+/* Runs the pass over the group's shards and copies their values to r->values. values: scratch. */
 static lk_status step_program_record_pass(const recording *r, lk_tensor *const *in, lk_range group, lk_shard_pass *pass,
                                           lk_tensor **values)
 {
@@ -211,8 +206,8 @@ static lk_status step_program_record_pass(const recording *r, lk_tensor *const *
     return LK_OK;
 }
 
-/* With groups every group is a pass on one tape, and so are groups of one shard: the bits must be those of a step that
- * runs all shards together. */
+/* If there are groups, each group is one pass on one tape, even a group of one shard: the bits must be those of a step
+ * that runs all shards together. */
 static lk_status step_program_record_group(const recording *r, lk_tensor *const *in, lk_range group)
 {
     lk_shard_pass pass;
@@ -285,8 +280,8 @@ static lk_status step_program_record_step(void *user, lk_tensor *const *in, lk_t
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
 
-/* A device's only program of a batch is cut into segments only if there are other devices to exchange buckets with.
- * With groups operators are not fused, because those of a step that runs all shards together are not. As in
+/* A program of all of a device's shards is cut into segments only if there are other devices to exchange buckets with.
+ * In a pass over groups operators are not fused, because those of a step that runs all shards together are not. As in
  * shard_programs.c, kernels may keep what they derive from weights if a program runs several times between updates. */
 static lk_program_opts step_program_opts(const lk_trainer *trainer, const purpose *p)
 {

@@ -1,6 +1,6 @@
 /* A group of batch-norm with shards of several devices needs sums over these devices in the middle of the forward and
- * of the backward pass. So all shards run together, layer by layer. Once both passes are pushed, the tree adds up the
- * values. */
+ * of the backward pass. So all shards run together, layer by layer. Once both passes are pushed, the shards' values are
+ * added up along the tree. */
 #include "train/step/sync_step.h"
 
 #include "base/mem.h"
@@ -16,12 +16,12 @@
 typedef struct together {
     lk_shard_pass pass; /* first, so that a function of the pass finds the rest */
     lk_trainer *trainer;
-    lk_shard_sum *sum;  /* of the values, over shards from `first` on */
+    lk_shard_sum *sum;  /* of the shards' values; its shards are those from `first` on */
     lk_shard_sum *sync; /* of the groups' sums in the middle of a pass */
     int64_t first;
-    lk_range *roots;     /* [groups]: of `sync`, if it was made for this step; else NULL */
+    lk_range *roots;     /* [groups]: those of `sync` if it was made for this step; else NULL */
     lk_tensor **values;  /* [shard * n_values + i] */
-    lk_tensor **parts;   /* [groups], scratch: a shard's parts, of which only its group's is there */
+    lk_tensor **parts;   /* [groups], scratch: NULL but for the group of the shard at hand */
     lk_tensor **reduced; /* [replica * groups + g], scratch */
     bool is_idle;        /* the process has no samples: the only shard is a blank one */
 } together;
@@ -68,7 +68,7 @@ static lk_status sync_step_add_parts(const together *t, lk_tensor *const *parts)
     return LK_OK;
 }
 
-/* Returns the group's sum on the shard's device, or NULL. With a storing device, sums are there. */
+/* Returns the group's sum on the shard's device, or NULL. A strategy with a storing device leaves sums there. */
 static lk_tensor *sync_step_group_sum(const together *t, const lk_shard *shard)
 {
     int n = t->trainer->sums.n_groups, g = lk__group_number(t->trainer, shard->index);
@@ -108,7 +108,7 @@ static lk_status sync_step_add_groups(lk_shard_pass *pass, lk_call_site at, lk_t
 
 /* --- the passes --------------------------------------------------------------------------------------------------- */
 
-/* The sums of groups over a part of a batch, whose shards are numbered from 0. */
+/* Sets t->sync. A sum over a part of a batch numbers its shards from 0, so it needs roots of its own. */
 static lk_status sync_step_make_sync(together *t)
 {
     const lk_trainer_sums *sums = &t->trainer->sums;
@@ -152,7 +152,8 @@ static lk_status sync_step_start(together *t, lk_batch *batch)
                       : LK_OK;
 }
 
-/* Gives the sum each shard's values, values[shard of the pass * stride …); shards without samples have none. */
+/* Gives the sum each shard's values, which begin at values[shard of the pass * stride]; shards without samples have
+ * none. */
 static lk_status sync_step_add_up(const together *t, lk_tensor *const *values, int stride)
 {
     int64_t i = 0;

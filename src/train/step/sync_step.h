@@ -1,4 +1,5 @@
-/* A step that runs all shards of the process together, because devices share groups of batch-norm. */
+/* A step that runs all shards of the process together. Groups of batch-norm need it if devices share one, or if
+ * operators are pushed one by one. */
 #pragma once
 
 #include "lockstep/train.h"
