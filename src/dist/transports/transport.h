@@ -30,7 +30,7 @@ typedef struct lk_transfers {
     bool is_first;                  /* the first step of the exchange: the links' streams hold nothing to wait for */
     bool compressed;                /* words are f32, and travel to other devices as bf16 */
     bool replicates;                /* the sender keeps the words, and must have what the others get */
-    float *const *rows;             /* [n]: the row of the sum on each device */
+    float *const *rows;             /* [n]: the row that is exchanged, on each device */
     const lk_transfer *list;
     int count;
 } lk_transfers;

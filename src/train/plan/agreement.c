@@ -137,8 +137,7 @@ static void agreement_list_checkpoint(const lk_trainer *trainer, field_list *lis
 
 /* Options that change no result may differ between processes, except --exchange and --bucket-mb, which decide who sends
  * what. So may --devices and --max-staleness. With strategy parameter-server the resulting number of shards is compared
- * instead of
- * --shards, only the chief reads --weights, and there is no exchange. */
+ * instead of --shards, only the chief reads --weights, and there is no exchange. */
 static bool agreement_option_may_differ(const lk_trainer *trainer, const lk_option *row)
 {
     const char *option = row->name;
