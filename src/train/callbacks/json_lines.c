@@ -108,7 +108,7 @@ static lk_status json_lines_write_world(json_lines *j, const lk_trainer *trainer
 {
     const char *change = getenv(LK_WORLD_VARIABLE);
     char *reason;
-    if (!trainer->resumed || !change)
+    if (!change)
         return LK_OK;
     json_lines_begin_event(j, "world");
     json_lines_put_int(j, "step", trainer->progress.position.steps);

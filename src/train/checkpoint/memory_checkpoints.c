@@ -2,6 +2,7 @@
  * two checkpoints that this rank, or an earlier one of its number, has written. Only the name of a checkpoint differs
  * from that of other folders: its number is 2 * steps, and 1 more once the epoch's evaluation is over too, so that a
  * later state has a higher number even if no step lies between two states. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "dist/process/group.h"
@@ -31,6 +32,7 @@ typedef struct memory_saver {
     char *folder; /* of the job */
     lk_checkpoint_thread *writer;
     lk_group *group; /* NULL: one process trains */
+    bool has_warned; /* that a state could not be written */
 } memory_saver;
 
 static int64_t memory_number(const lk_position *at)
@@ -205,9 +207,22 @@ lk_status lk__memory_resume(const char *folder, lk_checkpoint **resumed)
 
 /* --- saving ------------------------------------------------------------------------------------------------------- */
 
+/* Waits until the previous state is written, so that no more than one finished update can be lost with a process. */
+static void memory_wait(memory_saver *s)
+{
+    if (lk__checkpoint_thread_drain(s->writer) == LK_OK)
+        return;
+    if (!s->has_warned)
+        lk__log(LK_LOG_WARNING, "%s; training goes on, but could not go on from here without its processes",
+                lk_error_message());
+    s->has_warned = true;
+    lk_error_clear();
+}
+
 /* All ranks save the state of rank 0's callbacks, because only that rank writes records, and any rank may be lost. */
 static lk_status memory_save(memory_saver *s, lk_trainer *trainer, bool ends)
 {
+    memory_wait(s);
     lk_checkpoint_contents *contents = lk__checkpoint_thread_take(s->writer);
     LK_TRY(lk__checkpoint_of_trainer(trainer, &(lk_checkpoint_info){.finished = ends}, contents));
     if (s->group)
@@ -257,9 +272,7 @@ static lk_status memory_train_begin(void *self, lk_trainer *trainer)
 
 static bool memory_wants_rest(void *self, lk_trainer *trainer, int64_t steps)
 {
-    const memory_saver *s = self;
-    (void)trainer, (void)steps;
-    lk__checkpoint_thread_warn(s->writer);
+    (void)self, (void)trainer, (void)steps;
     return true;
 }
 
