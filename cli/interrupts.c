@@ -12,18 +12,20 @@ static void (*end_current_work)(void *work);
 static _Atomic(void *) current_work;
 static bool is_supervised; /* `lockstep launch` prints the message once for all of its ranks */
 static atomic_int interrupts;
-static atomic_bool is_asked; /* the caller asks cli_is_interrupted, which reports interrupts */
-static atomic_int handlers;  /* number running; each may use the work, on any thread */
+static atomic_bool is_terminated; /* one of them was SIGTERM */
+static atomic_bool is_asked;      /* the caller asks cli_is_interrupted, which reports interrupts */
+static atomic_int handlers;       /* number running; each may use the work, on any thread */
 
 static void on_interrupt(int signal)
 {
-    (void)signal;
     static const char finishing[] = "\nlockstep: finishing this step; a second interrupt ends at once\n";
     static const char stopping[] = "\nlockstep: stopping; a second interrupt ends at once\n";
     int saved = errno;
     atomic_fetch_add(&handlers, 1);
     void *work = atomic_load(&current_work);
     bool asked = atomic_load(&is_asked);
+    if (signal == SIGTERM)
+        atomic_store(&is_terminated, true);
     if (atomic_fetch_add(&interrupts, 1) > 0 || (!work && !asked))
         _exit(130);
     if (work)
@@ -65,4 +67,9 @@ void cli_stop_asking(void)
     atomic_store(&is_asked, false);
     if (atomic_load(&interrupts) > 0 && !atomic_load(&current_work))
         _exit(130);
+}
+
+bool cli_is_terminated(void)
+{
+    return atomic_load(&is_terminated);
 }

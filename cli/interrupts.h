@@ -20,3 +20,6 @@ bool cli_is_interrupted(void);
 /* Says that the caller will not ask again. Without current work, an interrupt that has already come ends the process
  * now, and a later one ends it when it comes. */
 void cli_stop_asking(void);
+
+/* Returns whether a SIGTERM was among the interrupts. */
+bool cli_is_terminated(void);

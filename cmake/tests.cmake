@@ -6,9 +6,10 @@
 set(LK_LONG_TESTS
     alloc_failure_test cuda_central_storage_test cuda_conformance_test cuda_device_data_test cuda_in_place_kernels_test
     cuda_nan_guard_test cuda_recorded_links_allreduce_test cuda_recorded_test cuda_sharded_state_test cuda_test
-    custom_training_example_test defaults_test emulated_conformance_gradient_test emulated_executor_test
-    engine_stress_test export_c_test export_peers_test give_up_test gpu_check_test hosts_test launch_interrupt_test
-    launch_restart_test launch_roles_test launch_sharded_test links_allreduce_test own_data_training_test package_test
+    custom_training_example_test defaults_test elastic_hosts_test emulated_conformance_gradient_test
+    emulated_executor_test engine_stress_test export_c_test export_peers_test give_up_test gpu_check_test hosts_test
+    launch_interrupt_test launch_restart_test launch_roles_test launch_sharded_test links_allreduce_test
+    own_data_training_test package_test
     parameter_server_lost_test parameter_server_resume_test processes_cuda_test recompute_training_test
     resume_records_test resume_settings_test simulate_test torch_agreement_test)
 

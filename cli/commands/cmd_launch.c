@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/launch/launch_elastic.h"
 #include "cli/launch/launch_hosts.h"
 #include "cli/launch/launch_job.h"
 #include "cli/train_flags.h"
@@ -18,6 +19,10 @@ typedef struct launch_config {
     double stall_timeout;
     const char *log_dir;
     int64_t max_restarts;
+    bool elastic;
+    int64_t min_ranks;
+    const char *hosts_file;
+    bool finds_interfaces; /* the default of `interfaces` */
 } launch_config;
 
 #define AT(field) .offset = offsetof(launch_config, field)
@@ -83,6 +88,25 @@ static const lk_option options[] = {
      .help =
          "times that all processes are started again, from the last checkpoint in train's --checkpoint-dir, after one "
          "that the others need has died, failed or made no progress"},
+    {.name = "elastic",
+     .type = LK_OPTION_FLAG,
+     AT(elastic),
+     .help = "go on without ranks that are killed, make no progress or cannot be reached, from the last step that was "
+             "finished (default: end)"},
+    {.name = "min-ranks",
+     .type = LK_OPTION_INT64,
+     AT(min_ranks),
+     .default_text = "1",
+     .minimum = 1,
+     .maximum = MAX_RANKS,
+     .value = "N",
+     .help = "with --elastic: number of ranks below which training ends"},
+    {.name = "hosts-file",
+     .type = LK_OPTION_STRING,
+     AT(hosts_file),
+     .value = "FILE",
+     .help = "with --elastic: file with a machine on each line, as 'a slots=2' or 'a:2'; machines that are added to it "
+             "join, and those removed from it leave (default: those of --hosts stay)"},
 };
 
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -141,7 +165,33 @@ static bool launch_mpi_has_interfaces(void)
 static bool launch_needs_mpirun(const launch_config *config)
 {
     const char *nodes = getenv("SLURM_JOB_NUM_NODES");
-    return config->workers == 0 && (config->hosts || (nodes && strtol(nodes, NULL, 10) > 1));
+    return config->workers == 0 && (config->hosts || config->hosts_file || (nodes && strtol(nodes, NULL, 10) > 1));
+}
+
+/* list: storage for the machines of --hosts-file. */
+static int launch_check_elastic(launch_config *config, char list[CLI_HOSTS_LIST])
+{
+    char error[CLI_HOSTS_ERROR];
+    if (!config->elastic && config->hosts_file)
+        return cli_usage_error("launch: --hosts-file: must be with --elastic; --hosts names machines that stay");
+    if (!config->elastic && config->min_ranks > 1)
+        return cli_usage_error("launch: --min-ranks: must be with --elastic");
+    if (config->elastic && config->workers > 0)
+        return cli_usage_error("launch: --elastic: --workers may be lost without it");
+    if (config->elastic && config->max_restarts > 0)
+        return cli_usage_error("launch: --elastic: cannot be with --max-restarts; it starts ranks again as often as it "
+                               "takes");
+    if (config->hosts_file && (config->hosts || config->processes > 0))
+        return cli_usage_error("launch: --hosts-file: cannot be with %s; it says how many processes there are",
+                               config->hosts ? "--hosts" : "-n");
+    if (config->elastic && !config->hosts && !config->hosts_file && launch_needs_mpirun(config))
+        return cli_usage_error("launch: --elastic: the machines that Slurm has granted must be in a --hosts-file: "
+                               "scontrol show hostnames prints them");
+    if (config->hosts_file && !cli_hosts_read(config->hosts_file, list, error))
+        return cli_usage_error("launch: --hosts-file %s", error);
+    if (config->hosts_file)
+        config->hosts = list;
+    return 0;
 }
 
 /* networks: storage for the default of --interfaces. */
@@ -152,7 +202,8 @@ static int launch_check_numbers(launch_config *config, char networks[CLI_NETWORK
         return 2;
     if (config->interfaces && !launch_needs_mpirun(config))
         return cli_usage_error("launch: --interfaces: must be with --hosts; processes of one machine use none");
-    if (!config->interfaces && *networks && !launch_mpi_has_interfaces())
+    config->finds_interfaces = !config->interfaces && !launch_mpi_has_interfaces();
+    if (config->finds_interfaces && *networks)
         config->interfaces = networks;
     if (config->stall_timeout > 0 && config->stall_timeout < LEAST_TIMEOUT)
         return cli_usage_error("launch: --stall-timeout %g: must be 0, or at least %d", config->stall_timeout,
@@ -174,6 +225,13 @@ static int launch_check_numbers(launch_config *config, char networks[CLI_NETWORK
     if (config->processes > MAX_RANKS)
         return cli_usage_error("launch: %lld processes; at most %d can be started", (long long)config->processes,
                                MAX_RANKS);
+    if (config->elastic && config->hosts && config->processes != places)
+        return cli_usage_error("launch: --elastic: -n %lld: must be the %d places that --hosts has",
+                               (long long)config->processes, places);
+    if (config->min_ranks > config->processes)
+        return cli_usage_error("launch: --min-ranks %lld: there %s %lld process%s", (long long)config->min_ranks,
+                               config->processes == 1 ? "is" : "are", (long long)config->processes,
+                               config->processes == 1 ? "" : "es");
     return 0;
 }
 
@@ -224,6 +282,10 @@ static int launch_start(const launch_config *config, int argc, char **argv)
         return status;
     if (config->max_restarts > 0 && (!train.checkpoints.dir || !*train.checkpoints.dir))
         return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir");
+    if (config->elastic && (train.devices.compress || train.devices.reduce))
+        return cli_usage_error(
+            "launch: --elastic: cannot be with train's %s, whose bits depend on the number of devices",
+            train.devices.compress ? "--compress" : "--reduce nccl");
     if (launch_check_files(config) != LK_OK)
         return cli_fail();
     char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
@@ -239,19 +301,24 @@ static int launch_start(const launch_config *config, int argc, char **argv)
     char **again = command + argc + 4;
     for (int i = 0; i < n; i++)
         again[i] = command[i];
-    again[n] = (char *)(uintptr_t) "--resume";
-    status = cli_job_run(&(cli_job_opts){.ranks = (int)config->processes,
-                                         .on_several_machines = launch_needs_mpirun(config),
-                                         .hosts = config->hosts,
-                                         .interfaces = config->interfaces,
-                                         .servers = config->workers > 0 ? (int)config->servers : 0,
-                                         .workers = (int)config->workers,
-                                         .restarts_servers = train.servers.snapshot_dir && *train.servers.snapshot_dir,
-                                         .stall_timeout = config->stall_timeout,
-                                         .log_dir = config->log_dir,
-                                         .command = command,
-                                         .max_restarts = (int)config->max_restarts,
-                                         .again = again});
+    if (train.checkpoints.dir && *train.checkpoints.dir)
+        again[n] = (char *)(uintptr_t) "--resume";
+    const cli_job_opts job = {.ranks = (int)config->processes,
+                              .on_several_machines = launch_needs_mpirun(config),
+                              .hosts = config->hosts,
+                              .interfaces = config->interfaces,
+                              .servers = config->workers > 0 ? (int)config->servers : 0,
+                              .workers = (int)config->workers,
+                              .restarts_servers = train.servers.snapshot_dir && *train.servers.snapshot_dir,
+                              .stall_timeout = config->stall_timeout,
+                              .log_dir = config->log_dir,
+                              .command = command,
+                              .max_restarts = (int)config->max_restarts,
+                              .again = again};
+    status = config->elastic ? cli_elastic_run(&job, &(cli_elastic_opts){.min_ranks = (int)config->min_ranks,
+                                                                         .hosts_file = config->hosts_file,
+                                                                         .finds_interfaces = config->finds_interfaces})
+                             : cli_job_run(&job);
     free((void *)command);
     return status;
 }
@@ -260,6 +327,7 @@ static int launch_run(int argc, char **argv)
 {
     launch_config config = {0};
     char networks[CLI_NETWORKS];
+    static char list[CLI_HOSTS_LIST];
     int begin = launch_find_command(argc, argv);
     if (begin < 0)
         return cli_usage_error(
@@ -269,7 +337,9 @@ static int launch_run(int argc, char **argv)
         return cli_fail();
     if (strcmp(argv[begin], "train") != 0)
         return cli_usage_error("launch: '%s' cannot be run by several processes; 'train' can", argv[begin]);
-    int status = launch_check_numbers(&config, networks);
+    int status = launch_check_elastic(&config, list);
+    if (status == 0)
+        status = launch_check_numbers(&config, networks);
     return status == 0 ? launch_start(&config, argc - begin, argv + begin) : status;
 }
 
@@ -287,7 +357,8 @@ const cli_command cmd_launch = {
         "If a rank dies, fails or makes no progress, all are ended, and the last line on standard error names the\n"
         "rank, its machine and what it was doing. Computing, reading, writing and downloading are progress, and so\n"
         "is waiting for a rank that does one of these. With --max-restarts all ranks are then started again and go\n"
-        "on from their last checkpoint.\n"
+        "on from their last checkpoint. With --elastic those that are left go on from the last finished step, which\n"
+        "they keep in memory; so does a training of which one rank gets SIGTERM, or whose --hosts-file changes.\n"
         "\n"
         "With --workers it starts a chief, servers and workers of --strategy parameter-server instead, on this\n"
         "machine and without MPI, each worker on cores of its own. Training goes on without a worker that dies. A\n"

@@ -2,9 +2,11 @@
  * launcher. The rank never outlives it. */
 #include "cli/cli.h"
 #include "cli/cli_clock.h"
+#include "cli/launch/launch_memory.h"
 #include "cli/launch/mpi_leftovers.h"
 #include "cli/launch/rank_record.h"
 
+#include "lockstep/checkpoint.h"
 #include "lockstep/dist.h"
 
 #include <errno.h>
@@ -29,10 +31,12 @@ typedef struct supervised {
     int64_t told_ms;
     bool is_heard;       /* the launcher still reads what is sent */
     bool is_interrupted; /* it was asked to end after its step */
+    bool leaves;         /* it was asked to leave after its step */
 } supervised;
 
 static volatile sig_atomic_t wants_end, wants_interrupt;
-static volatile sig_atomic_t ended_by; /* the signal, if not from the starter; 0: none */
+static volatile sig_atomic_t is_elastic, wants_to_leave; /* see rank_on_signal */
+static volatile sig_atomic_t ended_by;                   /* the signal, if not from the starter; 0: none */
 static pid_t starter;
 static int wake[2]; /* a pipe that gets a byte for each signal */
 
@@ -42,6 +46,8 @@ static void rank_on_signal(int signal, siginfo_t *info, void *context)
     (void)context;
     if (signal == SIGUSR1) {
         wants_interrupt = 1;
+    } else if (signal == SIGTERM && is_elastic && info->si_pid != starter && !wants_to_leave) {
+        wants_to_leave = 1; /* a notice that this machine, or a part of it, goes away: the others go on */
     } else if (signal != SIGCHLD) {
         wants_end = 1;
         if (info->si_pid != starter && !ended_by)
@@ -218,6 +224,8 @@ static cli_rank_end rank_end_of(const supervised *s, int status)
     bool by_signal = WIFSIGNALED(status);
     if (s->is_interrupted && by_signal && WTERMSIG(status) == SIGINT)
         return (cli_rank_end){.number = CLI_RANK_INTERRUPTED};
+    if (s->leaves && by_signal && WTERMSIG(status) == SIGTERM)
+        return (cli_rank_end){.number = CLI_RANK_LEFT};
     return (cli_rank_end){.by_signal = by_signal, .number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status)};
 }
 
@@ -229,6 +237,9 @@ static int rank_end_early(supervised *s)
     waitpid(s->process, NULL, 0);
     if (cli_mpi_job())
         cli_remove_mpi_memory(cli_mpi_job(), "*"); /* this supervisor may be the last one alive on its machine */
+    const char *memory = getenv(LK_MEMORY_VARIABLE);
+    if (memory && (getppid() != starter || cli_memory_is_orphan(memory)))
+        cli_memory_remove(memory); /* the launcher was killed, and nobody goes on */
     if (!ended_by)
         return 1;
     rank_tell_end(s, (cli_rank_end){.of_supervisor = true, .by_signal = true, .number = ended_by});
@@ -253,6 +264,10 @@ static int rank_watch(supervised *s)
         if (wants_interrupt && !s->is_interrupted) { /* a second one would end the rank at once */
             s->is_interrupted = true;
             kill(s->process, SIGINT);
+        }
+        if (wants_to_leave && !s->leaves && !s->is_interrupted) {
+            s->leaves = true;
+            kill(s->process, SIGTERM);
         }
         rank_pass_on(s, &s->errors, CLI_RECORD_STDERR);
         rank_pass_on(s, &s->output, CLI_RECORD_STDOUT);
@@ -285,6 +300,7 @@ static int rank_run(int argc, char **argv)
     if (argc < 2 || strcmp(argv[0], "--") != 0 || !rank_find_own(&s.rank))
         return cli_usage_error("'rank' is what 'lockstep launch' starts, and cannot be used alone");
     gethostname(host, sizeof host - 1);
+    is_elastic = getenv(LK_MEMORY_VARIABLE) != NULL;
     if (!rank_catch_signals() || lk_heartbeat_new(&s.heartbeat) != LK_OK || !rank_start(&s, argv)) {
         int failed = errno;
         lk_heartbeat_release(s.heartbeat);

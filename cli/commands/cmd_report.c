@@ -1,12 +1,39 @@
 #include "cli/cli.h"
 #include "cli/text/scaling_text.h"
 
+#include "lockstep/runs.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* Prints when and why the processes of an elastic training changed, if `path` is a folder that says so. */
+static void report_print_changes(const char *path)
+{
+    lk_run *run;
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
+        return;
+    if (lk_run_read(path, &run) != LK_OK) {
+        lk_error_clear(); /* the report does without */
+        return;
+    }
+    for (int64_t i = 0; i < run->n_changes; i++) {
+        const lk_run_change *c = &run->changes[i];
+        printf("%sfrom %lld to %lld process%s after step %lld: ", i == 0 ? "\n" : "", (long long)c->before,
+               (long long)c->after, c->after == 1 ? "" : "es", (long long)c->step);
+        cli_print_clean(c->reason, stdout);
+        putchar('\n');
+    }
+    lk_run_release(run);
+}
+
 static int report_one(const char *path)
 {
     lk_scaling_report report;
     if (lk_scaling_read(path, &report) != LK_OK)
         return cli_fail();
     cli_print_scaling_table(&report, stdout);
+    report_print_changes(path);
     return 0;
 }
 
@@ -53,6 +80,8 @@ const cli_command cmd_report = {
         "  other               idle for another reason, and time between operators\n"
         "From the measured latency and bandwidth of the exchange it predicts the speed-up of 2 to 1024 devices.\n"
         "docs/scaling.md has the formulas.\n"
+        "\n"
+        "For an elastic training it prints when and why the number of processes changed.\n"
         "\n"
         "For parameter-server it prints the step of each worker, and their mean: computing, pulling and pushing,\n"
         "waiting because of --max-staleness, waiting for work or input; and it predicts 2 to 1024 workers.\n"

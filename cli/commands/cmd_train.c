@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 #include "cli/commands/train_role.h"
 #include "cli/interrupts.h"
+#include "cli/launch/rank_record.h"
 #include "cli/text/progress.h"
 #include "cli/train_flags.h"
 
@@ -95,6 +96,9 @@ static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
         status = lk_trainer_add(trainer, lk_callback_total_time(t->lines));
     if (status == LK_OK && config->checkpoints.dir && *config->checkpoints.dir)
         status = train_add_checkpoints(config, trainer);
+    const char *memory = getenv(LK_MEMORY_VARIABLE);
+    if (status == LK_OK && memory && *memory)
+        status = lk_trainer_add(trainer, lk_callback_memory_checkpoints(memory));
     return status;
 }
 
@@ -180,6 +184,8 @@ static int train_run(int argc, char **argv)
     if (status == LK_OK)
         return 0;
     int code = cli_fail();
+    if (status == LK_ERR_INTERRUPTED && cli_is_terminated() && getenv(LK_MEMORY_VARIABLE))
+        code = CLI_RANK_LEFT; /* the others go on without this one */
     lk_abandon_processes();
     return code;
 }

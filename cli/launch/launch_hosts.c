@@ -157,6 +157,85 @@ static void launch_hosts_find_networks(const in_addr_t *addresses, int n, char n
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
+bool cli_hosts_next(const char **text, char name[CLI_HOST_NAME], int *slots)
+{
+    host h;
+    if (!host_read(text, &h))
+        return false;
+    memcpy(name, h.name, sizeof h.name);
+    *slots = h.slots;
+    return true;
+}
+
+/* Returns whether the list has a machine of this name. */
+static bool launch_hosts_has(const char *list, const char *name)
+{
+    host h;
+    while (*list && host_read(&list, &h))
+        if (strcmp(h.name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Parses a line without its comment: "a", "a:2" or "a slots=2". */
+static bool launch_hosts_parse_line(const char *line, host *h)
+{
+    char text[MAX_NAME + 64], name[MAX_NAME + 1];
+    int slots, end = -1;
+    if (sscanf(line, "%255s slots=%d %n", name, &slots, &end) == 2 && end >= 0 && !line[end] && !strchr(name, ':'))
+        snprintf(text, sizeof text, "%s:%d", name, slots);
+    else if (sscanf(line, "%255s %n", name, &end) == 1 && end >= 0 && !line[end])
+        snprintf(text, sizeof text, "%s", name);
+    else
+        return false;
+    const char *rest = text;
+    return host_read(&rest, h) && !*rest;
+}
+
+/* Adds the machine of a line to the list. Returns what is wrong with it, or NULL. */
+static const char *launch_hosts_add_line(const char *line, char list[CLI_HOSTS_LIST], char reason[CLI_HOSTS_ERROR])
+{
+    host h;
+    host_answer answer;
+    size_t used = strlen(list);
+    if (!launch_hosts_parse_line(line, &h))
+        snprintf(reason, CLI_HOSTS_ERROR, "must be a machine and its slots from 1 to %d, as 'a slots=2' or 'a:2'",
+                 MAX_SLOTS);
+    else if (launch_hosts_has(list, h.name))
+        snprintf(reason, CLI_HOSTS_ERROR, "names %s a second time", h.name);
+    else if (host_resolve(h.name, &answer), *answer.reason)
+        snprintf(reason, CLI_HOSTS_ERROR, "there is no machine '%.200s': %.200s", h.name, answer.reason);
+    else if ((size_t)snprintf(list + used, CLI_HOSTS_LIST - used, "%s%s:%d", used ? "," : "", h.name, h.slots) >=
+             CLI_HOSTS_LIST - used)
+        snprintf(reason, CLI_HOSTS_ERROR, "is too long a list");
+    else
+        return NULL;
+    return reason;
+}
+
+bool cli_hosts_read(const char *path, char list[CLI_HOSTS_LIST], char error[CLI_HOSTS_ERROR])
+{
+    char line[1024], reason[CLI_HOSTS_ERROR];
+    const char *wrong = NULL;
+    FILE *file = fopen(path, "re");
+    list[0] = '\0';
+    if (!file) {
+        snprintf(error, CLI_HOSTS_ERROR, "%.200s: cannot be read: %s", path, strerror(errno));
+        return false;
+    }
+    for (int number = 1; !wrong && fgets(line, sizeof line, file); number++) {
+        line[strcspn(line, "#\n")] = '\0';
+        if (line[strspn(line, " \t\r")])
+            wrong = launch_hosts_add_line(line, list, reason);
+        if (wrong)
+            snprintf(error, CLI_HOSTS_ERROR, "%.200s, line %d: %.250s", path, number, wrong);
+    }
+    fclose(file);
+    if (!wrong && !*list)
+        snprintf(error, CLI_HOSTS_ERROR, "%.200s: names no machine", path);
+    return !wrong && *list;
+}
+
 bool cli_hosts_count(const char *hosts, int *n, int *slots)
 {
     host h;

@@ -2,11 +2,23 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum { CLI_NETWORKS = 256 };
 
 /* The network of addresses that reach this machine alone. */
 #define CLI_LOOPBACK "127.0.0.0/8"
+
+/* Moves *text, of the form "a:2,b", after its first machine, and sets its name and slots. False: it has another form.
+ */
+enum { CLI_HOST_NAME = 256 };
+bool cli_hosts_next(const char **text, char name[CLI_HOST_NAME], int *slots);
+
+/* Reads a file with a machine on each line, "a slots=2" as in Open MPI's host files, "a:2", or "a" for one slot; "#"
+ * begins a comment. Writes them as a list, "a:2,b:1". False: the file cannot be read, is wrong, names a machine twice
+ * or one that has no address; `error` says which, and in which line. */
+enum { CLI_HOSTS_ERROR = 512, CLI_HOSTS_LIST = 65536 };
+bool cli_hosts_read(const char *path, char list[CLI_HOSTS_LIST], char error[CLI_HOSTS_ERROR]);
 
 /* Counts the names and the slots of a list. False: it has another form than "a:2,b". */
 bool cli_hosts_count(const char *hosts, int *n, int *slots);

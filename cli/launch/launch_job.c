@@ -19,6 +19,9 @@ enum {
     TICK = 100,                /* for output, between two checks of the ranks */
     FOR_OTHER_FAILURES = 1500, /* after an error, for the failure that caused it */
     FOR_THE_CAUSE = 5000,      /* the same if the rank only reports that another one gave up */
+    FOR_WRITERS = 200,         /* elastic: after a failure, for survivors to write their state, */
+    FOR_LONG_WRITERS = 2000,   /* at most, if they are known to be writing */
+    BETWEEN_STOPS = 1000,      /* between two calls of wants_stop */
     FOR_THE_END = 1000,        /* for the ranks to end; then mpirun is killed, and ranks it could not reach end too */
     AFTER_THE_FIRST = 5000     /* for the others, after the chief or the first interrupted rank has ended properly */
 };
@@ -37,6 +40,9 @@ typedef struct job {
     int interrupts; /* number passed on to the ranks */
     int n_told;     /* ranks present when an interrupt was last passed on */
     job_outcome outcome;
+    cli_job_end *end; /* the ranks that are gone are noted before the others are ended */
+    bool is_stopping; /* wants_stop asked for it */
+    int64_t asked;    /* time of the last call of wants_stop */
     int restarts;
     /* Times in milliseconds; 0: it has not happened. failed: first failure seen; ended: the job was told to end; left:
      * the chief, or the first interrupted rank, ended. */
@@ -89,7 +95,7 @@ static size_t job_keep_text(job *j, const char *text, size_t bytes)
  * kills it. An interrupt then counts as an interrupted rank, and the signal that ends the job as no failure. */
 static void job_lose_supervisor(job *j, int rank, bool by_signal, int number)
 {
-    bool is_interrupt = j->interrupts > 0 && by_signal && number == SIGUSR1;
+    bool is_interrupt = (j->interrupts > 0 || j->is_stopping) && by_signal && number == SIGUSR1;
     bool is_end = j->ended && by_signal && number == SIGTERM;
     int status = is_interrupt ? CLI_RANK_INTERRUPTED : is_end ? 0 : number;
     cli_ranks_note_lost(j->ranks, rank, by_signal && !is_interrupt && !is_end, status);
@@ -101,7 +107,7 @@ static void job_take_text(void *self, const char *text, size_t bytes)
 {
     job *j = self;
     int rank, signal;
-    bool is_echo = j->failed || j->ended || j->interrupts;
+    bool is_echo = j->failed || j->ended || j->interrupts || j->is_stopping;
     if (!is_echo)
         fwrite(text, 1, bytes, stderr);
     for (size_t done = 0; done < bytes && !j->ended;) {
@@ -121,11 +127,34 @@ static void job_on_ended(void *self, int rank, int status)
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
 
+/* Notes the ranks that are gone, in an elastic training. */
+static void job_note_gone(job *j)
+{
+    int stalled = j->outcome == STALLED ? cli_ranks_stalled(j->ranks, j->opts->stall_timeout) : -1;
+    for (int i = 0; i < j->opts->ranks && j->end->is_gone; i++) {
+        bool is_lost = cli_ranks_was_killed(j->ranks, i) || i == stalled;
+        bool has_left = cli_ranks_has_left(j->ranks, i);
+        j->end->lost += is_lost;
+        j->end->left += has_left;
+        j->end->is_gone[i] = is_lost || has_left;
+    }
+}
+
 static void job_end(job *j, job_outcome outcome)
 {
     j->outcome = outcome;
+    job_note_gone(j);
     j->ended = j->now;
     cli_starters_signal_all(j->starters, SIGTERM);
+}
+
+/* Asks the ranks to end after their step; again if more are present than were told. */
+static void job_tell_ranks(job *j)
+{
+    int present = cli_ranks_count_present(j->ranks);
+    if (present > j->n_told)
+        cli_starters_interrupt(j->starters);
+    j->n_told = present;
 }
 
 /* Passes interrupts on. After the first one the ranks end by themselves; in a parameter-server training the chief ends,
@@ -140,12 +169,24 @@ static void job_pass_interrupts_on(job *j)
         j->n_told = -1;
         j->interrupts = 1;
     }
-    int present = cli_ranks_count_present(j->ranks);
-    if (present > j->n_told)
-        cli_starters_interrupt(j->starters);
-    j->n_told = present;
+    job_tell_ranks(j);
     if (interrupts > 1)
         job_end(j, ENDED_AT_ONCE);
+}
+
+/* Has an elastic training stop if the machines have changed. A rank that has not begun would end at once, so there must
+ * be a step of all. */
+static void job_stop_if_wanted(job *j)
+{
+    if (!j->opts->wants_stop || j->ended || j->failed || j->interrupts)
+        return;
+    if (j->is_stopping) {
+        job_tell_ranks(j);
+    } else if (j->now - j->asked >= BETWEEN_STOPS && cli_ranks_step(j->ranks, true) > 0) {
+        j->asked = j->now;
+        j->n_told = -1;
+        j->is_stopping = j->opts->wants_stop(j->opts->elastic);
+    }
 }
 
 static bool job_is_stalled(job *j)
@@ -160,6 +201,14 @@ static int64_t launch_job_patience_after(cli_failure failure)
     return failure == CLI_FAILURE_SIGNAL ? 0 : failure == CLI_FAILURE_ERROR ? FOR_OTHER_FAILURES : FOR_THE_CAUSE;
 }
 
+/* The same in an elastic training. What survivors have finished is of use once it is written. */
+static bool job_waits_for_writers(const job *j)
+{
+    int64_t waited = j->now - j->failed;
+    return j->opts->is_writing &&
+           (waited < FOR_WRITERS || (waited < FOR_LONG_WRITERS && j->opts->is_writing(j->opts->elastic)));
+}
+
 /* Interrupted ranks end together. But one that had not begun training ends at once, and the others would wait for it.
  * So they are ended AFTER_THE_FIRST milliseconds later. */
 static void job_check_ranks(job *j)
@@ -169,7 +218,7 @@ static void job_check_ranks(job *j)
     cli_failure failure = cli_ranks_failure(j->ranks);
     if (failure != CLI_NO_FAILURE) {
         j->failed = j->failed ? j->failed : j->now;
-        if (j->now - j->failed >= launch_job_patience_after(failure))
+        if (j->now - j->failed >= launch_job_patience_after(failure) && !job_waits_for_writers(j))
             job_end(j, FAILED);
     } else if (cli_ranks_status(j->ranks) != 0) {
         j->left = j->left ? j->left : j->now;
@@ -255,6 +304,7 @@ static void job_watch(job *j)
         j->now = cli_milliseconds();
         cli_ranks_advance_time(j->ranks, 1e-3 * (double)(j->now - before));
         job_pass_interrupts_on(j);
+        job_stop_if_wanted(j);
         cli_starters_reap(j->starters);
         if (j->opts->workers > 0)
             job_check_roles(j);
@@ -323,43 +373,50 @@ static char (*job_names(const cli_job_opts *opts))[CLI_RANK_NAME]
     return names;
 }
 
-/* Runs the job once. is_again: append to logs. Sets *may_again to whether a restart may help. */
-static int job_run_once(const cli_job_opts *opts, bool is_again, bool *may_again)
+void cli_job_run_once(const cli_job_opts *opts, bool is_again, cli_job_end *end)
 {
-    int status = 1;
-    *may_again = false;
+    *end = (cli_job_end){.status = 1, .is_gone = end->is_gone};
     job *j = calloc(1, sizeof *j);
-    if (!j)
-        return cli_error("launch: %s", strerror(errno));
+    if (!j) {
+        cli_error("launch: %s", strerror(errno));
+        return;
+    }
     const cli_starters_events events = {j, job_take_record, job_take_text, job_on_ended};
     char(*names)[CLI_RANK_NAME] = job_names(opts);
     j->opts = opts;
+    j->end = end;
     j->starters = cli_starters_new(opts, &events);
     if (j->starters)
         j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir, is_again);
     else
         cli_error("launch: %s", strerror(errno));
     if (j->ranks) {
-        status = job_run(j);
-        *may_again = job_may_restart(j, status);
+        end->status = job_run(j);
+        if (!j->ended)
+            job_note_gone(j);
+        end->is_interrupted = j->interrupts > 0 || interrupts > 0;
+        end->was_stopped = j->is_stopping;
+        end->has_stalled = j->outcome == STALLED;
+        end->may_again = job_may_restart(j, end->status);
+        end->step = cli_ranks_step(j->ranks, false);
+        snprintf(end->last, sizeof end->last, "%s", cli_ranks_last_line(j->ranks));
     }
     cli_ranks_release(j->ranks);
     cli_starters_release(j->starters);
     free(names);
     free(j);
-    return status;
 }
 
 int cli_job_run(const cli_job_opts *opts)
 {
-    bool may_again;
-    int status = job_run_once(opts, false, &may_again);
-    for (int n = 1; may_again && n <= opts->max_restarts; n++) {
+    cli_job_end end = {.is_gone = NULL};
+    cli_job_run_once(opts, false, &end);
+    for (int n = 1; end.may_again && n <= opts->max_restarts; n++) {
         cli_job_opts again = *opts;
         again.command = opts->again;
         fprintf(stderr, "lockstep: starting all ranks again, from the last checkpoint: restart %d of at most %d\n", n,
                 opts->max_restarts);
-        status = job_run_once(&again, true, &may_again);
+        cli_job_run_once(&again, true, &end);
     }
-    return status;
+    return end.status;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct cli_job_opts {
     int ranks;                /* all processes */
@@ -17,7 +18,28 @@ typedef struct cli_job_opts {
     char *const *command;  /* "train", its arguments, NULL */
     int max_restarts;      /* times that all ranks may restart after one died, failed or stalled */
     char *const *again;    /* the command for these restarts, which resumes from a checkpoint */
+    /* For an elastic training, both with `elastic`; NULL: it is none. wants_stop, called once a second: true has all
+     * ranks end after their step. is_writing: true delays the end of the survivors of a failure, for some seconds. */
+    bool (*wants_stop)(void *elastic);
+    bool (*is_writing)(void *elastic);
+    void *elastic;
 } cli_job_opts;
+
+/* How a job ended. */
+typedef struct cli_job_end {
+    int status;          /* exit status */
+    bool is_interrupted; /* by the user */
+    bool was_stopped;    /* because of wants_stop */
+    bool has_stalled;    /* no rank made progress */
+    bool may_again;      /* a restart may help */
+    int lost, left;      /* numbers of ranks that were killed or stalled, and that were asked to leave */
+    bool *is_gone;       /* [ranks], of the caller: the rank is one of these */
+    int64_t step;        /* the furthest step that a rank is known to have been in */
+    char last[1024];     /* what was printed about the rank that caused the end; "": nothing */
+} cli_job_end;
 
 /* Runs the job, passes on its output and prints errors. Returns the exit status after all processes have ended. */
 int cli_job_run(const cli_job_opts *opts);
+
+/* The same, without restarts. is_again: append to logs. */
+void cli_job_run_once(const cli_job_opts *opts, bool is_again, cli_job_end *end);

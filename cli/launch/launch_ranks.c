@@ -26,6 +26,7 @@ struct cli_ranks {
     double silence;            /* seconds without progress of the stalled rank */
     double since_end;          /* seconds since a rank last ended */
     const char *title;         /* printed before a name: "rank " */
+    char last[1024];           /* the last line about a rank that was printed */
     rank ranks[];
 };
 
@@ -33,7 +34,8 @@ struct cli_ranks {
 
 static bool end_is_failure(const cli_rank_end *end)
 {
-    return end->by_signal || (end->number != 0 && end->number != CLI_RANK_INTERRUPTED);
+    bool is_proper = end->number == 0 || end->number == CLI_RANK_INTERRUPTED || end->number == CLI_RANK_LEFT;
+    return end->by_signal || !is_proper;
 }
 
 static cli_failure launch_ranks_failure_of(const cli_rank_end *end)
@@ -217,6 +219,29 @@ bool cli_ranks_was_killed(const cli_ranks *ranks, int i)
     return ranks->ranks[i].has_ended && (ranks->ranks[i].end.by_signal || ranks->ranks[i].end.of_supervisor);
 }
 
+bool cli_ranks_has_left(const cli_ranks *ranks, int i)
+{
+    const rank *r = &ranks->ranks[i];
+    return r->has_ended && !r->end.by_signal && r->end.number == CLI_RANK_LEFT;
+}
+
+int cli_ranks_stalled(const cli_ranks *ranks, double seconds)
+{
+    bool waits = ranks->stalled >= 0 && rank_state(&ranks->ranks[ranks->stalled], seconds) == LK_HEART_WAITS_FOR_OTHERS;
+    return waits ? -1 : ranks->stalled;
+}
+
+int64_t cli_ranks_step(const cli_ranks *ranks, bool of_all)
+{
+    int64_t least = INT64_MAX, most = 0;
+    for (int i = 0; i < ranks->n; i++) {
+        int64_t step = ranks->ranks[i].heart.step;
+        least = step < least ? step : least;
+        most = step > most ? step : most;
+    }
+    return of_all ? least : most;
+}
+
 bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
 {
     const rank *r = &ranks->ranks[i];
@@ -265,9 +290,15 @@ void cli_ranks_begin_again(cli_ranks *ranks, int i)
 int cli_ranks_status(const cli_ranks *ranks)
 {
     for (int i = 0; i < ranks->n; i++)
-        if (ranks->ranks[i].has_ended && ranks->ranks[i].end.number == CLI_RANK_INTERRUPTED)
+        if (ranks->ranks[i].has_ended &&
+            (ranks->ranks[i].end.number == CLI_RANK_INTERRUPTED || cli_ranks_has_left(ranks, i)))
             return CLI_RANK_INTERRUPTED;
     return 0;
+}
+
+const char *cli_ranks_last_line(const cli_ranks *ranks)
+{
+    return ranks->last;
 }
 
 /* Prints a line about a rank: its name, its machine, the text, its step and its operation. Before it, prints the
@@ -276,18 +307,19 @@ static void ranks_print_last(cli_ranks *ranks, rank *r, const char *format, ...)
 
 static void ranks_print_last(cli_ranks *ranks, rank *r, const char *format, ...)
 {
-    char what[128], text[1024];
+    char what[128];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     for (int i = 0; i < ranks->n; i++)
         cli_output_flush(&ranks->ranks[i].output);
-    snprintf(text, sizeof text, "%s%s%s%s%s, step %lld, in %s", ranks->title, r->output.name, *r->host ? " on " : "",
-             r->host, what, (long long)r->heart.step, *r->heart.operation ? r->heart.operation : "start");
-    fprintf(stderr, "%s\n", text);
+    snprintf(ranks->last, sizeof ranks->last, "%s%s%s%s%s, step %lld, in %s", ranks->title, r->output.name,
+             *r->host ? " on " : "", r->host, what, (long long)r->heart.step,
+             *r->heart.operation ? r->heart.operation : "start");
+    fprintf(stderr, "%s\n", ranks->last);
     if (r->output.log)
-        fprintf(r->output.log, "%s\n", text);
+        fprintf(r->output.log, "%s\n", ranks->last);
 }
 
 void cli_ranks_blame(cli_ranks *ranks, int i)

@@ -52,6 +52,15 @@ bool cli_ranks_has_failed(const cli_ranks *ranks, int rank);
 /* Returns whether the rank ended without a decision of its own: by a signal, or with its supervisor. */
 bool cli_ranks_was_killed(const cli_ranks *ranks, int rank);
 
+/* Returns whether the rank was asked to leave, and ended after its step. */
+bool cli_ranks_has_left(const cli_ranks *ranks, int rank);
+
+/* The rank that cli_ranks_any_stalled has found; -1: none, or all wait for each other and any may be the cause. */
+int cli_ranks_stalled(const cli_ranks *ranks, double seconds);
+
+/* The furthest step that a rank is known to be in or, with of_all, the least far one. */
+int64_t cli_ranks_step(const cli_ranks *ranks, bool of_all);
+
 /* Returns whether the rank is stopped by a signal; if so, cli_ranks_print_stalled reports it. */
 bool cli_ranks_is_stopped(cli_ranks *ranks, int rank);
 
@@ -83,3 +92,6 @@ int cli_ranks_print_failed(cli_ranks *ranks);
 
 /* Prints which rank stalled, in one line, and returns the exit status, 1. */
 int cli_ranks_print_stalled(cli_ranks *ranks);
+
+/* The last line about the end of a rank that was printed; "": none was. */
+const char *cli_ranks_last_line(const cli_ranks *ranks);

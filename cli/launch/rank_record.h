@@ -10,7 +10,9 @@
 
 enum { CLI_RECORD_BYTES = 512, CLI_RECORD_MARK = 8, CLI_RECORD_DATA = CLI_RECORD_BYTES - CLI_RECORD_MARK - 16 };
 
-enum { CLI_RANK_INTERRUPTED = 130 }; /* exit status of a rank ended by an interrupt */
+/* Exit statuses of a rank ended by an interrupt, and of one that ended because it was itself asked to leave an elastic
+ * training. */
+enum { CLI_RANK_INTERRUPTED = 130, CLI_RANK_LEFT = 143 };
 
 typedef enum cli_record_kind {
     CLI_RECORD_HOST,   /* the machine's name; the first record of a rank */

@@ -115,6 +115,25 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * itself one), LK_ERR_STATE (another program writes there). Errors of the constructor: LK_ERR_MEMORY. */
 LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
 
+/* --- elastic training --------------------------------------------------------------------------------------------- */
+
+/* A process of several (multi-worker) started with this variable belongs to an elastic training, whose processes may be
+ * started again in other numbers. It names a folder of the job on every machine, usually in /dev/shm. lk_trainer_new
+ * goes on from the newest checkpoint there, unless that of lk_train_config.checkpoints is newer; a process whose
+ * machine lacks it gets a copy from another. */
+#define LK_MEMORY_VARIABLE "LOCKSTEP_MEMORY"
+
+/* Set if the processes have changed since training began, or since the last change that was recorded: "4 TEXT", the
+ * number of processes before, and why they changed. Records tell it. */
+#define LK_WORLD_VARIABLE "LOCKSTEP_WORLD"
+
+/* Keeps a checkpoint in that folder when training begins, after every update, and after every epoch's evaluation, so
+ * that what one process has finished is not lost with another. Every process adds it, after all other callbacks: each
+ * saves the state of the first one's callbacks. A thread writes while training goes on. An update is finished once a
+ * process has written it. Errors when training begins: LK_ERR_IO, LK_ERR_STATE. Errors of the constructor:
+ * LK_ERR_MEMORY. */
+LK_API lk_callback lk_callback_memory_checkpoints(const char *folder);
+
 /* --- writing from a loop of your own ------------------------------------------------------------------------------ */
 
 /* Writes a checkpoint of the replicas to `folder`, which is made if it is missing. Members of *info that are used:

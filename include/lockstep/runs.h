@@ -29,11 +29,20 @@ typedef struct lk_run_epoch {
     double images_per_second;
 } lk_run_epoch;
 
+/* An elastic training went on with another number of processes. */
+typedef struct lk_run_change {
+    int64_t step;          /* the last one before it */
+    int64_t before, after; /* processes */
+    const char *reason;
+} lk_run_change;
+
 typedef struct lk_run {
     const char *path;               /* of the file */
     const lk_run_setting *settings; /* [n_settings]: options that identify a run; the last ones, if it was resumed */
     int n_settings;
     const lk_run_epoch *epochs; /* [n_epochs], in order */
+    int64_t n_changes;
+    const lk_run_change *changes; /* [n_changes], in order */
     int64_t n_epochs;
     bool finished;      /* the records have the last line of a complete training */
     double seconds;     /* that it has taken so far; NaN: no epoch is complete */

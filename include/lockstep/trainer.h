@@ -218,6 +218,7 @@ typedef struct lk_rest_report {
     int64_t batch;                    /* batches of this epoch that are over */
     int64_t steps;                    /* since the beginning of training */
     const lk_epoch_report *epoch_end; /* set after an epoch, its evaluation and every epoch_end; else NULL */
+    bool before_evaluation;           /* the epoch's steps are over, and its evaluation and epoch_end come next */
     bool ends;                        /* training ends here without an interrupt */
     bool interrupted;                 /* training ends here by an interrupt */
 } lk_rest_report;
@@ -254,9 +255,9 @@ typedef struct lk_callback {
      * lk_trainer_evaluate. */
     lk_status (*eval_step)(void *self, lk_trainer *trainer, const lk_eval_report *report);
     lk_status (*epoch_end)(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop);
-    /* Asked after each pushed update that does not complete an epoch, `steps` steps after the beginning of training:
-     * true has fit wait for all steps and call `rest`. Must be the same in every process, which would otherwise not end
-     * at the same step after an interrupt. */
+    /* Asked after each pushed update, `steps` steps after the beginning of training: true has fit wait for all steps and
+     * call `rest`. Must be the same in every process, which would otherwise not end at the same step after an
+     * interrupt. */
     bool (*wants_rest)(void *self, lk_trainer *trainer, int64_t steps);
     /* Called if wants_rest gave true; and, without asking, after every epoch_end, and where a callback or an interrupt
      * has ended training in the middle of an epoch. */

@@ -100,7 +100,8 @@ static void append_flush(lk_append_file *file)
 lk_file_mark lk__append_mark(lk_append_file *file)
 {
     lk_file_mark mark = {.bytes = -1};
-    if (file->regular)
+    bool is_new = !file->hash || file->hashed != file->whole; /* than the previous mark, which flushed the file */
+    if (file->regular && is_new)
         append_flush(file);
     if (!file->regular || !append_hash_bytes(file->fd, file->hashed, file->whole, &file->hash)) {
         append_forget_hash(file);

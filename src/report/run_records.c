@@ -21,7 +21,8 @@ typedef struct records {
     char *path, *digest;
     lk_run_setting *settings; /* owns names and values */
     lk_run_epoch *epochs;
-    int64_t capacity;
+    lk_run_change *changes; /* owns reasons */
+    int64_t capacity, changes_capacity;
 } records;
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
@@ -101,6 +102,22 @@ static lk_status run_records_read_epoch(records *r, const json_t *line, int64_t 
     return LK_OK;
 }
 
+static lk_status run_records_read_change(records *r, const json_t *line)
+{
+    const char *reason = json_string_value(json_object_get(line, "reason"));
+    int64_t n = r->run.n_changes;
+    LK_TRY(LK_GROW(r->changes, &r->changes_capacity, n + 1));
+    r->run.changes = r->changes;
+    r->changes[n] = (lk_run_change){.step = json_integer_value(json_object_get(line, "step")),
+                                    .before = json_integer_value(json_object_get(line, "processes_before")),
+                                    .after = json_integer_value(json_object_get(line, "processes")),
+                                    .reason = lk__strdup(reason ? reason : "")};
+    if (!r->changes[n].reason)
+        return LK_ERR_MEMORY;
+    r->run.n_changes = n + 1;
+    return LK_OK;
+}
+
 static lk_status run_records_read_end(records *r, const json_t *line)
 {
     const char *digest = json_string_value(json_object_get(line, "digest"));
@@ -125,6 +142,8 @@ static lk_status run_records_read_line(records *r, const char *text, size_t leng
         status = run_records_read_settings(r, line);
     else if (strcmp(event, "epoch") == 0)
         status = run_records_read_epoch(r, line, number);
+    else if (strcmp(event, "world") == 0)
+        status = run_records_read_change(r, line);
     else if (strcmp(event, "done") == 0)
         status = run_records_read_end(r, line);
     json_decref(line);
@@ -197,7 +216,9 @@ void lk_run_release(lk_run *run)
     if (!r)
         return;
     run_records_free_settings(r);
-    LK_FREE_ALL(r->epochs, r->digest, r->path, r);
+    for (int64_t i = 0; i < r->run.n_changes; i++)
+        lk__free((void *)(uintptr_t)r->changes[i].reason);
+    LK_FREE_ALL(r->changes, r->epochs, r->digest, r->path, r);
 }
 
 /* --- access ------------------------------------------------------------------------------------------------------- */

@@ -228,11 +228,12 @@ lk_status lk__pass_start(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool tr
     return lk_loader_start_at(p->loader, epoch, p->first);
 }
 
-static lk_status pass_report_rest(lk_trainer *trainer)
+static lk_status pass_report_rest(lk_trainer *trainer, bool before_evaluation)
 {
     lk_rest_report report = {.epoch = trainer->progress.epoch + 1,
                              .batch = trainer->progress.position.batch,
-                             .steps = trainer->progress.steps};
+                             .steps = trainer->progress.steps,
+                             .before_evaluation = before_evaluation};
     return lk__callbacks_rest(&trainer->callbacks, trainer, &report);
 }
 
@@ -246,7 +247,7 @@ static lk_status pass_rest_if_wanted(lk_trainer *trainer, lk_pass *p)
         return LK_OK;
     while (trainer->progress.n_pending > 0)
         LK_TRY(lk__pass_take(trainer, p, true));
-    return p->stopped_by || lk__is_interrupted(trainer) ? LK_OK : pass_report_rest(trainer);
+    return p->stopped_by || lk__is_interrupted(trainer) ? LK_OK : pass_report_rest(trainer, false);
 }
 
 static lk_status pass_run_steps(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool training)
@@ -263,7 +264,9 @@ static lk_status pass_run_steps(lk_trainer *trainer, lk_pass *p, int64_t epoch, 
     }
     while (trainer->progress.n_pending > 0)
         LK_TRY(lk__pass_take(trainer, p, training));
-    return LK_OK;
+    bool is_wanted = p->evaluates && p->ended && !lk__is_interrupted(trainer) &&
+                     lk__callbacks_want_rest(&trainer->callbacks, trainer, trainer->progress.steps);
+    return is_wanted ? pass_report_rest(trainer, true) : LK_OK;
 }
 
 static lk_status pass_take_remote_step(lk_trainer *trainer, lk_pass *p, bool *any)
@@ -288,7 +291,7 @@ static lk_status pass_rest_workers(lk_trainer *trainer, bool *pausing)
     LK_TRY(lk__ps_pull(trainer));
     lk__ps_pause(trainer, false);
     *pausing = false;
-    return lk__ps_has_all(trainer) ? pass_report_rest(trainer)
+    return lk__ps_has_all(trainer) ? pass_report_rest(trainer, false)
                                    : LK_OK; /* not all, if an interrupt ended the wait for servers */
 }
 

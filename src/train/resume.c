@@ -9,6 +9,7 @@
 #include "train/checkpoint/checkpoint_folder.h"
 #include "train/checkpoint/checkpoint_read.h"
 #include "train/checkpoint/checkpoint_trainer.h"
+#include "train/checkpoint/memory_checkpoints.h"
 #include "train/checkpoint/replicas_state.h"
 #include "train/plan/agreement.h"
 #include "train/plan/plan.h"
@@ -69,13 +70,9 @@ static lk_status resume_take_defaults(lk_trainer *trainer)
     return lk__plan_batch_norm(config, &trainer->plan);
 }
 
-lk_status lk__resume_open(lk_trainer *trainer)
+static lk_status resume_open_folder(lk_trainer *trainer, const char *folder)
 {
-    lk_train_config *config = &trainer->config;
-    const char *folder = config->checkpoints.dir;
-    LK_TRY(resume_check_options(config));
-    if (!folder || !*folder || trainer->server.role != LK_TRAIN_CHIEF)
-        return LK_OK;
+    const lk_train_config *config = &trainer->config;
     LK_TRY(lk__checkpoint_check_folder(folder));
     LK_TRY(lk_make_directory(folder));
     if (!config->checkpoints.resume) {
@@ -87,11 +84,26 @@ lk_status lk__resume_open(lk_trainer *trainer)
         if (status == LK_ERR_NOT_FOUND)
             lk_error_clear();
     }
-    LK_TRY(resume_take_defaults(trainer));
     bool is_over = trainer->resumed && lk_checkpoint_get_info(trainer->resumed)->finished;
     if (!is_over && access(folder, W_OK | X_OK) != 0)
         LK_FAIL(LK_ERR_IO, "--checkpoint-dir %s: cannot be written: %s", folder, strerror(errno));
     return LK_OK;
+}
+
+lk_status lk__resume_open(lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    const char *folder = config->checkpoints.dir, *memory = getenv(LK_MEMORY_VARIABLE);
+    bool has_folder = folder && *folder;
+    LK_TRY(resume_check_options(config));
+    if (trainer->server.role != LK_TRAIN_CHIEF)
+        return LK_OK;
+    if (has_folder)
+        LK_TRY(resume_open_folder(trainer, folder));
+    bool is_elastic = memory && lk_strategy_kind_of(config->devices.strategy) == LK_STRATEGY_SYNCHRONOUS;
+    if (is_elastic)
+        LK_TRY(lk__memory_resume(memory, &trainer->resumed));
+    return has_folder || is_elastic ? resume_take_defaults(trainer) : LK_OK;
 }
 
 const char *lk__resume_implementations(const lk_trainer *trainer)

@@ -3,8 +3,9 @@
 
 #include "lockstep/train.h"
 
-/* Looks into --checkpoint-dir. With --resume, if the folder has a checkpoint, sets trainer->resumed and the settings
- * that must be the checkpoint's. Errors: LK_ERR_ARGUMENT (options that exclude each other; without --resume, a folder
+/* Looks into --checkpoint-dir and, in an elastic training, into the job's folder (LK_MEMORY_VARIABLE). With --resume
+ * if the former has a checkpoint, and without it if the latter has one, sets trainer->resumed and the settings that
+ * must be the checkpoint's. Errors: LK_ERR_ARGUMENT (options that exclude each other; without --resume, a folder
  * that is not empty), LK_ERR_IO, those of lk_checkpoint_open except LK_ERR_NOT_FOUND. */
 lk_status lk__resume_open(lk_trainer *trainer);
 

@@ -150,6 +150,27 @@ static void draw_settings(soak_context *context, const soak_row *featured, soak_
     }
 }
 
+/* An elastic training may go on after a kill, and has the same bits. */
+static void draw_elastic(soak_random *random, const soak_case *drawn, soak_attempt *attempt)
+{
+    bool is_of_ranks = attempt->shape == SOAK_RANKS || attempt->shape == SOAK_HOSTS;
+    if (!is_of_ranks || drawn->fixed_devices > 0 || !soak_random_chance(random, 0.4))
+        return;
+    draw_add(attempt, "elastic", true, "true");
+    if (soak_random_chance(random, 0.3))
+        draw_add_number(attempt, "min-ranks", true, (int)soak_random_int(random, 1, attempt->processes));
+    if (attempt->shape != SOAK_HOSTS || !soak_random_chance(random, 0.5))
+        return;
+    for (int i = 0; i < attempt->settings.count; i++)
+        if (strcmp(attempt->settings.at[i].row->name, "hosts") == 0) {
+            soak_settings_remove(&attempt->settings, i);
+            break;
+        }
+    char file[32];
+    snprintf(file, sizeof file, "../inputs/hosts-%d", attempt->processes);
+    draw_add(attempt, "hosts-file", true, file);
+}
+
 static void draw_disturbances(soak_random *random, const soak_case *drawn, soak_attempt *attempt)
 {
     attempt->disturbance_count = soak_random_chance(random, 0.75) ? 1 : 2;
@@ -166,6 +187,8 @@ static void draw_disturbances(soak_random *random, const soak_case *drawn, soak_
     }
     if (soak_attempt_has(attempt, SOAK_LOSE))
         draw_add_number(attempt, "max-restarts", true, (int)soak_random_int(random, 3, 5));
+    else
+        draw_elastic(random, drawn, attempt);
 }
 
 static void draw_attempt(soak_context *context, const soak_means *means, const soak_row *featured, bool is_last,

@@ -142,12 +142,25 @@ static void inputs_write_cifar(inputs *in, const char *name, int images)
     inputs_close(in, file);
 }
 
+/* Files of machines with one to MOST places. */
+static void inputs_write_hosts(inputs *in)
+{
+    enum { MOST = 8 };
+    for (int places = 1; places <= MOST; places++) {
+        FILE *file = inputs_open(in, "hosts-%d", places);
+        if (file)
+            fprintf(file, "# this one\nlocalhost slots=%d\n", places);
+        inputs_close(in, file);
+    }
+}
+
 bool soak_inputs_write(const soak_case *given, const char *folder)
 {
     const char *data = soak_settings_value(&given->settings, "data");
     const char *bad = soak_settings_value(&given->settings, "skip-bad");
     inputs in = {.folder = folder, .random = {given->seed}, .has_bad = bad && strcmp(bad, "true") == 0};
     mkdir(folder, 0777);
+    inputs_write_hosts(&in);
     if (*given->model) {
         FILE *file = inputs_open(&in, "net.lk");
         if (file)

@@ -370,6 +370,9 @@ static const soak_rule rules[] = {
     {.name = "workers", .is_of_launch = true, .is_placed = true},
     {.name = "servers", .is_of_launch = true, .is_placed = true},
     {.name = "max-restarts", .is_of_launch = true, .is_placed = true},
+    {.name = "elastic", .is_of_launch = true, .is_placed = true},
+    {.name = "min-ranks", .is_of_launch = true, .is_placed = true},
+    {.name = "hosts-file", .is_of_launch = true, .is_placed = true},
     {.name = "stall-timeout", .is_of_launch = true, .low = 20, .high = 60},
     {.name = "log-dir", .is_of_launch = true, .draw = rules_draw_rank_logs},
 };

@@ -4,13 +4,16 @@
 #include "io/append_file.h"
 #include "io/json.h"
 #include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/parameter_server.h"
 #include "report/scaling_file.h"
 #include "train/checkpoint/callback_state.h"
 #include "train/plan/settings.h"
+#include "train/trainer.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct json_lines {
@@ -100,6 +103,22 @@ static lk_status json_lines_write(json_lines *j)
     return LK_OK;
 }
 
+/* Tells that an elastic training goes on with other processes: see LK_WORLD_VARIABLE. */
+static lk_status json_lines_write_world(json_lines *j, const lk_trainer *trainer)
+{
+    const char *change = getenv(LK_WORLD_VARIABLE);
+    char *reason;
+    if (!change)
+        return LK_OK;
+    json_lines_begin_event(j, "world");
+    json_lines_put_int(j, "step", trainer->progress.position.steps);
+    json_lines_put_int(j, "processes_before", strtoll(change, &reason, 10));
+    json_lines_put_int(j, "processes", trainer->plan.processes);
+    json_lines_put_int(j, "devices", trainer->plan.devices);
+    json_lines_put_text(j, "reason", reason + (*reason == ' '));
+    return json_lines_write(j);
+}
+
 /* --- hooks -------------------------------------------------------------------------------------------------------- */
 
 static lk_status json_lines_put_setting(void *user, const lk_field *setting)
@@ -118,11 +137,12 @@ static lk_status json_lines_train_begin(void *self, lk_trainer *trainer)
     j->opened = true;
     bool has_settings = j->resumed && !lk_trainer_config(trainer)->checkpoints.override;
     j->resumed = false;
-    if (!j->opts.settings || has_settings)
-        return LK_OK;
-    json_lines_begin_event(j, "settings");
-    LK_TRY(lk__settings_visit(trainer, json_lines_put_setting, j));
-    return json_lines_write(j);
+    if (j->opts.settings && !has_settings) {
+        json_lines_begin_event(j, "settings");
+        LK_TRY(lk__settings_visit(trainer, json_lines_put_setting, j));
+        LK_TRY(json_lines_write(j));
+    }
+    return json_lines_write_world(j, trainer);
 }
 
 static lk_status json_lines_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)

@@ -8,6 +8,7 @@
 #include "train/checkpoint/callback_state.h"
 #include "train/checkpoint/checkpoint_files.h"
 #include "train/checkpoint/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_read.h"
 #include "train/checkpoint/checkpoint_thread.h"
 #include "train/checkpoint/checkpoint_trainer.h"
 #include "train/checkpoint/replicas_state.h"
@@ -136,6 +137,14 @@ static lk_status checkpoint_callback_queue(saver *s, lk_trainer *trainer, bool e
     return LK_OK;
 }
 
+/* Has all processes do what the first one does, if they divide the optimizer's state and have to share it for a
+ * checkpoint. The first process alone knows which checkpoints are there, and if an earlier best was lost. */
+static lk_status checkpoint_callback_follow_first(const lk_trainer *trainer, bool *queues)
+{
+    const lk_slices *slices = lk__replicas_slices(trainer->replicas);
+    return slices && lk__slices_span_processes(slices) ? lk__follow_first(trainer, queues) : LK_OK;
+}
+
 /* Warns of checkpoints that could not be written. The best checkpoint must exist: if the latest best could not be
  * written, later ones are compared with the one before it. */
 static void checkpoint_callback_note_failed(saver *s)
@@ -150,8 +159,9 @@ static void checkpoint_callback_note_failed(saver *s)
 
 /* After resuming, decides which checkpoint is the best, because the restored state and best.json may disagree. If the
  * checkpoint that is resumed from is itself the best by its state, the run may have been killed before it updated
- * best.json; this is done now. Otherwise the best is the one that best.json names, if it exists, or none. */
-static lk_status checkpoint_callback_find_best(saver *s, const lk_trainer *trainer)
+ * best.json; this is done now, unless the checkpoint has yet to be written (is_there false). Otherwise the best is the
+ * one that best.json names, if it exists, or none. */
+static lk_status checkpoint_callback_find_best(saver *s, const lk_trainer *trainer, bool is_there)
 {
     const lk_position *at = &trainer->progress.position;
     char path[PATH_MAX];
@@ -163,7 +173,7 @@ static lk_status checkpoint_callback_find_best(saver *s, const lk_trainer *train
     bool same_metric = s->metric != LK_BEST_NONE && strcmp(s->best.metric, metric_names[s->metric]) == 0;
     if (same_metric && at->batch == 0 && at->epoch == s->best.epoch) {
         lk__checkpoint_name(at->steps, s->best.name);
-        return lk__checkpoint_thread_name_best(s->writer, &s->best);
+        return is_there ? lk__checkpoint_thread_name_best(s->writer, &s->best) : LK_OK;
     }
     LK_TRY(lk__checkpoint_path(s->folder, named.name, path));
     bool exists = same_metric && *named.name && strcmp(named.metric, s->best.metric) == 0 && access(path, F_OK) == 0;
@@ -184,13 +194,19 @@ static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer
                 metric_names[s->metric]);
     s->last = trainer->progress.position;
     s->last_time = lk__seconds();
+    char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
+    lk__checkpoint_name(s->last.steps, name);
+    LK_TRY(lk__checkpoint_path(s->folder, name, path));
+    bool is_there = access(path, F_OK) == 0, resumes = trainer->resumed != NULL;
     if (trainer->plan.process == 0)
-        LK_TRY(lk__checkpoint_thread_new(s->folder, trainer->progress.position.steps, trainer->resumed != NULL,
-                                         s->opts.keep, trainer->replicas, &s->writer));
-    LK_TRY(checkpoint_callback_find_best(s, trainer));
+        LK_TRY(lk__checkpoint_thread_new(s->folder, s->last.steps, resumes, s->opts.keep, trainer->replicas, &s->writer));
+    LK_TRY(checkpoint_callback_find_best(s, trainer, is_there));
     /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
-     * on. */
-    return trainer->resumed ? LK_OK : checkpoint_callback_queue(s, trainer, false, false);
+     * on. An elastic training that goes on from the end of an epoch may have been killed before it wrote that one. */
+    bool queues = !resumes || (!is_there && s->last.batch == 0);
+    LK_TRY(checkpoint_callback_follow_first(trainer, &queues));
+    bool ends = resumes && trainer->resumed->info.finished;
+    return queues ? checkpoint_callback_queue(s, trainer, ends, strcmp(s->best.name, name) == 0) : LK_OK;
 }
 
 /* Clocks of several processes differ, so these vote. */
@@ -222,13 +238,12 @@ static lk_status checkpoint_callback_rest(void *self, lk_trainer *trainer, const
     bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
     checkpoint_callback_note_failed(s); /* before a comparison with a best that could not be written */
     bool is_best = checkpoint_callback_update_best(s, report->epoch_end);
+    if (report->before_evaluation) /* the epoch's checkpoint comes after it */
+        return LK_OK;
     bool queues = (is_best || every_epoch || report->ends || report->interrupted ||
                    checkpoint_callback_is_due(s, trainer, report->steps)) &&
                   !checkpoint_callback_is_written(s, trainer, report->ends);
-    /* The first process alone knows if an earlier best was lost. */
-    const lk_slices *slices = lk__replicas_slices(trainer->replicas);
-    if (slices && lk__slices_span_processes(slices))
-        LK_TRY(lk__follow_first(trainer, &queues));
+    LK_TRY(checkpoint_callback_follow_first(trainer, &queues));
     return queues ? checkpoint_callback_queue(s, trainer, report->ends, is_best) : LK_OK;
 }
 

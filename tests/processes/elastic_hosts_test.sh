@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# lockstep launch --elastic on several hosts: hosts join, leave, are lost, are refused and flap, and training ends with the
+# bits of a run that is not disturbed.
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "$0")/../support/cli_testing.sh"
+# shellcheck source=tests/support/hosts_testing.sh
+source "$(dirname "$0")/../support/hosts_testing.sh"
+
+# Host three gets settings of its own from here.
+touch "$work/settings-three"
+sed -i "s#^exec ip netns#[[ \$name != three ]] || source $work/settings-three\n&#" "$work/agent"
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=$work/agent
+
+training=(train --model lenet --data synthetic --limit-train 256 --limit-val 40 --batch-size 32 --epochs 10 --shards 6
+    --devices cpu:0 --workers 1 --momentum 0.9 --base-lr 0.01)
+one=10.77.0.1 two=10.77.0.2 three=10.77.0.3
+
+# begin_elastic OPTION…: writing a state is so slow that no machine finishes before hosts change.
+begin_elastic()
+{
+    arguments=("[three hosts]" launch --elastic --hosts-file "$work/hosts" "$@")
+    : >"$work/stderr"
+    rm -rf "$work/log"
+    (LOCKSTEP_CHECKPOINT_SLOW=4 on_one timeout -k 5 400 "$LOCKSTEP" launch --elastic --hosts-file "$work/hosts" "$@" -- \
+        "${training[@]}" --log-dir "$work/log" --json) >"$work/stdout" 2>"$work/stderr" </dev/null &
+    process=$!
+}
+
+list_hosts()
+{
+    printf '%s\n' "$@" >"$work/hosts.new"
+    mv "$work/hosts.new" "$work/hosts"
+}
+
+steps_are()
+{
+    local newest
+    newest=$(find "$work/shm-one" -name 'checkpoint-*' | sed 's/.*checkpoint-0*//' | sort -n | tail -n 1)
+    [[ -n $newest && $newest -gt $((2 * $1 + 1)) ]]
+}
+
+# trains_on: waits for three more steps.
+trains_on()
+{
+    local newest
+    newest=$(find "$work/shm-one" -name 'checkpoint-*' | sed 's/.*checkpoint-0*//' | sort -n | tail -n 1)
+    until_true 'three more steps' steps_are $((${newest:-0} / 2 + 3))
+}
+
+goes_on()
+{
+    until_true "change $1" has_gone_on "$1"
+    trains_on
+}
+
+has_gone_on()
+{
+    [[ $(grep -c '^lockstep: going on with' "$work/stderr") -ge $1 ]]
+}
+
+# kill_on HOST COMMAND: kills the processes of this command on the host.
+kill_on()
+{
+    local id_of_process
+    for id_of_process in $(ip netns pids "$id-$1"); do
+        if tr '\0' ' ' <"/proc/$id_of_process/cmdline" | grep -q "^[^ ]*$2 "; then
+            kill -KILL "$id_of_process"
+        fi
+    done
+}
+
+nothing_left()
+{
+    none_left
+    [[ -z $(find "$work"/shm-* -name 'lockstep-*') ]] || fail "left in memory: $(find "$work"/shm-* -name 'lockstep-*')"
+}
+
+run 0 "${training[@]}"
+wanted=$(sed -n 's/^digest //p' "$work/stderr")
+
+list_hosts "$one slots=1" "$two:1"
+begin_elastic --stall-timeout 15
+trains_on
+
+# A wrong file changes nothing. Then a host joins; it has no state, and gets it from the others.
+list_hosts "$one slots=1" "$two slots=x"
+until_there 'hosts, line 2: must be a machine' "$work/stderr"
+list_hosts "$one slots=1" "$two:1" "$three"
+goes_on 1
+says 'going on with 3 ranks'
+[[ -n $(find "$work/shm-three" -name 'checkpoint-*') ]] || fail 'host three keeps no state'
+
+# A rank is killed; then a host leaves and the other comes back.
+kill_on two 'lockstep train'
+goes_on 2
+says 'going on with 2 ranks'
+list_hosts "$one slots=1" "$two"
+goes_on 3
+
+# A host that cannot train as the others do is refused, and training goes on without it.
+echo 'export LOCKSTEP_ISA=generic' >"$work/settings-three"
+list_hosts "$one slots=1" "$two" "$three"
+goes_on 5
+says 'rank 2 on three gave up: LOCKSTEP_ISA=generic'
+says "$three is refused"
+
+# A host is cut off, and the last one finishes alone.
+touch "$work/down-two"
+ip -n "$id-two" link set eth0 down
+goes_on 6
+says 'going on with 1 rank'
+ended 0
+prints "\"digest\":\"$wanted\""
+[[ $(grep -c '"event":"world"' "$work/log/epochs.jsonl") -eq 5 ]] || fail 'the records do not tell of 5 changes'
+ip netns pids "$id-two" | xargs -r kill -KILL # what the cut has left there
+rm "$work/down-two"
+rm -rf "$work"/shm-two/*
+ip -n "$id-two" link set eth0 up
+nothing_left
+
+# A host that joins again and again, and is lost each time, is left out.
+: >"$work/settings-three"
+list_hosts "$one"
+begin_elastic
+trains_on
+for ((i = 1; i <= 3; i++)); do
+    list_hosts "$one" "$three" "# $i"
+    goes_on $((2 * i - 1))
+    kill_on three 'lockstep train'
+    goes_on $((2 * i))
+done
+says "$three has joined and was lost 3 times and is left out"
+list_hosts "$one" "$three" '# 4'
+ended 0
+prints "\"digest\":\"$wanted\""
+[[ $(grep -c '^lockstep: going on with' "$work/stderr") -eq 6 ]] || fail 'other than six changes'
+nothing_left
+
+# --min-ranks counts all hosts; a killed daemon of mpirun is no lost host.
+list_hosts "$one" "$two"
+begin_elastic --min-ranks 2
+trains_on
+kill_on two orted
+goes_on 1
+kill_on two 'lockstep rank'
+ended 1
+says '1 rank is left, and --min-ranks is 2'
+nothing_left
