@@ -206,7 +206,8 @@ run 0 report "$work/log"
 prints "from 4 to 3 processes after step $first: rank 3 on"
 prints 'from 3 to 2 processes after step'
 
-# A rank that stands still, and one whose supervisor is killed.
+# A rank that stands still, and one whose supervisor is killed; ranks divide the optimizer's state.
+training+=(--optimizer-state sharded)
 begin_elastic -n 3 --stall-timeout 3
 until_true 'step 5' state_is_after 5
 kill -STOP "$(process_of_rank 1 'lockstep train')"
@@ -217,6 +218,7 @@ goes_on 2
 ends_alike 2
 went_on_after "$finished"
 says 'no progress for'
+unset 'training[-1]' 'training[-1]'
 
 # A rank that is asked to leave ends after its step, and the others go on.
 for command in 'lockstep train' 'lockstep rank'; do
