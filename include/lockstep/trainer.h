@@ -255,8 +255,8 @@ typedef struct lk_callback {
      * lk_trainer_evaluate. */
     lk_status (*eval_step)(void *self, lk_trainer *trainer, const lk_eval_report *report);
     lk_status (*epoch_end)(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop);
-    /* Asked after each pushed update, `steps` steps after the beginning of training: true has fit wait for all steps and
-     * call `rest`. Must be the same in every process, which would otherwise not end at the same step after an
+    /* Asked after each pushed update, `steps` steps after the beginning of training: true has fit wait for all steps
+     * and call `rest`. Must be the same in every process, which would otherwise not end at the same step after an
      * interrupt. */
     bool (*wants_rest)(void *self, lk_trainer *trainer, int64_t steps);
     /* Called if wants_rest gave true; and, without asking, after every epoch_end, and where a callback or an interrupt

@@ -199,7 +199,8 @@ static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer
     LK_TRY(lk__checkpoint_path(s->folder, name, path));
     bool is_there = access(path, F_OK) == 0, resumes = trainer->resumed != NULL;
     if (trainer->plan.process == 0)
-        LK_TRY(lk__checkpoint_thread_new(s->folder, s->last.steps, resumes, s->opts.keep, trainer->replicas, &s->writer));
+        LK_TRY(
+            lk__checkpoint_thread_new(s->folder, s->last.steps, resumes, s->opts.keep, trainer->replicas, &s->writer));
     LK_TRY(checkpoint_callback_find_best(s, trainer, is_there));
     /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
      * on. An elastic training that goes on from the end of an epoch may have been killed before it wrote that one. */
