@@ -225,7 +225,8 @@ static void implementations_are_listed(void **state)
 {
     (void)state;
     const char *shape = "f32 x[4,16,8,8]";
-    const char *own = direct_name();
+    /* 16 channels are one block of wide vectors, too few for Winograd's algorithm. */
+    const char *own = lk__isa() && lk__isa()->width == 8 ? "winograd:" : "";
     expected_name names[] = {{"batch_norm", shape, "channels", 0},
                              {"batch_norm_grad", shape, "channels", 0},
                              {"dropout", shape, "streams", 0},
