@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # lockstep launch --elastic on one machine: training goes on without ranks that are lost or leave, computes no finished
 # step again, and ends with the bits of a run that is not disturbed. $LOCKSTEP_TEST_KILLS is the number of ranks that are
-# killed at random moments; with more than 3, nothing else is tested: ./dev elastic kills 100.
+# killed at random moments; with more than 3, nothing else is tested: ./dev elastic 100.
 # shellcheck source=tests/support/cli_testing.sh
 source "$(dirname "$0")/../support/cli_testing.sh"
 # shellcheck source=tests/support/launch_testing.sh
