@@ -128,14 +128,14 @@ static pid_t host_start(const world_host *h, const char *command)
  * not end in time. */
 static void elastic_run_on_hosts(const elastic *e, const char *command, bool *is_asked)
 {
-    pid_t *processes = calloc((size_t)e->n_hosts, sizeof *processes);
+    pid_t processes[MOST_HOSTS] = {0};
     int running = 0, status;
-    for (int i = 0; processes && i < e->n_hosts; i++)
+    for (int i = 0; i < e->n_hosts; i++)
         if (is_asked[i] && !host_is_local(&e->hosts[i])) {
             processes[i] = host_start(&e->hosts[i], command);
             running += processes[i] > 0;
         }
-    for (int64_t end = cli_milliseconds() + 1000 * REACH_SECONDS; processes && running > 0; usleep(10000)) {
+    for (int64_t end = cli_milliseconds() + 1000 * REACH_SECONDS; running > 0; usleep(10000)) {
         bool is_late = cli_milliseconds() >= end;
         for (int i = 0; i < e->n_hosts; i++) {
             if (processes[i] <= 0)
@@ -149,7 +149,6 @@ static void elastic_run_on_hosts(const elastic *e, const char *command, bool *is
             running--;
         }
     }
-    free(processes);
 }
 
 /* --- changes ------------------------------------------------------------------------------------------------------ */
@@ -176,10 +175,8 @@ static void elastic_lose(elastic *e, world_host *h, int ranks)
 /* Counts hosts of which `is_asked` is set and that cannot be reached as lost. */
 static void elastic_lose_unreachable(elastic *e, bool *is_asked)
 {
-    bool *is_there = calloc((size_t)e->n_hosts, sizeof *is_there);
+    bool is_there[MOST_HOSTS];
     char text[512];
-    if (!is_there)
-        return;
     memcpy(is_there, is_asked, (size_t)e->n_hosts * sizeof *is_there);
     elastic_run_on_hosts(e, "true", is_there);
     for (int i = 0; i < e->n_hosts; i++) {
@@ -191,7 +188,6 @@ static void elastic_lose_unreachable(elastic *e, bool *is_asked)
         e->hosts[i].is_away = true;
         elastic_lose(e, &e->hosts[i], host_ranks(&e->hosts[i]));
     }
-    free(is_there);
 }
 
 static world_host *elastic_find(elastic *e, const char *name)

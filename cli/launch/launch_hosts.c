@@ -180,10 +180,10 @@ static bool launch_hosts_has(const char *list, const char *name)
 /* Parses a line without its comment: "a", "a:2" or "a slots=2". */
 static bool launch_hosts_parse_line(const char *line, host *h)
 {
-    char text[MAX_NAME + 64], name[MAX_NAME + 1];
-    int slots, end = -1;
-    if (sscanf(line, "%255s slots=%d %n", name, &slots, &end) == 2 && end >= 0 && !line[end] && !strchr(name, ':'))
-        snprintf(text, sizeof text, "%s:%d", name, slots);
+    char text[MAX_NAME + 64], name[MAX_NAME + 1], slots[16];
+    int end = -1;
+    if (sscanf(line, "%255s slots=%15[0-9] %n", name, slots, &end) == 2 && end >= 0 && !line[end] && !strchr(name, ':'))
+        snprintf(text, sizeof text, "%s:%s", name, slots);
     else if (sscanf(line, "%255s %n", name, &end) == 1 && end >= 0 && !line[end])
         snprintf(text, sizeof text, "%s", name);
     else

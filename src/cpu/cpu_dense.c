@@ -182,16 +182,17 @@ static lk_status cpu_dense_operand(const lk_call *call, int i, lk_converted *in)
     return LK_OK;
 }
 
-/* Multiplies the first two inputs; the third is the bias, if there is one. in: zeros. */
+/* Multiplies the first two inputs; in[2]: the bias, or empty. */
 static lk_status cpu_dense_run(lk_call *call, lk_converted in[3], bool relu)
 {
     lk_prepared *prepared;
     lk_key key;
     lk__key_call(&key, call);
     LK_TRY(lk__prepared_get(call->device->state, &key, call, cpu_dense_prepare, &prepared));
-    for (int i = 0; i < call->n_in; i++)
-        if (call->in[i])
-            LK_TRY(cpu_dense_operand(call, i, &in[i]));
+    for (int i = 0; i < 2; i++)
+        LK_TRY(cpu_dense_operand(call, i, &in[i]));
+    if (call->n_in > 2 && call->in[2])
+        LK_TRY(cpu_dense_operand(call, 2, &in[2]));
     lk_matrix a = cpu_dense_matrix(call->in[0], in[0].data, in[0].block),
               b = cpu_dense_matrix(call->in[1], in[1].data, in[1].block);
     return cpu_dense_multiply(call, prepared, &a, &b, in[2].data, relu);

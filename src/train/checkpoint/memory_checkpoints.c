@@ -52,8 +52,8 @@ static lk_status memory_rank_path(const char *folder, int rank, char path[PATH_M
 /* Calls `visit` with the path of every rank's folder, until it fails. */
 static lk_status memory_visit_ranks(const char *folder, void *user, lk_status (*visit)(void *, int, const char *))
 {
+    static const char prefix[] = "rank-";
     char path[PATH_MAX];
-    int rank;
     lk_status status = LK_OK;
     DIR *entries = opendir(folder);
     if (!entries && errno == ENOENT)
@@ -61,8 +61,9 @@ static lk_status memory_visit_ranks(const char *folder, void *user, lk_status (*
     if (!entries)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
     for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
-        if (sscanf(entry->d_name, "rank-%d", &rank) != 1)
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
             continue;
+        int rank = (int)strtol(entry->d_name + strlen(prefix), NULL, 10);
         status = memory_rank_path(folder, rank, path);
         if (status == LK_OK)
             status = visit(user, rank, path);
