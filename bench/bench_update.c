@@ -79,10 +79,10 @@ static lk_status measure(lk_device *device, const row *r, int rounds)
 {
     lk_random_key key = {.seed = 1};
     double samples[MAX_ROUNDS];
-    lk_tensor *flat, *parameter = lk_tensor_retain(lk_uniform(device, LK_F32, LK_SHAPE(2, ELEMENTS / 2), -1, 1, key));
+    lk_tensor *packed, *parameter = lk_tensor_retain(lk_uniform(device, LK_F32, LK_SHAPE(2, ELEMENTS / 2), -1, 1, key));
     lk_tensor *gradient = lk_uniform(device, LK_F32, LK_SHAPE(2, ELEMENTS / 2), -1, 1, key);
     lk_optimizer *optimizer =
-        lk_pack(&parameter, 1, &flat) == LK_OK ? lk_optimizer_new(&r->opts, flat, &parameter, 1) : NULL;
+        lk_pack(&parameter, 1, &packed) == LK_OK ? lk_optimizer_new(&r->opts, packed, &parameter, 1) : NULL;
     if (optimizer)
         time_steps(optimizer, gradient, samples, rounds);
     lk_optimizer_release(optimizer);

@@ -1,8 +1,8 @@
 /* Optimizers and learning-rate schedules. Updates use only + - * / sqrt and explicit fma, in a fixed order, so the same
  * gradients give the same bits on every device.
  *
- *     lk_pack(parameters, n, &flat);
- *     lk_optimizer *optimizer = lk_optimizer_new(&(lk_optimizer_opts){.kind = LK_ADAM}, flat, parameters, n);
+ *     lk_pack(parameters, n, &packed);
+ *     lk_optimizer *optimizer = lk_optimizer_new(&(lk_optimizer_opts){.kind = LK_ADAM}, packed, parameters, n);
  *     lk_optimizer_step(optimizer, gradients, 0.001); */
 #ifndef LOCKSTEP_OPTIM_H
 #define LOCKSTEP_OPTIM_H
@@ -21,12 +21,12 @@ LK_API lk_status lk_sgd_at(lk_call_site at, lk_tensor *const *parameters, lk_ten
                            double rate);
 #define lk_sgd(...) lk_sgd_at(LK_HERE, __VA_ARGS__)
 
-/* Moves tensors[0 … n), f32 on one device, into one block of memory. *flat is a new tensor [elements] over the block;
+/* Moves tensors[0 … n), f32 on one device, into one block of memory. *packed is a new tensor [elements] over the block;
  * each tensors[i] is replaced by a view of it with the same shape and values. Views lie in order, each at a multiple of
  * 16 elements; gaps hold 0. The caller's reference to the old tensors[i] is released, and the caller owns a reference
  * to the view instead, even if a scope is open. On failure nothing changes. Asynchronous. Errors: LK_ERR_ARGUMENT (no
  * tensors), LK_ERR_DTYPE, LK_ERR_DEVICE, LK_ERR_MEMORY. */
-LK_API lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat);
+LK_API lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **packed);
 
 typedef enum lk_optimizer_kind { LK_SGD, LK_ADAM, LK_ADAMW, LK_LARS, LK_OPTIMIZER_COUNT } lk_optimizer_kind;
 
@@ -60,10 +60,10 @@ typedef struct lk_optimizer_opts {
 /* An optimizer of one set of parameters on one device, with its state. */
 typedef struct lk_optimizer lk_optimizer;
 
-/* flat, parameters[0 … n): from lk_pack; the optimizer keeps references. opts NULL: plain LK_SGD. Options of other
+/* packed, parameters[0 … n): from lk_pack; the optimizer keeps references. opts NULL: plain LK_SGD. Options of other
  * kinds are ignored, except nesterov, which is an error. NULL on failure. Errors: LK_ERR_ARGUMENT (an option out of
  * range, parameters that are not packed), LK_ERR_MEMORY. */
-LK_API lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters,
+LK_API lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *packed, lk_tensor *const *parameters,
                                       int n);
 LK_API void lk_optimizer_release(lk_optimizer *optimizer);
 
@@ -92,7 +92,7 @@ LK_API lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer);
  * before the first step, and before the first step after a checkpoint was restored. */
 LK_API lk_tensor *const *lk_optimizer_gradients(const lk_optimizer *optimizer);
 
-/* State tensor `index`, f32 in the layout of `flat`, or of the slice that this device updates if replicas share the
+/* State tensor `index`, f32 in the layout of `packed`, or of the slice that this device updates if replicas share the
  * state (lk_strategy_set_sharded); *name (NULL: not wanted) is "momentum", "m" or "v". Borrowed. NULL
  * past the end. */
 LK_API lk_tensor *lk_optimizer_state(const lk_optimizer *optimizer, int index, const char **name);

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* A matrix [3, 4] and a vector [5]; in the flat tensor they start at 0 and at 16. */
+/* A matrix [3, 4] and a vector [5]; in the packed tensor they start at 0 and at 16. */
 enum { MATRIX = 12, VECTOR = 5, ELEMENTS = MATRIX + VECTOR, FLAT = 32, PARAMETERS = 2 };
 
 #define assert_ok(expression)                                                               \
@@ -25,7 +25,7 @@ enum { MATRIX = 12, VECTOR = 5, ELEMENTS = MATRIX + VECTOR, FLAT = 32, PARAMETER
 
 typedef struct fixture {
     lk_device *device;
-    lk_tensor *parameters[PARAMETERS], *flat;
+    lk_tensor *parameters[PARAMETERS], *packed;
     lk_optimizer *optimizer;
 } fixture;
 
@@ -40,7 +40,7 @@ static inline void close_fixture(fixture *f)
     lk_optimizer_release(f->optimizer);
     for (int i = 0; i < PARAMETERS; i++)
         lk_tensor_release(f->parameters[i]);
-    lk_tensor_release(f->flat);
+    lk_tensor_release(f->packed);
     lk_device_release(f->device);
 }
 
@@ -54,10 +54,10 @@ static inline lk_status try_open_fixture(fixture *f, const char *kind, const lk_
     split(f->device, values, f->parameters);
     if (!f->parameters[0] || !f->parameters[1])
         return lk_error_status();
-    lk_status status = lk_pack(f->parameters, PARAMETERS, &f->flat);
+    lk_status status = lk_pack(f->parameters, PARAMETERS, &f->packed);
     if (status != LK_OK)
         return status;
-    f->optimizer = lk_optimizer_new(opts, f->flat, f->parameters, PARAMETERS);
+    f->optimizer = lk_optimizer_new(opts, f->packed, f->parameters, PARAMETERS);
     return f->optimizer ? LK_OK : lk_error_status();
 }
 
@@ -94,7 +94,7 @@ static inline void read_parameters(const fixture *f, float values[ELEMENTS])
 static inline void read_everything(const fixture *f, float values[3 * FLAT])
 {
     memset(values, 0, 3 * FLAT * sizeof(float));
-    assert_ok(lk_tensor_read(f->flat, values, FLAT * sizeof(float)));
+    assert_ok(lk_tensor_read(f->packed, values, FLAT * sizeof(float)));
     for (int i = 0; i < 2; i++) {
         lk_tensor *state = lk_optimizer_state(f->optimizer, i, NULL);
         if (state)

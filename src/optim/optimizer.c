@@ -16,25 +16,26 @@ static lk_status optimizer_keep(lk_tensor *made, lk_tensor **kept)
     return made ? LK_OK : lk_error_status();
 }
 
-static lk_status optimizer_check_packed(const lk_tensor *flat, lk_tensor *const *parameters, int n)
+static lk_status optimizer_check_packed(const lk_tensor *packed, lk_tensor *const *parameters, int n)
 {
     int64_t begin = 0;
-    if (!flat || n < 1)
+    if (!packed || n < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "optimizer: no parameters");
     for (int i = 0; i < n; i++) {
         const lk_tensor *w = parameters[i];
-        if (!w || w->storage != flat->storage || w->dtype != LK_F32 || w->offset != flat->offset + begin ||
+        if (!w || w->storage != packed->storage || w->dtype != LK_F32 || w->offset != packed->offset + begin ||
             !lk__tensor_is_dense(w))
-            LK_FAIL(LK_ERR_ARGUMENT, "optimizer: parameter %d is not where lk_pack puts it in the flat tensor", i);
+            LK_FAIL(LK_ERR_ARGUMENT, "optimizer: parameter %d is not where lk_pack puts it in the packed tensor", i);
         LK_TRY(lk__pack_add(w, &begin));
     }
-    if (flat->dtype != LK_F32 || flat->shape.ndim != 1 || flat->shape.dim[0] != begin || !lk__tensor_is_dense(flat))
-        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: the flat tensor has %lld elements; lk_pack gives these parameters %lld",
-                (long long)lk_tensor_count(flat), (long long)begin);
+    if (packed->dtype != LK_F32 || packed->shape.ndim != 1 || packed->shape.dim[0] != begin ||
+        !lk__tensor_is_dense(packed))
+        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: the packed tensor has %lld elements; lk_pack gives these parameters %lld",
+                (long long)lk_tensor_count(packed), (long long)begin);
     return LK_OK;
 }
 
-static lk_status optimizer_keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_tensor *const *parameters, int n,
+static lk_status optimizer_keep_parameters(lk_optimizer *o, lk_tensor *packed, lk_tensor *const *parameters, int n,
                                            lk_tensor *own)
 {
     o->parameters = lk__calloc((size_t)n, sizeof(lk_tensor *));
@@ -43,7 +44,7 @@ static lk_status optimizer_keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_
     if (!o->parameters || !o->slices || !o->zeroed)
         return LK_ERR_MEMORY;
     o->n = n;
-    o->flat = lk_tensor_retain(flat);
+    o->packed = lk_tensor_retain(packed);
     o->own = lk_tensor_retain(own);
     for (int i = 0; i < n; i++)
         o->parameters[i] = lk_tensor_retain(parameters[i]);
@@ -56,16 +57,16 @@ static lk_status optimizer_make_slots(lk_optimizer *o)
     lk__optimizer_slots(&o->opts, names);
     for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
         if (names[i])
-            LK_TRY(optimizer_keep(lk_zeros(lk_tensor_device(o->flat), LK_F32, o->own->shape), &o->slots[i]));
+            LK_TRY(optimizer_keep(lk_zeros(lk_tensor_device(o->packed), LK_F32, o->own->shape), &o->slots[i]));
     return LK_OK;
 }
 
 static lk_status optimizer_make_gradients(lk_optimizer *o)
 {
-    lk_device *device = lk_tensor_device(o->flat);
+    lk_device *device = lk_tensor_device(o->packed);
     int64_t begin = 0;
     LK_TRY(optimizer_keep(lk_zeros(device, LK_F32, LK_SCALAR), &o->zero));
-    LK_TRY(optimizer_keep(lk_zeros(device, LK_F32, o->flat->shape), &o->gradients));
+    LK_TRY(optimizer_keep(lk_zeros(device, LK_F32, o->packed->shape), &o->gradients));
     int64_t own_end = o->own_begin + lk_tensor_count(o->own);
     LK_TRY(optimizer_keep(lk_slice(o->gradients, 0, o->own_begin, own_end), &o->own_gradients));
     for (int i = 0; i < o->n; i++) {
@@ -87,7 +88,7 @@ static void optimizer_cut_segments(const lk_optimizer *o, int64_t *offsets)
 
 static lk_status optimizer_make_segments(lk_optimizer *o)
 {
-    lk_device *device = lk_tensor_device(o->flat);
+    lk_device *device = lk_tensor_device(o->packed);
     int64_t *offsets = lk__calloc((size_t)o->n + 1, sizeof *offsets);
     float *adapted = lk__calloc((size_t)o->n, sizeof *adapted);
     lk_status status = offsets && adapted ? LK_OK : LK_ERR_MEMORY;
@@ -123,11 +124,11 @@ static lk_status optimizer_make_tensors(lk_optimizer *o)
     return status;
 }
 
-lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters,
+lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *packed, lk_tensor *const *parameters,
                                       int n, lk_tensor *own, int64_t begin)
 {
     lk_optimizer_opts checked = opts ? *opts : (lk_optimizer_opts){.kind = LK_SGD};
-    if (lk__optimizer_check(&checked) != LK_OK || optimizer_check_packed(flat, parameters, n) != LK_OK)
+    if (lk__optimizer_check(&checked) != LK_OK || optimizer_check_packed(packed, parameters, n) != LK_OK)
         return NULL;
     lk_optimizer *o = lk__calloc(1, sizeof *o);
     if (!o)
@@ -135,15 +136,15 @@ lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *
     o->opts = checked;
     o->own_begin = begin;
     o->power1 = o->power2 = 1;
-    if (optimizer_keep_parameters(o, flat, parameters, n, own) == LK_OK && optimizer_make_tensors(o) == LK_OK)
+    if (optimizer_keep_parameters(o, packed, parameters, n, own) == LK_OK && optimizer_make_tensors(o) == LK_OK)
         return o;
     lk_optimizer_release(o);
     return NULL;
 }
 
-lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters, int n)
+lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *packed, lk_tensor *const *parameters, int n)
 {
-    return lk__optimizer_new_slice(opts, flat, parameters, n, flat, 0);
+    return lk__optimizer_new_slice(opts, packed, parameters, n, packed, 0);
 }
 
 void lk_optimizer_release(lk_optimizer *optimizer)
@@ -153,9 +154,9 @@ void lk_optimizer_release(lk_optimizer *optimizer)
     lk__tensors_release(optimizer->parameters, optimizer->n);
     lk__tensors_release(optimizer->slices, optimizer->n);
     lk__tensors_release(optimizer->slots, LK_OPTIMIZER_SLOTS);
-    lk_tensor *const tensors[] = {optimizer->flat, optimizer->gradients,     optimizer->zero,        optimizer->offsets,
-                                  optimizer->own,  optimizer->own_gradients, optimizer->own_offsets, optimizer->adapted,
-                                  optimizer->skip, optimizer->norm};
+    lk_tensor *const tensors[] = {
+        optimizer->packed,        optimizer->gradients,   optimizer->zero,    optimizer->offsets, optimizer->own,
+        optimizer->own_gradients, optimizer->own_offsets, optimizer->adapted, optimizer->skip,    optimizer->norm};
     lk__tensors_release(tensors, sizeof tensors / sizeof *tensors);
     LK_FREE_ALL(optimizer->parameters, optimizer->slices, optimizer->zeroed, optimizer);
 }

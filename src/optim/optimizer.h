@@ -8,24 +8,24 @@ enum { LK_OPTIMIZER_SLOTS = 2 };
 
 struct lk_optimizer {
     lk_optimizer_opts opts; /* with defaults filled in */
-    lk_tensor *flat;
+    lk_tensor *packed;
     lk_tensor **parameters; /* [n] */
     int n;
 
-    /* The gradients in the layout of `flat`, and a view for each parameter. zeroed[i]: slices[i] holds zeros. */
+    /* The gradients in the layout of `packed`, and a view for each parameter. zeroed[i]: slices[i] holds zeros. */
     lk_tensor *gradients;
     lk_tensor **slices;
     bool *zeroed;
     lk_tensor *zero; /* f32 scalar */
 
-    /* The slice that steps update: all of `flat`, or the part of it from element own_begin on. `own` may be another
+    /* The slice that steps update: all of `packed`, or the part of it from element own_begin on. `own` may be another
      * tensor over the same memory. */
     lk_tensor *own, *own_gradients;
     lk_tensor *own_offsets; /* `offsets`, cut to the slice and counted from its begin */
     int64_t own_begin;
 
     lk_tensor *slots[LK_OPTIMIZER_SLOTS]; /* the state of the slice, in its layout; NULL: not needed */
-    lk_tensor *offsets;                   /* i64 [n + 1]: where each parameter begins in `flat`, and the end */
+    lk_tensor *offsets;                   /* i64 [n + 1]: where each parameter begins in `packed`, and the end */
     lk_tensor *adapted;                   /* f32 [n], for LARS: 1 if the parameter has two axes or more, else 0 */
 
     int64_t steps;
@@ -35,7 +35,7 @@ struct lk_optimizer {
     bool has_gradients;     /* from a step that was not recorded */
 };
 
-/* lk_optimizer_new for a device that updates only the slice `own`, which begins at element `begin` of `flat`, and has
+/* lk_optimizer_new for a device that updates only the slice `own`, which begins at element `begin` of `packed`, and has
  * only its state. Norms are still those of all gradients and parameters. */
-lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters,
+lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *packed, lk_tensor *const *parameters,
                                       int n, lk_tensor *own, int64_t begin);

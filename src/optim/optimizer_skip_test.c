@@ -123,7 +123,7 @@ static lk_status train(int kind, float everything[FLAT])
         status = try_step(&f, gradients, 0.1);
     }
     if (status == LK_OK)
-        status = lk_tensor_read(f.flat, everything, FLAT * sizeof(float));
+        status = lk_tensor_read(f.packed, everything, FLAT * sizeof(float));
     close_fixture(&f);
     return status;
 }

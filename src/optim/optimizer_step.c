@@ -1,4 +1,4 @@
-/* One step: copies the gradients into their flat tensor, computes norms if anything needs them, and makes one fused
+/* One step: copies the gradients into their packed tensor, computes norms if anything needs them, and makes one fused
  * update. */
 #include "optim/optimizer_step.h"
 #include "core/shape.h"
@@ -93,7 +93,7 @@ static lk_status step_find_scales(step *s)
                              .gradients = lk__squared_norms(s->at, o->gradients, o->offsets),
                              .loss = s->loss};
     if (opts->kind == LK_LARS) {
-        norms.parameters = lk__squared_norms(s->at, o->flat, o->offsets);
+        norms.parameters = lk__squared_norms(s->at, o->packed, o->offsets);
         norms.adapted = o->adapted;
         if (!norms.parameters)
             return lk_error_status();
@@ -247,7 +247,7 @@ static lk_status optimizer_make_once(lk_device *device, lk_dtype dtype, lk_tenso
 
 lk_status lk__optimizer_prepare_recording(lk_optimizer *optimizer)
 {
-    lk_device *device = lk_tensor_device(optimizer->flat);
+    lk_device *device = lk_tensor_device(optimizer->packed);
     lk_status status = LK_OK;
     lk_scope_begin();
     if (step_needs_norms(&optimizer->opts)) {

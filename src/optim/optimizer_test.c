@@ -330,7 +330,7 @@ static void test_state(void **state)
 static void refuse(const fixture *f, lk_optimizer_opts opts, const char *message)
 {
     lk_error_clear();
-    assert_null(lk_optimizer_new(&opts, f->flat, f->parameters, PARAMETERS));
+    assert_null(lk_optimizer_new(&opts, f->packed, f->parameters, PARAMETERS));
     assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
     assert_string_equal(lk_error_message(), message);
 }
@@ -366,12 +366,12 @@ static void test_refused_parameters(void **state)
     const float zeros[ELEMENTS] = {0};
     fixture f = open_fixture("ref:0", NULL, zeros);
     lk_error_clear();
-    assert_null(lk_optimizer_new(NULL, f.flat, (lk_tensor *[]){f.parameters[1], f.parameters[0]}, PARAMETERS));
-    assert_string_equal(lk_error_message(), "optimizer: parameter 0 is not where lk_pack puts it in the flat tensor");
+    assert_null(lk_optimizer_new(NULL, f.packed, (lk_tensor *[]){f.parameters[1], f.parameters[0]}, PARAMETERS));
+    assert_string_equal(lk_error_message(), "optimizer: parameter 0 is not where lk_pack puts it in the packed tensor");
     lk_error_clear();
-    assert_null(lk_optimizer_new(NULL, f.flat, f.parameters, 1));
+    assert_null(lk_optimizer_new(NULL, f.packed, f.parameters, 1));
     assert_string_equal(lk_error_message(),
-                        "optimizer: the flat tensor has 32 elements; lk_pack gives these parameters 16");
+                        "optimizer: the packed tensor has 32 elements; lk_pack gives these parameters 16");
     lk_error_clear();
     assert_null(lk_optimizer_new(NULL, NULL, f.parameters, 1));
     assert_string_equal(lk_error_message(), "optimizer: no parameters");

@@ -17,13 +17,13 @@ lk_status lk__pack_add(const lk_tensor *tensor, int64_t *elements)
     return LK_OK;
 }
 
-lk_tensor *lk__pack_view(lk_call_site at, lk_tensor *flat, int64_t begin, lk_shape shape)
+lk_tensor *lk__pack_view(lk_call_site at, lk_tensor *packed, int64_t begin, lk_shape shape)
 {
     int64_t count;
     if (lk__shape_count(shape, &count) != LK_OK)
         return NULL;
     lk_scope_begin();
-    lk_tensor *view = lk_reshape_at(at, lk_slice_at(at, flat, 0, begin, begin + count), shape);
+    lk_tensor *view = lk_reshape_at(at, lk_slice_at(at, packed, 0, begin, begin + count), shape);
     lk_tensor_retain(view);
     lk_scope_end();
     return view;
@@ -48,13 +48,14 @@ static lk_status pack_check_tensors(lk_tensor *const *tensors, int n, int64_t *e
     return LK_OK;
 }
 
-/* Makes views[i] a part of `flat` with the values of tensors[i]. On failure the caller releases the views made so
+/* Makes views[i] a part of `packed` with the values of tensors[i]. On failure the caller releases the views made so
  * far. */
-static lk_status pack_make_views(lk_call_site at, lk_tensor *flat, lk_tensor *const *tensors, int n, lk_tensor **views)
+static lk_status pack_make_views(lk_call_site at, lk_tensor *packed, lk_tensor *const *tensors, int n,
+                                 lk_tensor **views)
 {
     int64_t begin = 0;
     for (int i = 0; i < n; i++) {
-        views[i] = lk__pack_view(at, flat, begin, tensors[i]->shape);
+        views[i] = lk__pack_view(at, packed, begin, tensors[i]->shape);
         if (!views[i])
             return lk_error_status();
         LK_TRY(lk_copy_into_at(at, views[i], tensors[i]));
@@ -63,15 +64,15 @@ static lk_status pack_make_views(lk_call_site at, lk_tensor *flat, lk_tensor *co
     return LK_OK;
 }
 
-static lk_status pack_tensors(lk_call_site at, lk_tensor **tensors, int n, lk_tensor **views, lk_tensor **flat)
+static lk_status pack_tensors(lk_call_site at, lk_tensor **tensors, int n, lk_tensor **views, lk_tensor **packed)
 {
     int64_t elements;
     LK_TRY(pack_check_tensors(tensors, n, &elements));
-    *flat = lk_full_at(at, lk_tensor_device(tensors[0]), LK_F32, LK_SHAPE(elements), 0);
-    return *flat ? pack_make_views(at, *flat, tensors, n, views) : lk_error_status();
+    *packed = lk_full_at(at, lk_tensor_device(tensors[0]), LK_F32, LK_SHAPE(elements), 0);
+    return *packed ? pack_make_views(at, *packed, tensors, n, views) : lk_error_status();
 }
 
-lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat)
+lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **packed)
 {
     lk_tensor **views = lk__calloc(n > 0 ? (size_t)n : 1, sizeof(lk_tensor *)), *made = NULL;
     if (!views)
@@ -83,8 +84,8 @@ lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat)
     lk_scope_end();
     lk__recorder_set(recorder);
     if (status == LK_OK) {
-        *flat = lk__scope_adopt(made);
-        status = *flat ? LK_OK : LK_ERR_MEMORY;
+        *packed = lk__scope_adopt(made);
+        status = *packed ? LK_OK : LK_ERR_MEMORY;
     }
     for (int i = 0; i < n; i++) {
         lk_tensor_release(status == LK_OK ? tensors[i] : views[i]);

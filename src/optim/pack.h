@@ -8,6 +8,6 @@
  * int64). */
 lk_status lk__pack_add(const lk_tensor *tensor, int64_t *elements);
 
-/* A view of `flat` from element `begin` on, in `shape`. The reference belongs to the caller, whatever scope is open.
+/* A view of `packed` from element `begin` on, in `shape`. The reference belongs to the caller, whatever scope is open.
  * NULL on failure. */
-lk_tensor *lk__pack_view(lk_call_site at, lk_tensor *flat, int64_t begin, lk_shape shape);
+lk_tensor *lk__pack_view(lk_call_site at, lk_tensor *packed, int64_t begin, lk_shape shape);

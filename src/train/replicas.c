@@ -15,10 +15,10 @@ struct lk_replicas {
     const lk_model *model;
     int n_devices, n_owners, n_parameters, n_variables, n_statistics;
     lk_tensor **variables; /* [replica * n_variables + i]: read by passes */
-    lk_tensor **owned; /* [owner * n_variables + i]: written by updates; `variables` if every replica owns its own */
-    lk_tensor **flats; /* [owner]: the parameters, packed by lk_pack */
+    lk_tensor **owned;  /* [owner * n_variables + i]: written by updates; `variables` if every replica owns its own */
+    lk_tensor **packed; /* [owner]: the parameters, packed by lk_pack */
     lk_optimizer **optimizers; /* [owner]; NULL: none */
-    lk_slices *slices;         /* of `flats`, which the owners update; NULL: each owner updates all of them */
+    lk_slices *slices;         /* of `packed`, which the owners update; NULL: each owner updates all of them */
     lk_stored *stored;         /* how the replicas read the variables that one device stores; NULL: each has its own */
 };
 
@@ -36,12 +36,12 @@ static lk_status replicas_init_variables(lk_replicas *replicas, uint64_t seed)
     return status;
 }
 
-/* Packs tensors[0 … n). *flat: a reference to the packed tensor, which no scope owns. */
-static lk_status replicas_pack(lk_tensor **tensors, int n, lk_tensor **flat)
+/* Packs tensors[0 … n). *packed: a reference to the packed tensor, which no scope owns. */
+static lk_status replicas_pack(lk_tensor **tensors, int n, lk_tensor **packed)
 {
     lk_scope_begin();
-    lk_status status = lk_pack(tensors, n, flat);
-    *flat = status == LK_OK ? lk_tensor_retain(*flat) : NULL;
+    lk_status status = lk_pack(tensors, n, packed);
+    *packed = status == LK_OK ? lk_tensor_retain(*packed) : NULL;
     lk_scope_end();
     return status;
 }
@@ -53,24 +53,24 @@ static lk_status replicas_make_stored(lk_replicas *replicas)
         devices[r] = lk_strategy_device(replicas->strategy, r);
     /* Buffers are packed as well, because replicas fetch the stored variables piece by piece. */
     int n = replicas->n_parameters, buffers = replicas->n_variables - n;
-    lk_tensor *flat = NULL;
+    lk_tensor *packed = NULL;
     if (buffers > 0)
-        LK_TRY(replicas_pack(replicas->owned + n, buffers, &flat));
-    lk_tensor_release(flat); /* the buffers keep its memory */
+        LK_TRY(replicas_pack(replicas->owned + n, buffers, &packed));
+    lk_tensor_release(packed); /* the buffers keep its memory */
     return lk__stored_new(replicas->owned, replicas->n_variables, devices, replicas->n_devices, replicas->variables,
                           &replicas->stored);
 }
 
 static lk_status replicas_make_optimizer(lk_replicas *replicas, const lk_optimizer_opts *opts, int owner)
 {
-    lk_tensor *flat = replicas->flats[owner], *own = flat;
+    lk_tensor *packed = replicas->packed[owner], *own = packed;
     int64_t begin = 0;
     if (replicas->slices) {
         begin = lk__slices_range(replicas->slices, owner).begin;
         own = lk__slices_own(replicas->slices, owner);
     }
     replicas->optimizers[owner] =
-        lk__optimizer_new_slice(opts, flat, lk__replicas_owned(replicas, owner), replicas->n_parameters, own, begin);
+        lk__optimizer_new_slice(opts, packed, lk__replicas_owned(replicas, owner), replicas->n_parameters, own, begin);
     return replicas->optimizers[owner] ? LK_OK : lk_error_status();
 }
 
@@ -81,9 +81,9 @@ static lk_status replicas_make_optimizers(lk_replicas *replicas, const lk_optimi
         return LK_ERR_MEMORY;
     for (int o = 0; o < replicas->n_owners; o++)
         LK_TRY(replicas_pack(replicas->owned + (int64_t)o * replicas->n_variables, replicas->n_parameters,
-                             &replicas->flats[o]));
+                             &replicas->packed[o]));
     if (replicas->strategy->sharded && replicas->strategy->ranks > 1)
-        LK_TRY(lk__slices_new(replicas->strategy, replicas->flats, &replicas->slices));
+        LK_TRY(lk__slices_new(replicas->strategy, replicas->packed, &replicas->slices));
     for (int o = 0; o < replicas->n_owners; o++)
         LK_TRY(replicas_make_optimizer(replicas, opts, o));
     return LK_OK;
@@ -95,8 +95,8 @@ static lk_status replicas_build(lk_replicas *replicas, const lk_optimizer_opts *
     bool is_central = lk_strategy_storage(replicas->strategy);
     replicas->variables = lk__calloc(k * (size_t)replicas->n_variables, sizeof(lk_tensor *));
     replicas->owned = is_central ? lk__calloc((size_t)replicas->n_variables, sizeof(lk_tensor *)) : replicas->variables;
-    replicas->flats = lk__calloc((size_t)replicas->n_owners, sizeof(lk_tensor *));
-    if (!replicas->variables || !replicas->owned || !replicas->flats)
+    replicas->packed = lk__calloc((size_t)replicas->n_owners, sizeof(lk_tensor *));
+    if (!replicas->variables || !replicas->owned || !replicas->packed)
         return LK_ERR_MEMORY;
     LK_TRY(replicas_init_variables(replicas, seed));
     if (opts)
@@ -130,13 +130,13 @@ void lk_replicas_release(lk_replicas *replicas)
     for (int o = 0; replicas->optimizers && o < replicas->n_owners; o++)
         lk_optimizer_release(replicas->optimizers[o]);
     lk__slices_release(replicas->slices);
-    lk__release_tensors(replicas->flats, replicas->n_owners);
+    lk__release_tensors(replicas->packed, replicas->n_owners);
     lk__release_tensors(replicas->variables, (int64_t)replicas->n_devices * replicas->n_variables);
     if (replicas->owned != replicas->variables) {
         lk__release_tensors(replicas->owned, replicas->n_variables);
         lk__free(replicas->owned);
     }
-    LK_FREE_ALL(replicas->optimizers, replicas->flats, replicas->variables, replicas);
+    LK_FREE_ALL(replicas->optimizers, replicas->packed, replicas->variables, replicas);
 }
 
 lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica)

@@ -38,7 +38,7 @@ static lk_status replicas_state_find_part(lk_replicas *replicas, int owner, int 
 {
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
     const lk_tensor *state = lk_optimizer_state(optimizer, slot, NULL), *parameter = optimizer->parameters[i];
-    int64_t first = parameter->offset - optimizer->flat->offset, last = first + lk_tensor_count(parameter);
+    int64_t first = parameter->offset - optimizer->packed->offset, last = first + lk_tensor_count(parameter);
     int64_t from = lk__max(first, optimizer->own_begin),
             to = lk__min(last, optimizer->own_begin + lk_tensor_count(state));
     *part = NULL;
@@ -75,7 +75,7 @@ lk_status lk__replicas_read_state(lk_replicas *replicas, int slot, int i, float 
 {
     const lk_slices *slices = lk__replicas_slices(replicas);
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
-    int64_t first = optimizer->parameters[i]->offset - optimizer->flat->offset;
+    int64_t first = optimizer->parameters[i]->offset - optimizer->packed->offset;
     lk_status status = replicas_state_read_own(replicas, slot, i, values);
     if (!slices)
         return status;

@@ -19,7 +19,7 @@ typedef struct link {
     lk_peer *peer;  /* NULL: not connected */
     int connection; /* number of the current connection */
     int asked;      /* number of the connection over which the current request was sent */
-    float *flat;    /* [elements]: the variables pulled, or the gradients to push */
+    float *packed;  /* [elements]: the variables pulled, or the gradients to push */
     float *state;   /* [slots * elements]: optimizer state pulled; NULL: never asked for */
     lk_mail *mail;  /* the answer, while it is being read */
     lk_ps_variables pulled;
@@ -52,8 +52,8 @@ static lk_status ps_client_allocate(lk_ps_client *c)
     if (!c->links || !c->locations || !c->running || !c->sums || !c->scratch)
         return LK_ERR_MEMORY;
     for (int s = 0; s < c->servers; s++) {
-        c->links[s].flat = lk__calloc((size_t)p->elements[s], sizeof(float));
-        if (!c->links[s].flat)
+        c->links[s].packed = lk__calloc((size_t)p->elements[s], sizeof(float));
+        if (!c->links[s].packed)
             return LK_ERR_MEMORY;
     }
     return LK_OK;
@@ -78,7 +78,7 @@ void lk__ps_client_release(lk_ps_client *c)
     for (int s = 0; c->links && s < c->servers; s++) {
         lk__peer_release(c->links[s].peer);
         lk__mail_release(c->links[s].mail);
-        lk__free(c->links[s].flat);
+        lk__free(c->links[s].packed);
         lk__free(c->links[s].state);
     }
     LK_FREE_ALL(c->links, c->locations, c->running, c->sums, c->scratch, c);
@@ -224,15 +224,15 @@ static void ps_client_describe_pull(const lk_ps_client *c, int server, const voi
 static lk_status ps_client_take_variables(lk_ps_client *c, int server, void *user)
 {
     link *l = &c->links[server];
-    const void *flat, *running, *state;
+    const void *packed, *running, *state;
     size_t bytes = (size_t)c->layout->placement.elements[server] * sizeof(float),
            extra = (size_t)lk__ps_layout_statistics(c->layout, server) * sizeof(float),
            slots = (size_t)((pulling *)user)->n_slots * bytes;
     LK_TRY(lk__wire_body(l->mail, LK_PS_VARIABLES, "variables", &l->pulled, sizeof l->pulled, 3, 3));
-    LK_TRY(lk__wire_frame(l->mail, 0, "variables", bytes, &flat));
+    LK_TRY(lk__wire_frame(l->mail, 0, "variables", bytes, &packed));
     LK_TRY(lk__wire_frame(l->mail, 1, "variables", extra, &running));
     LK_TRY(lk__wire_frame(l->mail, 2, "variables", slots, &state));
-    memcpy(l->flat, flat, bytes);
+    memcpy(l->packed, packed, bytes);
     if (extra > 0)
         memcpy(c->running, running, extra);
     if (slots > 0)
@@ -275,19 +275,19 @@ lk_status lk__ps_client_pull(lk_ps_client *c, lk_tensor *const *const *sets, int
 lk_status lk__ps_client_pull_all(lk_ps_client *c, lk_tensor *const *const *sets, int n_sets,
                                  lk_tensor *const *const *state, int n_slots)
 {
-    const float *flats[LK_MAX_SERVERS];
+    const float *packed[LK_MAX_SERVERS];
     pulling p = {.pull = {.with_state = n_slots > 0}, .n_slots = n_slots};
     request r = {.describe = ps_client_describe_pull, .take = ps_client_take_variables, .user = &p};
     LK_TRY(ps_client_allocate_state(c, n_slots));
     LK_TRY(ps_client_ask_all(c, &r));
     for (int slot = 0; slot < n_slots; slot++) {
         for (int s = 0; s < c->servers; s++)
-            flats[s] = c->links[s].state + slot * c->layout->placement.elements[s];
-        LK_TRY(lk__ps_layout_write_parameters(c->layout, &state[slot], 1, flats, c->scratch));
+            packed[s] = c->links[s].state + slot * c->layout->placement.elements[s];
+        LK_TRY(lk__ps_layout_write_parameters(c->layout, &state[slot], 1, packed, c->scratch));
     }
     for (int s = 0; s < c->servers; s++)
-        flats[s] = c->links[s].flat;
-    return lk__ps_layout_write(c->layout, sets, n_sets, flats, c->running, c->scratch);
+        packed[s] = c->links[s].packed;
+    return lk__ps_layout_write(c->layout, sets, n_sets, packed, c->running, c->scratch);
 }
 
 /* --- push --------------------------------------------------------------------------------------------------------- */
@@ -302,13 +302,13 @@ static bool ps_client_are_finite(const float *values, int64_t n)
 
 lk_status lk__ps_client_load(lk_ps_client *c, lk_tensor *const *values, bool *finite)
 {
-    float *flats[LK_MAX_SERVERS];
+    float *packed[LK_MAX_SERVERS];
     for (int s = 0; s < c->servers; s++)
-        flats[s] = c->links[s].flat;
-    LK_TRY(lk__ps_layout_gradients(c->layout, values, flats, c->sums, c->scratch));
+        packed[s] = c->links[s].packed;
+    LK_TRY(lk__ps_layout_gradients(c->layout, values, packed, c->sums, c->scratch));
     *finite = true;
     for (int s = 0; s < c->servers; s++)
-        *finite = *finite && ps_client_are_finite(flats[s], c->layout->placement.elements[s]);
+        *finite = *finite && ps_client_are_finite(packed[s], c->layout->placement.elements[s]);
     return LK_OK;
 }
 
@@ -329,7 +329,7 @@ static void ps_client_describe_push(const lk_ps_client *c, int server, const voi
     push.incarnation = l->pulled.incarnation;
     push.version = l->pulled.version;
     frames[0] = lk__wire_first(first, LK_PS_PUSH, 0, &push, sizeof push);
-    frames[1] = (lk_frame){l->flat, sends ? (size_t)c->layout->placement.elements[server] * sizeof(float) : 0};
+    frames[1] = (lk_frame){l->packed, sends ? (size_t)c->layout->placement.elements[server] * sizeof(float) : 0};
     frames[2] = (lk_frame){c->sums, sends ? (size_t)lk__ps_layout_statistics(c->layout, server) * sizeof(double) : 0};
     *n = 3;
 }

@@ -111,45 +111,45 @@ static lk_status ps_layout_read_running(const lk_ps_layout *layout, lk_tensor *c
 
 /* Reads a part of a parameter or of its gradient; from NULL: zeros. */
 static lk_status ps_layout_read_part(const lk_ps_layout *layout, lk_tensor *from, const lk_placement_part *part,
-                                     float *flat, float *scratch)
+                                     float *packed, float *scratch)
 {
-    size_t bytes = (size_t)part->count * sizeof *flat;
+    size_t bytes = (size_t)part->count * sizeof *packed;
     if (!from) {
-        memset(flat + part->at, 0, bytes);
+        memset(packed + part->at, 0, bytes);
         return LK_OK;
     }
     if (part->count == ps_layout_variable_elements(layout, part->variable))
-        return ps_layout_read_tensor(from, flat + part->at);
+        return ps_layout_read_tensor(from, packed + part->at);
     LK_TRY(ps_layout_read_tensor(from, scratch));
-    memcpy(flat + part->at, scratch + part->begin, bytes);
+    memcpy(packed + part->at, scratch + part->begin, bytes);
     return LK_OK;
 }
 
 lk_status lk__ps_layout_read_parameters(const lk_ps_layout *layout, lk_tensor *const *parameters, int server,
-                                        float *flat, float *scratch)
+                                        float *packed, float *scratch)
 {
     const lk_placement *p = &layout->placement;
-    memset(flat, 0, (size_t)p->elements[server] * sizeof *flat);
+    memset(packed, 0, (size_t)p->elements[server] * sizeof *packed);
     for (int i = p->first[server]; i < p->first[server + 1]; i++)
-        LK_TRY(ps_layout_read_part(layout, parameters[p->parts[i].variable], &p->parts[i], flat, scratch));
+        LK_TRY(ps_layout_read_part(layout, parameters[p->parts[i].variable], &p->parts[i], packed, scratch));
     return LK_OK;
 }
 
-lk_status lk__ps_layout_read(const lk_ps_layout *layout, lk_tensor *const *variables, int server, float *flat,
+lk_status lk__ps_layout_read(const lk_ps_layout *layout, lk_tensor *const *variables, int server, float *packed,
                              float *running, float *scratch)
 {
-    LK_TRY(lk__ps_layout_read_parameters(layout, variables, server, flat, scratch));
+    LK_TRY(lk__ps_layout_read_parameters(layout, variables, server, packed, scratch));
     return layout->placement.extra[server] > 0 ? ps_layout_read_running(layout, variables, running) : LK_OK;
 }
 
-lk_status lk__ps_layout_gradients(const lk_ps_layout *layout, lk_tensor *const *values, float *const *flats,
+lk_status lk__ps_layout_gradients(const lk_ps_layout *layout, lk_tensor *const *values, float *const *packed,
                                   double *sums, float *scratch)
 {
     const lk_placement *p = &layout->placement;
     int parameters = lk_model_parameter_count(layout->model);
     for (int i = 0; i < p->n; i++) {
         const lk_placement_part *part = &p->parts[i];
-        LK_TRY(ps_layout_read_part(layout, values[part->variable], part, flats[part->server], scratch));
+        LK_TRY(ps_layout_read_part(layout, values[part->variable], part, packed[part->server], scratch));
     }
     for (int i = 0; i < layout->n_layers; i++) {
         size_t count = 2 * (size_t)layout->layers[i].channels;
@@ -170,14 +170,14 @@ static lk_status ps_layout_write_to_all(lk_tensor *const *const *sets, int n_set
 
 /* Collects the parts of one variable and writes it; a variable has few parts, so a search is good enough. */
 static lk_status ps_layout_write_variable(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
-                                          int variable, const float *const *flats, float *scratch)
+                                          int variable, const float *const *packed, float *scratch)
 {
     const lk_placement *p = &layout->placement;
     for (int i = 0; i < p->n; i++) {
         const lk_placement_part *part = &p->parts[i];
         if (part->variable != variable)
             continue;
-        const float *values = flats[part->server] + part->at;
+        const float *values = packed[part->server] + part->at;
         if (part->count == ps_layout_variable_elements(layout, variable))
             return ps_layout_write_to_all(sets, n_sets, variable, values);
         memcpy(scratch + part->begin, values, (size_t)part->count * sizeof *values);
@@ -186,17 +186,17 @@ static lk_status ps_layout_write_variable(const lk_ps_layout *layout, lk_tensor 
 }
 
 lk_status lk__ps_layout_write_parameters(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
-                                         const float *const *flats, float *scratch)
+                                         const float *const *packed, float *scratch)
 {
     for (int i = 0; i < lk_model_parameter_count(layout->model); i++)
-        LK_TRY(ps_layout_write_variable(layout, sets, n_sets, i, flats, scratch));
+        LK_TRY(ps_layout_write_variable(layout, sets, n_sets, i, packed, scratch));
     return LK_OK;
 }
 
 lk_status lk__ps_layout_write(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
-                              const float *const *flats, const float *running, float *scratch)
+                              const float *const *packed, const float *running, float *scratch)
 {
-    LK_TRY(lk__ps_layout_write_parameters(layout, sets, n_sets, flats, scratch));
+    LK_TRY(lk__ps_layout_write_parameters(layout, sets, n_sets, packed, scratch));
     for (int i = 0; i < layout->n_layers; i++) {
         LK_TRY(ps_layout_write_to_all(sets, n_sets, layout->running[i].mean, running));
         LK_TRY(ps_layout_write_to_all(sets, n_sets, layout->running[i].variance, running + layout->layers[i].channels));

@@ -30,21 +30,21 @@ int64_t lk__ps_layout_statistics(const lk_ps_layout *layout, int server);
 /* The first variable that is split over servers; -1: none. */
 int lk__ps_layout_split(const lk_ps_layout *layout);
 
-/* Copies a server's part, flat[placement.elements[server]] and running[statistics], from a model's variables and back.
- * Writing goes to each of n_sets sets of variables. scratch: as many elements as the largest variable. */
-lk_status lk__ps_layout_read(const lk_ps_layout *layout, lk_tensor *const *variables, int server, float *flat,
+/* Copies a server's part, packed[placement.elements[server]] and running[statistics], from a model's variables and
+ * back. Writing goes to each of n_sets sets of variables. scratch: as many elements as the largest variable. */
+lk_status lk__ps_layout_read(const lk_ps_layout *layout, lk_tensor *const *variables, int server, float *packed,
                              float *running, float *scratch);
 lk_status lk__ps_layout_write(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
-                              const float *const *flats, const float *running, float *scratch);
+                              const float *const *packed, const float *running, float *scratch);
 
 /* The same without running statistics, for any tensors that correspond to parameters, such as an optimizer's state. */
 lk_status lk__ps_layout_read_parameters(const lk_ps_layout *layout, lk_tensor *const *parameters, int server,
-                                        float *flat, float *scratch);
+                                        float *packed, float *scratch);
 lk_status lk__ps_layout_write_parameters(const lk_ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
-                                         const float *const *flats, float *scratch);
+                                         const float *const *packed, float *scratch);
 
 /* Distributes gradients to the servers' parts, and reads the sums of batch-norm. An absent gradient gives zeros. */
-lk_status lk__ps_layout_gradients(const lk_ps_layout *layout, lk_tensor *const *values, float *const *flats,
+lk_status lk__ps_layout_gradients(const lk_ps_layout *layout, lk_tensor *const *values, float *const *packed,
                                   double *sums, float *scratch);
 
 /* Elements of the largest variable. */

@@ -39,12 +39,12 @@ static lk_status ps_registry_send_setup(lk_ps_coordinator *c, const lk_mail *mai
     setup.layers = p->extra[s] > 0 ? layout->n_layers : 0;
     setup.elements = p->elements[s];
     setup.statistics = p->extra[s];
-    size_t flat = restores ? 0 : (size_t)setup.elements * sizeof(float),
+    size_t packed = restores ? 0 : (size_t)setup.elements * sizeof(float),
            running = restores ? 0 : (size_t)setup.statistics * sizeof(float),
-           state = setup.updates > 0 ? (size_t)c->training.n_slots * flat : 0;
+           state = setup.updates > 0 ? (size_t)c->training.n_slots * packed : 0;
     lk_frame frames[] = {{parts, (size_t)n * sizeof *parts},
                          {layout->layers, (size_t)setup.layers * sizeof *layout->layers},
-                         {server->initial, flat},
+                         {server->initial, packed},
                          {server->initial + setup.elements, running},
                          {server->initial + setup.elements + setup.statistics, state}};
     lk_status status = lk__ps_reply(c, mail, LK_PS_SETUP, number, &setup, sizeof setup, frames, 5);

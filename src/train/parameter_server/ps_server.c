@@ -129,14 +129,14 @@ static size_t ps_server_state_bytes(const lk_ps_store *store)
 /* Makes a new store from the setup, which also brings its variables. */
 static lk_status ps_server_set_up(lk_parameter_server *server, const lk_mail *mail, const lk_ps_setup *setup)
 {
-    const void *flat, *running, *state;
+    const void *packed, *running, *state;
     LK_TRY(lk__ps_setup_check(setup, NULL, NULL));
     lk__ps_store_release(server->store);
     server->store = NULL;
-    LK_TRY(lk__wire_frame(mail, 2, "setup", (size_t)setup->elements * sizeof(float), &flat));
+    LK_TRY(lk__wire_frame(mail, 2, "setup", (size_t)setup->elements * sizeof(float), &packed));
     LK_TRY(lk__wire_frame(mail, 3, "setup", (size_t)setup->statistics * sizeof(float), &running));
     LK_TRY(ps_server_make_store(server, mail, setup));
-    LK_TRY(lk__ps_store_write(server->store, flat, running));
+    LK_TRY(lk__ps_store_write(server->store, packed, running));
     if (setup->updates == 0)
         return LK_OK;
     LK_TRY(lk__wire_frame(mail, 4, "setup", ps_server_state_bytes(server->store), &state));

@@ -33,7 +33,7 @@ typedef struct contents {
     size_t bytes;
     lk_ps_part *parts;
     lk_ps_layer *layers;
-    float *flat, *state, *running;
+    float *packed, *state, *running;
     unsigned char *applied;
 } contents;
 
@@ -58,7 +58,7 @@ static contents ps_snapshot_lay_out(const lk_ps_setup *setup, unsigned char *mem
         slots++;
     c.parts = ps_snapshot_part(memory, &c.bytes, (size_t)setup->parts * sizeof *c.parts);
     c.layers = ps_snapshot_part(memory, &c.bytes, (size_t)setup->layers * sizeof *c.layers);
-    c.flat = ps_snapshot_part(memory, &c.bytes, elements);
+    c.packed = ps_snapshot_part(memory, &c.bytes, elements);
     c.state = ps_snapshot_part(memory, &c.bytes, slots * elements);
     c.running = ps_snapshot_part(memory, &c.bytes, (size_t)setup->statistics * sizeof(float));
     c.applied = ps_snapshot_part(memory, &c.bytes, (size_t)(setup->batches / 8 + 1));
@@ -74,7 +74,7 @@ static lk_status ps_snapshot_fill(lk_ps_store *s, const contents *c)
     if (setup->layers > 0)
         memcpy(c->layers, s->layers, (size_t)setup->layers * sizeof *c->layers);
     LK_TRY(lk__ps_store_read(s));
-    memcpy(c->flat, s->reply, (size_t)setup->elements * sizeof(float));
+    memcpy(c->packed, s->reply, (size_t)setup->elements * sizeof(float));
     memcpy(c->running, s->reply + setup->elements, (size_t)setup->statistics * sizeof(float));
     LK_TRY(lk__ps_store_read_state(s, c->state));
     memcpy(c->applied, s->applied, (size_t)(setup->batches / 8 + 1));
@@ -152,7 +152,7 @@ static lk_status ps_snapshot_restore(const preamble *p, const contents *c, lk_ps
 {
     LK_TRY(lk__ps_store_new(&p->setup, c->parts, c->layers, store));
     lk_ps_store *s = *store;
-    LK_TRY(lk__ps_store_write(s, c->flat, c->running));
+    LK_TRY(lk__ps_store_write(s, c->packed, c->running));
     LK_TRY(lk__ps_store_write_state(s, c->state, p->steps));
     memcpy(s->applied, c->applied, (size_t)(p->setup.batches / 8 + 1));
     s->version = s->restored = p->version;

@@ -95,9 +95,9 @@ static lk_status ps_store_make_tensors(lk_ps_store *s)
         if (!s->running[i])
             return lk_error_status();
     }
-    lk_tensor *flat = NULL;
-    LK_TRY(lk_pack(s->variables, s->setup.parts, &flat));
-    s->flat = lk_tensor_retain(flat);
+    lk_tensor *packed = NULL;
+    LK_TRY(lk_pack(s->variables, s->setup.parts, &packed));
+    s->packed = lk_tensor_retain(packed);
     return LK_OK;
 }
 
@@ -114,7 +114,7 @@ static lk_status ps_store_make_optimizer(lk_ps_store *s)
                               .epsilon = setup->epsilon,
                               .trust = setup->trust,
                               .clip_norm = setup->clip_norm};
-    s->optimizer = lk_optimizer_new(&opts, s->flat, s->variables, setup->parts);
+    s->optimizer = lk_optimizer_new(&opts, s->packed, s->variables, setup->parts);
     return s->optimizer ? LK_OK : lk_error_status();
 }
 
@@ -158,16 +158,16 @@ void lk__ps_store_release(lk_ps_store *s)
         lk_tensor_release(s->variables[i]);
     for (int i = 0; s->running && i < 2 * s->setup.layers; i++)
         lk_tensor_release(s->running[i]);
-    lk_tensor_release(s->flat);
+    lk_tensor_release(s->packed);
     lk_device_release(s->device);
     LK_FREE_ALL(s->nodes, s->parts, s->layers, s->variables, s->running, s->applied, s->reply, s->state, s);
 }
 
 /* --- reading and writing ------------------------------------------------------------------------------------------ */
 
-lk_status lk__ps_store_write(lk_ps_store *s, const float *flat, const float *running)
+lk_status lk__ps_store_write(lk_ps_store *s, const float *packed, const float *running)
 {
-    LK_TRY(lk_tensor_write(s->flat, flat, (size_t)s->setup.elements * sizeof *flat));
+    LK_TRY(lk_tensor_write(s->packed, packed, (size_t)s->setup.elements * sizeof *packed));
     for (int i = 0; i < 2 * s->setup.layers; i++) {
         int64_t channels = s->layers[i / 2].channels;
         LK_TRY(lk_tensor_write(s->running[i], running, (size_t)channels * sizeof *running));
@@ -179,7 +179,7 @@ lk_status lk__ps_store_write(lk_ps_store *s, const float *flat, const float *run
 lk_status lk__ps_store_read(lk_ps_store *s)
 {
     float *running = s->reply + s->setup.elements;
-    LK_TRY(lk_tensor_read(s->flat, s->reply, (size_t)s->setup.elements * sizeof *s->reply));
+    LK_TRY(lk_tensor_read(s->packed, s->reply, (size_t)s->setup.elements * sizeof *s->reply));
     for (int i = 0; i < 2 * s->setup.layers; i++) {
         int64_t channels = s->layers[i / 2].channels;
         LK_TRY(lk_tensor_read(s->running[i], running, (size_t)channels * sizeof *running));

@@ -22,8 +22,8 @@ typedef struct lk_ps_store {
     lk_ps_setup setup;
     lk_ps_part *parts;     /* [setup.parts] */
     lk_ps_layer *layers;   /* [setup.layers] */
-    lk_tensor *flat;       /* f32 [elements] */
-    lk_tensor **variables; /* [parts]: views of flat */
+    lk_tensor *packed;     /* f32 [elements] */
+    lk_tensor **variables; /* [parts]: views of packed */
     lk_tensor **running;   /* [2 * layers]: mean and variance of each */
     lk_optimizer *optimizer;
     unsigned char *applied; /* a bit for each batch of the training */
@@ -55,8 +55,8 @@ bool lk__ps_is_count(int64_t value, int64_t least);
 
 lk_shape lk__ps_part_shape(const lk_ps_part *part);
 
-/* Writes the variables: flat[elements] and running[statistics]. Waits. */
-lk_status lk__ps_store_write(lk_ps_store *store, const float *flat, const float *running);
+/* Writes the variables: packed[elements] and running[statistics]. Waits. */
+lk_status lk__ps_store_write(lk_ps_store *store, const float *packed, const float *running);
 
 /* Reads parameters, then running statistics, into store->reply. Waits. */
 lk_status lk__ps_store_read(lk_ps_store *store);

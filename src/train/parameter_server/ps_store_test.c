@@ -36,13 +36,13 @@ static lk_ps_store *open_store(int optimizer, int64_t max_staleness)
 {
     lk_ps_setup setup = setup_of(optimizer, max_staleness);
     lk_ps_store *store;
-    float flat[ELEMENTS] = {0}, running[STATISTICS] = {0, 0, 0, 1, 1, 1};
+    float packed[ELEMENTS] = {0}, running[STATISTICS] = {0, 0, 0, 1, 1, 1};
     lk_error_clear();
     for (int i = 0; i < 5; i++)
-        flat[i] = (float)i;
+        packed[i] = (float)i;
     for (int i = 0; i < 30; i++)
-        flat[16 + i] = 0.125f * (float)i;
-    if (lk__ps_store_new(&setup, parts, layers, &store) != LK_OK || lk__ps_store_write(store, flat, running) != LK_OK)
+        packed[16 + i] = 0.125f * (float)i;
+    if (lk__ps_store_new(&setup, parts, layers, &store) != LK_OK || lk__ps_store_write(store, packed, running) != LK_OK)
         fail_msg("%s", lk_error_message());
     return store;
 }
@@ -351,12 +351,12 @@ static lk_status live(void)
     lk_ps_setup setup = setup_of(LK_ADAM, 0);
     lk_ps_store *store = NULL, *restored = NULL;
     lk_ps_pushed pushed;
-    float flat[ELEMENTS] = {0}, running[STATISTICS] = {0}, gradients[ELEMENTS];
+    float packed[ELEMENTS] = {0}, running[STATISTICS] = {0}, gradients[ELEMENTS];
     double sums[STATISTICS];
     fill(1, gradients, sums);
     lk_status status = lk__ps_store_new(&setup, parts, layers, &store);
     if (status == LK_OK)
-        status = lk__ps_store_write(store, flat, running);
+        status = lk__ps_store_write(store, packed, running);
     for (int64_t n = 0; n < 2 && status == LK_OK; n++) {
         lk_ps_push p = push_of(store, 0, 2 * n, 2 * n + 2);
         status = lk__ps_store_push(store, &p, gradients, sums, &pushed);

@@ -146,9 +146,9 @@ static lk_status memory_estimate_count_states(const lk_optimizer_opts *opts, int
     if (!device)
         return lk_error_status();
     lk_scope_begin();
-    lk_tensor *parameter = lk_tensor_retain(lk_zeros(device, LK_F32, LK_SHAPE(1))), *flat = NULL;
-    lk_status status = parameter ? lk_pack(&parameter, 1, &flat) : lk_error_status();
-    lk_optimizer *optimizer = status == LK_OK ? lk_optimizer_new(opts, flat, &parameter, 1) : NULL;
+    lk_tensor *parameter = lk_tensor_retain(lk_zeros(device, LK_F32, LK_SHAPE(1))), *packed = NULL;
+    lk_status status = parameter ? lk_pack(&parameter, 1, &packed) : lk_error_status();
+    lk_optimizer *optimizer = status == LK_OK ? lk_optimizer_new(opts, packed, &parameter, 1) : NULL;
     while (optimizer && lk_optimizer_state(optimizer, *states, NULL))
         ++*states;
     if (!optimizer)
