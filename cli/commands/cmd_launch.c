@@ -315,10 +315,10 @@ static int launch_start(const launch_config *config, int argc, char **argv)
                               .command = command,
                               .max_restarts = (int)config->max_restarts,
                               .again = again};
-    status = config->elastic ? cli_elastic_run(&job, &(cli_elastic_opts){.min_ranks = (int)config->min_ranks,
-                                                                         .hosts_file = config->hosts_file,
-                                                                         .finds_interfaces = config->finds_interfaces})
-                             : cli_job_run(&job);
+    const cli_elastic_opts elastic = {.min_ranks = (int)config->min_ranks,
+                                      .hosts_file = config->hosts_file,
+                                      .finds_interfaces = config->finds_interfaces};
+    status = config->elastic ? cli_elastic_run(&job, &elastic) : cli_job_run(&job);
     free((void *)command);
     return status;
 }
