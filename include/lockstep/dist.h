@@ -27,8 +27,8 @@ typedef struct lk_range {
  * a device are lk_part(V, devices, device). */
 LK_API lk_range lk_part(int64_t count, int64_t parts, int64_t part);
 
-/* The default V, a power of two: 8, or fewer if they would have less than 32 samples each (two shards: 16), or as many
- * as leave at most 64. It depends on the batch alone, so that results do not depend on the devices. */
+/* The default V, a power of two: 8; fewer, so that each shard has at least 32 samples, or 16 if there are two shards;
+ * more, so that no shard has over 64. It depends on the batch alone, so that results do not depend on the devices. */
 LK_API int64_t lk_default_shards(int64_t batch_size);
 
 /* Sets parts[s] to the samples of shard s of `batch` (axis 0), on the device that owns the shard: a view on the batch's

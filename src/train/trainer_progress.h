@@ -17,7 +17,7 @@ typedef struct lk_update {
     double rate;
 } lk_update;
 
-/* What processes vote on in each step. */
+/* The questions that processes vote on in each step. */
 enum { LK_VOTE_END, LK_VOTE_REST, LK_VOTES };
 
 /* A step that was pushed and whose metrics have not been read. One reference to each tensor; they are scalars, but

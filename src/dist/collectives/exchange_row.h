@@ -26,15 +26,16 @@ typedef struct lk_exchange_row {
 lk_exchange_row lk__exchange_row_lay_out(const lk_shape *shapes, lk_dtype dtype, const int *quantities, int n,
                                          int64_t *begins, lk_exchange_span *spans);
 
-/* What the exchange of a row takes: steps, messages that a rank sends one after the other, and how often it sends a
- * row's bytes. are_nodes: each rank's shards are a node of the tree; others send more (exchange_plan_test.c). */
+/* The work of exchanging a row: the number of steps, the number of messages that a rank sends one after the other, and
+ * the number of times that it sends a row's bytes. */
 typedef struct lk_exchange_load {
     double steps, messages, rows;
 } lk_exchange_load;
 
+/* are_nodes: each rank's shards are a node of the tree; other ranks send more (exchange_plan_test.c). */
 lk_exchange_load lk__exchange_row_load(int64_t ranks, bool whole, bool along_tree, bool are_nodes);
 
-/* Returns whether a row goes along the tree and not flat, because that should be faster; the same on all ranks.
- * Rounded, words cannot: sums would be rounded at every step, and their bits depend on the way. */
+/* Returns whether a row goes along the tree and not flat, because that should be faster; the same on all ranks. A
+ * compressed row never does: its sums would be rounded at every step, and their bits would depend on the way. */
 bool lk__exchange_row_takes_tree(const lk_transport_cost *cost, lk_exchange way, int64_t ranks, int64_t words,
                                  bool compressed);
