@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
@@ -13,11 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The name tells the machine and the number of the launcher. */
+/* The name tells the machine and the number of the launcher. It becomes part of a shell's command on other machines, so
+ * it has no characters that a shell knows. */
 static void memory_launcher(char text[64])
 {
     char host[48] = "";
     gethostname(host, sizeof host - 1);
+    for (char *c = host; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr(".-_", *c))
+            *c = '_';
     snprintf(text, 64, "/lockstep-%s-", host);
 }
 
