@@ -55,6 +55,9 @@ lk_status lk__ps_setup_check(const lk_ps_setup *setup, const lk_ps_part *parts, 
                 "setup: %d parts, %d batch-norm layers, %lld batches of %lld shards, %lld updates, optimizer %d",
                 setup->parts, setup->layers, (long long)setup->batches, (long long)setup->shards,
                 (long long)setup->updates, setup->optimizer);
+    if (!lk__ps_is_count(setup->elements, 1) || !lk__ps_is_count(setup->statistics, 0))
+        LK_FAIL(LK_ERR_FORMAT, "setup: %lld elements of parameters and %lld of statistics", (long long)setup->elements,
+                (long long)setup->statistics);
     return parts ? ps_store_check_tables(setup, parts, layers) : LK_OK;
 }
 
