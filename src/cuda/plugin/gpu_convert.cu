@@ -1,5 +1,5 @@
 /* Copies to another dtype, another order, or both. */
-#include "cuda/plugin/gpu_conversion.cuh"
+#include "cuda/plugin/gpu_any.cuh"
 #include "cuda/plugin/gpu_walk.cuh"
 
 template <typename To, typename From> struct converted {
@@ -120,10 +120,46 @@ static void run_convert(lk_gpu_stream *stream, const lk_gpu_convert *a, const wa
         map_offsets<1>(stream, (To *)a->y.data, x, w.count, converted<To, From>(), w);
 }
 
-template <typename To> static lk_gpu_status convert_to(lk_gpu_stream *stream, const lk_gpu_convert *a, const walk &w)
+/* Copies elements of one dtype as words of their size. */
+static void copy_words(lk_gpu_stream *stream, const lk_gpu_convert *a, const walk &w)
 {
-    FOR_DTYPES(a->x.dtype, (run_convert<To, T>(stream, a, w)))
-    return lk__gpu_launched("convert");
+    switch (a->x.dtype) {
+    case LK_U8:
+        return run_convert<uint8_t, uint8_t>(stream, a, w);
+    case LK_BF16:
+        return run_convert<uint16_t, uint16_t>(stream, a, w);
+    case LK_F32:
+    case LK_I32:
+        return run_convert<uint32_t, uint32_t>(stream, a, w);
+    default:
+        return run_convert<uint64_t, uint64_t>(stream, a, w);
+    }
+}
+
+/* For pairs of dtypes that training does not convert in each step. */
+static __global__ void convert_any(lk_gpu_view y, lk_gpu_view x, walk w)
+{
+    EACH(i, w.count)
+    {
+        int64_t at[2];
+        w.find(i, 1, at);
+        any_store(y.data, y.dtype, at[0], any_load(x.data, x.dtype, at[1]));
+    }
+}
+
+static void convert_elements(lk_gpu_stream *stream, const lk_gpu_convert *a, const walk &w)
+{
+    lk_dtype to = a->y.dtype, from = a->x.dtype;
+    if (to == from)
+        copy_words(stream, a, w);
+    else if (to == LK_BF16 && from == LK_F32)
+        run_convert<bf16, float>(stream, a, w);
+    else if (to == LK_F32 && from == LK_BF16)
+        run_convert<float, bf16>(stream, a, w);
+    else if (to == LK_F32 && from == LK_U8)
+        run_convert<float, uint8_t>(stream, a, w);
+    else
+        LK_GPU_RUN(convert_any, blocks_for(w.count), THREADS, stream->stream, a->y, a->x, w);
 }
 
 lk_gpu_status lk__gpu_convert(lk_gpu_stream *stream, const lk_gpu_convert *a)
@@ -132,8 +168,7 @@ lk_gpu_status lk__gpu_convert(lk_gpu_stream *stream, const lk_gpu_convert *a)
     walk w = walk_over(a->ndim, a->dim, views, 2);
     if (w.count == 0)
         return LK_GPU_OK;
-    if (try_transposition(stream, a, w))
-        return lk__gpu_launched("convert");
-    FOR_DTYPES(a->y.dtype, return convert_to<T>(stream, a, w))
-    return LK_GPU_OK;
+    if (!try_transposition(stream, a, w))
+        convert_elements(stream, a, w);
+    return lk__gpu_launched("convert");
 }

@@ -1,6 +1,6 @@
 /* Reductions over axes, and softmax. The elements that make up one result, a line, are dealt to 32 lanes, so that the
  * bits of a result depend on its own line alone: see lk_gpu_reduce. */
-#include "cuda/plugin/gpu.cuh"
+#include "cuda/plugin/gpu_any.cuh"
 
 /* --- offsets of elements ------------------------------------------------------------------------------------------ */
 
@@ -47,19 +47,6 @@ static bool lines_are_closer(const axes &kept, const axes &reduced)
 
 /* --- reducing a line ---------------------------------------------------------------------------------------------- */
 
-template <typename N> static inline __device__ bool is_nan(N)
-{
-    return false;
-}
-template <> inline __device__ bool is_nan<float>(float x)
-{
-    return isnan(x);
-}
-template <> inline __device__ bool is_nan<double>(double x)
-{
-    return isnan(x);
-}
-
 typedef struct results {
     void *y;
     lk_dtype dtype;
@@ -67,50 +54,30 @@ typedef struct results {
     bool indices;   /* the results are indices of maxima, not their values */
 } results;
 
-template <typename T> struct total {
-    typedef uint64_t type; /* a sum of integers wraps */
-};
-template <> struct total<float> {
-    typedef double type;
-};
-template <> struct total<bf16> {
-    typedef double type;
-};
-template <> struct total<double> {
-    typedef double type;
-};
-
-static inline __device__ void store_sum(const results &to, int64_t i, double sum)
-{
-    double y = sum / to.divisor;
-    if (to.dtype == LK_F32)
-        ((float *)to.y)[i] = (float)y;
-    else if (to.dtype == LK_BF16)
-        ((bf16 *)to.y)[i] = narrow_double<bf16>(y);
-    else
-        ((double *)to.y)[i] = y;
-}
-
-static inline __device__ void store_sum(const results &to, int64_t i, uint64_t sum)
-{
-    if (to.dtype == LK_I32)
-        ((int32_t *)to.y)[i] = (int32_t)(uint32_t)sum;
-    else if (to.dtype == LK_U8)
-        ((uint8_t *)to.y)[i] = (uint8_t)sum;
-    else
-        ((int64_t *)to.y)[i] = (int64_t)sum;
-}
+typedef struct reduction {
+    const void *x;
+    lk_dtype dtype;
+    void *parts; /* [line][chunk], if lines have several chunks */
+    axes kept, reduced;
+    int64_t chunks;
+    results to;
+} reduction;
 
 template <typename T> struct sum_of {
-    typedef typename total<T>::type state;
+    typedef double state;
+    typedef T element;
 
+    static inline __device__ element load(const reduction &a, int64_t at)
+    {
+        return ((const T *)a.x)[at];
+    }
     static inline __device__ state none()
     {
         return 0;
     }
     static inline __device__ state one(T x, int64_t)
     {
-        return (state)widen(x);
+        return (double)widen(x);
     }
     static inline __device__ state both(state a, state b)
     {
@@ -120,49 +87,77 @@ template <typename T> struct sum_of {
     {
         return __shfl_down_sync(WARP, s, by);
     }
-    static inline __device__ void put(const results &to, int64_t i, state s)
+    static inline __device__ void put(const reduction &a, int64_t line, state s)
     {
-        store_sum(to, i, s);
+        any_store(a.to.y, a.to.dtype, line, {true, s / a.to.divisor, 0});
     }
 };
 
-/* The greatest element and its index; -1: no element yet. */
-template <typename T> struct greatest_of {
-    typedef typename number<T>::wide wide;
+/* A sum of integers wraps. */
+struct sum_of_integers {
+    typedef uint64_t state, element;
+
+    static inline __device__ element load(const reduction &a, int64_t at)
+    {
+        return (uint64_t)any_load(a.x, a.dtype, at).integer;
+    }
+    static inline __device__ state none()
+    {
+        return 0;
+    }
+    static inline __device__ state one(element x, int64_t)
+    {
+        return x;
+    }
+    static inline __device__ state both(state a, state b)
+    {
+        return a + b;
+    }
+    static inline __device__ state below(state s, int by)
+    {
+        return __shfl_down_sync(WARP, s, by);
+    }
+    static inline __device__ void put(const reduction &a, int64_t line, state s)
+    {
+        any_store(a.to.y, a.to.dtype, line, {false, 0, (int64_t)s});
+    }
+};
+
+/* The greatest element's rank and its index; -1: no element yet. */
+struct greatest {
+    typedef int64_t element;
     typedef struct state {
-        wide value;
-        int64_t index;
+        int64_t rank, index;
     } state;
 
+    static inline __device__ element load(const reduction &a, int64_t at)
+    {
+        return any_rank(a.x, a.dtype, at);
+    }
     static inline __device__ state none()
     {
         return {0, -1};
     }
-    static inline __device__ state one(T x, int64_t index)
+    static inline __device__ state one(element rank, int64_t index)
     {
-        return {widen(x), index};
-    }
-    static inline __device__ bool is_greater(wide a, wide b)
-    {
-        return a > b || (is_nan(a) && !is_nan(b));
+        return {rank, index};
     }
     static inline __device__ state both(state a, state b)
     {
         if (a.index < 0 || b.index < 0)
             return a.index < 0 ? b : a;
-        bool first = is_greater(a.value, b.value) || (!is_greater(b.value, a.value) && a.index < b.index);
-        return first ? a : b;
+        return a.rank > b.rank || (a.rank == b.rank && a.index < b.index) ? a : b;
     }
     static inline __device__ state below(state s, int by)
     {
-        return {(wide)__shfl_down_sync(WARP, s.value, by), __shfl_down_sync(WARP, s.index, by)};
+        return {(int64_t)__shfl_down_sync(WARP, s.rank, by), (int64_t)__shfl_down_sync(WARP, s.index, by)};
     }
-    static inline __device__ void put(const results &to, int64_t i, state s)
+    static inline __device__ void put(const reduction &a, int64_t line, state s)
     {
-        if (to.indices)
-            ((int64_t *)to.y)[i] = s.index;
+        if (a.to.indices)
+            ((int64_t *)a.to.y)[line] = s.index;
         else
-            ((T *)to.y)[i] = narrow<T>(s.value);
+            any_copy(a.to.y, line, a.x, element_offset(a.kept, line) + element_offset(a.reduced, s.index), a.dtype);
     }
 };
 
@@ -170,14 +165,6 @@ template <typename T> struct greatest_of {
 
 /* A thread starts IN_FLIGHT loads before it waits for the first. */
 static const int LANES = 32, IN_FLIGHT = 8;
-
-typedef struct reduction {
-    const void *x;
-    void *parts; /* [line][chunk], if lines have several chunks */
-    axes kept, reduced;
-    int64_t chunks;
-    results to;
-} reduction;
 
 /* Elements [begin, end) of a line. */
 typedef struct chunk {
@@ -193,7 +180,7 @@ static inline __device__ chunk chunk_at(const reduction &a, int64_t line, int64_
 template <typename R> static inline __device__ void finish(const reduction &a, const chunk &c, typename R::state s)
 {
     if (a.chunks == 1)
-        R::put(a.to, c.line, s);
+        R::put(a, c.line, s);
     else
         ((typename R::state *)a.parts)[c.line * a.chunks + c.index] = s;
 }
@@ -207,19 +194,19 @@ template <typename R> static inline __device__ typename R::state reduce_lanes(ty
 }
 
 /* One warp for each chunk, one thread for each lane. */
-template <typename T, typename R> static __global__ void reduce_along(reduction a)
+template <typename R> static __global__ void reduce_along(reduction a)
 {
     int64_t job = (int64_t)blockIdx.x * WARPS + threadIdx.y;
     if (job >= a.kept.count * a.chunks)
         return;
     chunk c = chunk_at(a, job / a.chunks, job % a.chunks);
-    const T *x = (const T *)a.x + element_offset(a.kept, c.line);
+    int64_t start = element_offset(a.kept, c.line);
     typename R::state s = R::none();
     for (int64_t first = c.begin + threadIdx.x; first < c.end; first += LANES * IN_FLIGHT) {
-        T value[IN_FLIGHT];
+        typename R::element value[IN_FLIGHT];
         for (int j = 0; j < IN_FLIGHT; j++)
             if (first + j * LANES < c.end)
-                value[j] = x[element_offset(a.reduced, first + j * LANES)];
+                value[j] = R::load(a, start + element_offset(a.reduced, first + j * LANES));
         for (int j = 0; j < IN_FLIGHT; j++)
             if (first + j * LANES < c.end)
                 s = R::both(s, R::one(value[j], first + j * LANES));
@@ -230,7 +217,7 @@ template <typename T, typename R> static __global__ void reduce_along(reduction 
 }
 
 /* Each block takes 32 neighboring lines, with eight threads for each: thread y has lanes y, y + 8, y + 16, y + 24. */
-template <typename T, typename R> static __global__ void reduce_across(reduction a)
+template <typename R> static __global__ void reduce_across(reduction a)
 {
     typedef typename R::state state;
     __shared__ state lane[WARPS][32];
@@ -238,15 +225,15 @@ template <typename T, typename R> static __global__ void reduce_across(reduction
     int64_t line = blockIdx.x / a.chunks * 32 + threadIdx.x;
     chunk c = chunk_at(a, line, blockIdx.x % a.chunks);
     bool is_there = line < a.kept.count;
-    const T *x = (const T *)a.x + (is_there ? element_offset(a.kept, line) : 0);
+    int64_t start = is_there ? element_offset(a.kept, line) : 0;
     state s[OF_EACH];
     for (int j = 0; j < OF_EACH; j++)
         s[j] = R::none();
     for (int64_t first = c.begin + threadIdx.y; is_there && first < c.end; first += LANES) {
-        T value[OF_EACH];
+        typename R::element value[OF_EACH];
         for (int j = 0; j < OF_EACH; j++)
             if (first + j * WARPS < c.end)
-                value[j] = x[element_offset(a.reduced, first + j * WARPS)];
+                value[j] = R::load(a, start + element_offset(a.reduced, first + j * WARPS));
         for (int j = 0; j < OF_EACH; j++)
             if (first + j * WARPS < c.end)
                 s[j] = R::both(s[j], R::one(value[j], first + j * WARPS));
@@ -274,18 +261,18 @@ template <typename R> static __global__ void reduce_parts(reduction a)
         s = R::both(s, part[c]);
     s = reduce_lanes<R>(s);
     if (threadIdx.x == 0)
-        R::put(a.to, line, s);
+        R::put(a, line, s);
 }
 
-template <typename T, typename R> static lk_gpu_status run_reduction(lk_gpu_stream *stream, const reduction &a)
+template <typename R> static lk_gpu_status run_reduction(lk_gpu_stream *stream, const reduction &a)
 {
     dim3 block(32, WARPS);
     static_assert(sizeof(typename R::state) <= 16, "lk_gpu_reduce.workspace");
     if (lines_are_closer(a.kept, a.reduced))
-        LK_GPU_RUN_TOGETHER((reduce_across<T, R>), (unsigned)((a.kept.count + 31) / 32 * a.chunks), block,
-                            stream->stream, a);
+        LK_GPU_RUN_TOGETHER(reduce_across<R>, (unsigned)((a.kept.count + 31) / 32 * a.chunks), block, stream->stream,
+                            a);
     else
-        LK_GPU_RUN_TOGETHER((reduce_along<T, R>), blocks_for_warps(a.kept.count * a.chunks), block, stream->stream, a);
+        LK_GPU_RUN_TOGETHER(reduce_along<R>, blocks_for_warps(a.kept.count * a.chunks), block, stream->stream, a);
     if (a.chunks > 1)
         LK_GPU_RUN_TOGETHER(reduce_parts<R>, blocks_for_warps(a.kept.count), block, stream->stream, a);
     return lk__gpu_launched("reduce");
@@ -295,6 +282,7 @@ lk_gpu_status lk__gpu_reduce(lk_gpu_stream *stream, const lk_gpu_reduce *a)
 {
     reduction r = {};
     r.x = a->x;
+    r.dtype = a->dtype;
     r.parts = a->workspace;
     r.kept = join_axes(a->axes.n_kept, a->axes.kept, a->axes.kept_stride);
     r.reduced = join_axes(a->axes.n_reduced, a->axes.reduced, a->axes.reduced_stride);
@@ -306,10 +294,18 @@ lk_gpu_status lk__gpu_reduce(lk_gpu_stream *stream, const lk_gpu_reduce *a)
     r.to.indices = a->op == LK_GPU_ARGMAX;
     if (r.kept.count == 0)
         return LK_GPU_OK;
-    bool is_sum = a->op == LK_GPU_SUM || a->op == LK_GPU_MEAN;
-    FOR_DTYPES(a->dtype,
-               return (is_sum ? run_reduction<T, sum_of<T>>(stream, r) : run_reduction<T, greatest_of<T>>(stream, r)))
-    return LK_GPU_OK;
+    if (a->op == LK_GPU_MAX || a->op == LK_GPU_ARGMAX)
+        return run_reduction<greatest>(stream, r);
+    switch (a->dtype) {
+    case LK_F32:
+        return run_reduction<sum_of<float>>(stream, r);
+    case LK_BF16:
+        return run_reduction<sum_of<bf16>>(stream, r);
+    case LK_F64:
+        return run_reduction<sum_of<double>>(stream, r);
+    default:
+        return run_reduction<sum_of_integers>(stream, r);
+    }
 }
 
 /* --- the gradient of max ------------------------------------------------------------------------------------------ */
@@ -320,20 +316,17 @@ typedef struct max_axes {
 
 /* A line has 32 threads, a row of the block, or with ACROSS eight, a column of it. All of them find the first maximum
  * before any writes, because dx may be x. */
-template <typename T, bool ACROSS>
-static __global__ void max_grad(const T *dy, const T *x, const T *y, T *dx, max_axes at)
+template <bool ACROSS> static __global__ void max_grad(lk_gpu_max_grad a, max_axes at)
 {
     __shared__ int64_t found[WARPS][32];
     int64_t line = ACROSS ? (int64_t)blockIdx.x * 32 + threadIdx.x : (int64_t)blockIdx.x * WARPS + threadIdx.y;
     int64_t own = ACROSS ? threadIdx.y : threadIdx.x, threads = ACROSS ? WARPS : 32;
     bool is_there = line < at.kept.count;
     int64_t n = is_there ? at.reduced.count : 0, begin = is_there ? element_offset(at.kept, line) : 0, first = n;
-    typename number<T>::wide greatest = is_there ? widen(y[line]) : 0;
-    for (int64_t r = own; r < first; r += threads) {
-        typename number<T>::wide value = widen(x[begin + element_offset(at.reduced, r)]);
-        if (value == greatest || (is_nan(value) && is_nan(greatest)))
+    int64_t greatest = is_there ? any_rank(a.y, a.dtype, line) : 0;
+    for (int64_t r = own; r < first; r += threads)
+        if (any_rank(a.x, a.dtype, begin + element_offset(at.reduced, r)) == greatest)
             first = r;
-    }
     found[threadIdx.y][threadIdx.x] = first;
     __syncthreads();
     for (int i = 0; i < threads; i++) {
@@ -341,29 +334,20 @@ static __global__ void max_grad(const T *dy, const T *x, const T *y, T *dx, max_
         first = other < first ? other : first;
     }
     for (int64_t r = own; r < n; r += threads)
-        dx[begin + element_offset(at.reduced, r)] = r == first ? dy[line] : narrow<T>(0);
-}
-
-template <typename T> static void run_max_grad(lk_gpu_stream *stream, const lk_gpu_max_grad *a, const max_axes &at)
-{
-    dim3 block(32, WARPS);
-    const T *dy = (const T *)a->dy, *x = (const T *)a->x, *y = (const T *)a->y;
-    T *dx = (T *)a->dx;
-    if (lines_are_closer(at.kept, at.reduced))
-        LK_GPU_RUN_TOGETHER((max_grad<T, true>), (unsigned)((at.kept.count + 31) / 32), block, stream->stream, dy, x, y,
-                            dx, at);
-    else
-        LK_GPU_RUN_TOGETHER((max_grad<T, false>), blocks_for_warps(at.kept.count), block, stream->stream, dy, x, y, dx,
-                            at);
+        any_copy(a.dx, begin + element_offset(at.reduced, r), r == first ? a.dy : NULL, line, a.dtype);
 }
 
 lk_gpu_status lk__gpu_max_grad(lk_gpu_stream *stream, const lk_gpu_max_grad *a)
 {
     max_axes at = {join_axes(a->axes.n_kept, a->axes.kept, a->axes.kept_stride),
                    join_axes(a->axes.n_reduced, a->axes.reduced, a->axes.reduced_stride)};
+    dim3 block(32, WARPS);
     if (at.kept.count == 0)
         return LK_GPU_OK;
-    FOR_DTYPES(a->dtype, run_max_grad<T>(stream, a, at))
+    if (lines_are_closer(at.kept, at.reduced))
+        LK_GPU_RUN_TOGETHER(max_grad<true>, (unsigned)((at.kept.count + 31) / 32), block, stream->stream, *a, at);
+    else
+        LK_GPU_RUN_TOGETHER(max_grad<false>, blocks_for_warps(at.kept.count), block, stream->stream, *a, at);
     return lk__gpu_launched("max_grad");
 }
 

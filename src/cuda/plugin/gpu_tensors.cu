@@ -1,5 +1,5 @@
 /* Kernels for every dtype: gather, fill, random numbers, and arithmetic with broadcasting. */
-#include "cuda/plugin/gpu_conversion.cuh"
+#include "cuda/plugin/gpu_any.cuh"
 #include "cuda/plugin/gpu_walk.cuh"
 
 /* --- gathering ---------------------------------------------------------------------------------------------------- */
@@ -72,18 +72,17 @@ lk_gpu_status lk__gpu_fill(lk_gpu_stream *stream, const lk_gpu_fill *a)
     return lk__gpu_launched("fill");
 }
 
-template <typename T> static __global__ void arange(T *y, int64_t count, double start, double step)
+static __global__ void arange(lk_gpu_arange a)
 {
-    EACH(i, count)
-    y[i] = conversion<T, double>::of(start + step * (double)i);
+    EACH(i, a.count)
+    any_store(a.y, a.dtype, i, {true, a.start + a.step * (double)i, 0});
 }
 
 lk_gpu_status lk__gpu_arange(lk_gpu_stream *stream, const lk_gpu_arange *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    FOR_DTYPES(a->dtype, LK_GPU_RUN(arange<T>, blocks_for(a->count), THREADS, stream->stream, (T *)a->y, a->count,
-                                    a->start, a->step))
+    LK_GPU_RUN(arange, blocks_for(a->count), THREADS, stream->stream, *a);
     return lk__gpu_launched("arange");
 }
 
@@ -105,13 +104,13 @@ static inline __device__ double random_value(const lk_gpu_random &a, const uint3
     return a.a + a.b * (radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
 }
 
-template <typename T> static __global__ void random_numbers(lk_gpu_random a)
+static __global__ void random_numbers(lk_gpu_random a)
 {
     EACH(i, a.count)
     {
         uint32_t words[4];
         philox(a.philox, (uint32_t)(i / 4), a.philox.counter[1], words);
-        ((T *)a.y)[i] = conversion<T, double>::of(random_value(a, words, i));
+        any_store(a.y, a.dtype, i, {true, random_value(a, words, i), 0});
     }
 }
 
@@ -119,73 +118,77 @@ lk_gpu_status lk__gpu_random(lk_gpu_stream *stream, const lk_gpu_random *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    FOR_DTYPES(a->dtype, LK_GPU_RUN(random_numbers<T>, blocks_for(a->count), THREADS, stream->stream, *a))
+    LK_GPU_RUN(random_numbers, blocks_for(a->count), THREADS, stream->stream, *a);
     return lk__gpu_launched("random");
 }
 
 /* --- arithmetic --------------------------------------------------------------------------------------------------- */
-
-template <typename T> struct arithmetic {
-    typedef typename number<T>::wide wide;
-    static inline __device__ T of(lk_gpu_binary_op op, T x, T y)
-    {
-        wide a = widen(x), b = widen(y);
-        return narrow<T>(op == LK_GPU_ADD ? a + b : op == LK_GPU_SUB ? a - b : op == LK_GPU_MUL ? a * b : a / b);
-    }
-};
-
-/* Uses unsigned numbers, for which alone wrapping is defined; 64 bits, because products of smaller types would be
- * promoted to int. */
-template <typename I, typename U> static inline __device__ I integer_arithmetic(lk_gpu_binary_op op, I x, I y)
-{
-    uint64_t a = (uint64_t)x, b = (uint64_t)y;
-    if (op != LK_GPU_DIV)
-        return (I)(U)(op == LK_GPU_ADD ? a + b : op == LK_GPU_SUB ? a - b : a * b);
-    if (y == 0)
-        return 0;
-    return (I)-1 < 0 && y == (I)-1 ? (I)(U)(0 - a) : (I)(x / y);
-}
-#define INTEGERS(I, U)                                               \
-    template <> struct arithmetic<I> {                               \
-        static inline __device__ I of(lk_gpu_binary_op op, I x, I y) \
-        {                                                            \
-            return integer_arithmetic<I, U>(op, x, y);               \
-        }                                                            \
-    }
-INTEGERS(int32_t, uint32_t);
-INTEGERS(int64_t, uint64_t);
-INTEGERS(uint8_t, uint8_t);
 
 template <typename T> struct combined {
     lk_gpu_binary_op op;
 
     inline __device__ T operator()(const T (&x)[2]) const
     {
-        return arithmetic<T>::of(op, x[0], x[1]);
+        typename number<T>::wide a = widen(x[0]), b = widen(x[1]);
+        return narrow<T>(op == LK_GPU_ADD ? a + b : op == LK_GPU_SUB ? a - b : op == LK_GPU_MUL ? a * b : a / b);
     }
 };
 
-template <typename T> static lk_gpu_status run_binary(lk_gpu_stream *stream, const lk_gpu_binary *a)
+template <typename T> static void run_binary(lk_gpu_stream *stream, const lk_gpu_binary *a, walk w)
 {
     const lk_gpu_view *views[] = {&a->y, &a->a, &a->b};
     const int WIDTH = widest<T>::WIDTH;
     operands<T, 2> x = {{(const T *)a->a.data, (const T *)a->b.data}};
     T *y = (T *)a->y.data;
-    walk w = walk_over(a->ndim, a->dim, views, 3);
     if (is_one_array(w))
         map(stream, y, x, w.count, combined<T>{a->op});
     else if (in_packs(&w, views, WIDTH, sizeof(T)))
         map_offsets<WIDTH>(stream, y, x, w.count, combined<T>{a->op}, w);
     else
         map_offsets<1>(stream, y, x, w.count, combined<T>{a->op}, w);
-    return lk__gpu_launched("binary");
+}
+
+/* Sums, differences and products wrap, which is defined for unsigned numbers alone; so does the one quotient that does
+ * not fit. */
+static inline __device__ int64_t combined_integers(lk_gpu_binary_op op, int64_t x, int64_t y)
+{
+    uint64_t a = (uint64_t)x, b = (uint64_t)y;
+    if (op != LK_GPU_DIV)
+        return (int64_t)(op == LK_GPU_ADD ? a + b : op == LK_GPU_SUB ? a - b : a * b);
+    if (y == 0)
+        return 0;
+    return y == -1 ? (int64_t)(0 - a) : x / y;
+}
+
+static __global__ void binary_integers(lk_gpu_binary a, walk w)
+{
+    EACH(i, w.count)
+    {
+        int64_t at[3];
+        w.find(i, 1, at);
+        int64_t x = any_load(a.a.data, a.a.dtype, at[1]).integer, y = any_load(a.b.data, a.b.dtype, at[2]).integer;
+        any_store(a.y.data, a.y.dtype, at[0], {false, 0, combined_integers(a.op, x, y)});
+    }
 }
 
 lk_gpu_status lk__gpu_binary(lk_gpu_stream *stream, const lk_gpu_binary *a)
 {
-    for (int i = 0; i < a->ndim; i++)
-        if (a->dim[i] == 0)
-            return LK_GPU_OK;
-    FOR_DTYPES(a->y.dtype, return run_binary<T>(stream, a))
-    return LK_GPU_OK;
+    const lk_gpu_view *views[] = {&a->y, &a->a, &a->b};
+    walk w = walk_over(a->ndim, a->dim, views, 3);
+    if (w.count == 0)
+        return LK_GPU_OK;
+    switch (a->y.dtype) {
+    case LK_F32:
+        run_binary<float>(stream, a, w);
+        break;
+    case LK_BF16:
+        run_binary<bf16>(stream, a, w);
+        break;
+    case LK_F64:
+        run_binary<double>(stream, a, w);
+        break;
+    default:
+        LK_GPU_RUN(binary_integers, blocks_for(w.count), THREADS, stream->stream, *a, w);
+    }
+    return lk__gpu_launched("binary");
 }
