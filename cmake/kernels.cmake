@@ -59,3 +59,7 @@ if(ONEDNN_FOUND AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   lk_kernels(emulatedamxbf16 STATIC ${LK_TILE_KERNELS})
   set(LK_ISAS avx2 avx512 avx512bf16 amxbf16)
 endif()
+
+# Its loops are specialized by hand. gcc would take 13 s to specialize them once more, for no speed.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cpu/channels.c PROPERTIES COMPILE_OPTIONS
+                            "$<$<C_COMPILER_ID:GNU>:-fno-unswitch-loops>")
