@@ -55,9 +55,12 @@ if(LK_CUDA_MISSING)
   message(STATUS "CUDA: no plug-in: ${LK_CUDA_MISSING}")
 else()
   message(STATUS "CUDA: ${LK_CUDA_VERSION}")
-  # Machine code for Ampere and Hopper, PTX for later GPUs.
+  # Machine code for Ampere and Hopper, PTX for later GPUs. All from one PTX, since no kernel uses what only Hopper has, and
+  # compiling each kernel to PTX twice takes longer.
+  set(architectures "")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+    set(CMAKE_CUDA_ARCHITECTURES OFF)
+    set(architectures "--generate-code=arch=compute_80,code=[sm_80,sm_90,compute_80]")
   endif()
   enable_language(CUDA)
   find_package(CUDAToolkit REQUIRED)
@@ -75,7 +78,7 @@ else()
   target_include_directories(lockstep_cuda SYSTEM PRIVATE ${LK_CUDA_INCLUDE_DIRS})
   # No fused multiply-adds: an update's bits are those of the plain C kernels.
   target_compile_options(lockstep_cuda PRIVATE
-                         "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")
+                         "$<$<COMPILE_LANGUAGE:CUDA>:${architectures};--fmad=false;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")
   target_link_libraries(lockstep_cuda PRIVATE CUDA::cublasLt ${CUDNN_LIBRARY} ${CMAKE_DL_LIBS})
   if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
     target_include_directories(lockstep_cuda SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})

@@ -369,26 +369,31 @@ static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
     });
 }
 
-template <typename P, typename Lines>
+template <typename P, bool RESIDUAL, typename Lines>
 static void start_lines(lk_gpu_stream *stream, const void *x, const void *residual, void *y, Lines lines, tiling t,
                         bool act)
 {
     typedef typename P::element T;
-    if (residual)
-        LK_GPU_RUN_TOGETHER((apply_lines<P, Lines, true>), pass_grid(t), THREADS, stream->stream, (const T *)x,
-                            (const T *)residual, (T *)y, lines, t, act);
+    LK_GPU_RUN_TOGETHER((apply_lines<P, Lines, RESIDUAL>), pass_grid(t), THREADS, stream->stream, (const T *)x,
+                        (const T *)residual, (T *)y, lines, t, act);
+}
+
+template <typename P> static void start_normalization(lk_gpu_stream *stream, const lk_gpu_normalize *a)
+{
+    normalization lines = {a->statistics, a->gamma, a->beta};
+    tiling t = tiling_of<P>(a->rows, a->channels);
+    if (a->residual)
+        start_lines<P, true>(stream, a->x, a->residual, a->y, lines, t, a->act);
     else
-        LK_GPU_RUN_TOGETHER((apply_lines<P, Lines, false>), pass_grid(t), THREADS, stream->stream, (const T *)x,
-                            (const T *)residual, (T *)y, lines, t, act);
+        start_lines<P, false>(stream, a->x, nullptr, a->y, lines, t, a->act);
 }
 
 lk_gpu_status lk__gpu_normalize(lk_gpu_stream *stream, const lk_gpu_normalize *a)
 {
-    normalization lines = {a->statistics, a->gamma, a->beta};
     if (a->rows == 0 || a->channels == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->y) | address_of(a->residual),
-              start_lines<P>(stream, a->x, a->residual, a->y, lines, tiling_of<P>(a->rows, a->channels), a->act))
+              start_normalization<P>(stream, a))
     return lk__gpu_launched("normalize");
 }
 
@@ -398,7 +403,7 @@ lk_gpu_status lk__gpu_channel_sums_grad(lk_gpu_stream *stream, const lk_gpu_chan
     if (a->rows == 0 || a->channels == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->dx),
-              start_lines<P>(stream, a->x, nullptr, a->dx, lines, tiling_of<P>(a->rows, a->channels), false))
+              (start_lines<P, false>(stream, a->x, nullptr, a->dx, lines, tiling_of<P>(a->rows, a->channels), false)))
     return lk__gpu_launched("channel_sums_grad");
 }
 
