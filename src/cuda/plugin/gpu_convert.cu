@@ -1,4 +1,5 @@
 /* Copies to another dtype, another order, or both. */
+#include "base/minmax.h"
 #include "cuda/plugin/gpu_any.cuh"
 #include "cuda/plugin/gpu_walk.cuh"
 
@@ -31,11 +32,6 @@ static int axis_of_neighbors(const walk &w, int operand)
     return -1;
 }
 
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* A tile has all of a short axis, and then more than TILE_SIDE of the other one. */
 static bool find_transposition(const walk &w, transposition *t)
 {
@@ -47,8 +43,8 @@ static bool find_transposition(const walk &w, transposition *t)
     t->b = w.dim[b];
     t->stride_a = w.stride[0][a];
     t->stride_b = w.stride[1][b];
-    t->tile_a = (int)(t->a <= TILE_SIDE ? t->a : t->b <= TILE_SIDE ? lesser(t->a, TILE / t->b) : (int64_t)TILE_SIDE);
-    t->tile_b = (int)lesser(t->b, TILE / t->tile_a);
+    t->tile_a = (int)(t->a <= TILE_SIDE ? t->a : t->b <= TILE_SIDE ? lk__min(t->a, TILE / t->b) : (int64_t)TILE_SIDE);
+    t->tile_b = (int)lk__min(t->b, TILE / t->tile_a);
     t->tiles_a = (t->a + t->tile_a - 1) / t->tile_a;
     t->tiles_b = (t->b + t->tile_b - 1) / t->tile_b;
     t->outer.count = t->outer.dim[0] = 1;
