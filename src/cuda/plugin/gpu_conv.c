@@ -1,446 +1,25 @@
-/* Convolutions by cuDNN's graphs. A graph is the convolution, and an operation that adds a bias or converts the dtype
- * if the problem has one. The plan for a problem is the first one proposed by cuDNN's heuristics that adds in a fixed
- * order, keeps the precision asked for, and fits into the workspace; so it depends only on the problem, the GPU and the
- * version of cuDNN. If there is none for f32, the kernels of gpu_direct_conv.cu run, which take every shape. */
-#include "cuda/plugin/gpu_libraries.h"
+/* Convolutions by cuDNN, with plans kept by problem. If there is no plan for f32, the kernels of gpu_direct_conv.cu
+ * run, which take every shape. */
+#include "cuda/plugin/gpu_conv_plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-typedef enum direction { FORWARD, TO_INPUT, TO_WEIGHTS } direction;
-
-typedef struct problem {
-    direction direction;
-    bool bias;
-    lk_dtype weights; /* dtype of the weights: the shape's dtype, or f32 for their gradient */
-    const lk_gpu_conv_shape *shape;
-} problem;
-
-enum { MAX_CONFIGURATIONS = 24, MAX_DESCRIPTORS = MAX_CONFIGURATIONS + 24 };
-typedef struct convolution {
-    lk_gpu_problem problem;
-    cudnnBackendDescriptor_t plan;                 /* NULL: cuDNN has none */
-    cudnnBackendDescriptor_t own[MAX_DESCRIPTORS]; /* all its descriptors, in the order in which they were made */
-    int n_own;
-    lk_gpu_status status; /* the first failure while it is made, after which the functions below do nothing */
-} convolution;
-
-static void gpu_conv_free_descriptors(convolution *c)
-{
-    while (c->n_own > 0)
-        cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
-}
-
-static void free_convolution(convolution *c)
-{
-    gpu_conv_free_descriptors(c);
-    free(c);
-}
+/* --- kept plans --------------------------------------------------------------------------------------------------- */
 
 void lk__gpu_convolutions_free(lk_gpu_cache *cache)
 {
     for (int i = 0; i < LK_GPU_CACHE_LISTS; i++) {
         while (cache->lists[i]) {
             lk_gpu_problem *next = cache->lists[i]->next;
-            free_convolution((convolution *)cache->lists[i]);
+            lk__gpu_conv_plan_free((lk_gpu_conv_plan *)cache->lists[i]);
             cache->lists[i] = next;
         }
     }
 }
 
-/* --- descriptors -------------------------------------------------------------------------------------------------- */
-
-static cudnnBackendDescriptor_t gpu_conv_descriptor_new(convolution *c, cudnnBackendDescriptorType_t type)
-{
-    cudnnBackendDescriptor_t descriptor = NULL;
-    if (c->status == LK_GPU_OK)
-        c->status = lk__gpu_check_dnn(cudnnBackendCreateDescriptor(type, &descriptor), "make a descriptor");
-    if (c->status != LK_GPU_OK)
-        return NULL;
-    return c->own[c->n_own++] = descriptor;
-}
-
-static void gpu_conv_descriptor_set(convolution *c, cudnnBackendDescriptor_t descriptor,
-                                    cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
-                                    const void *values)
-{
-    if (c->status == LK_GPU_OK)
-        c->status = lk__gpu_check_dnn(cudnnBackendSetAttribute(descriptor, name, type, count, values),
-                                      "describe a convolution");
-}
-
-static void gpu_conv_descriptor_set_part(convolution *c, cudnnBackendDescriptor_t descriptor,
-                                         cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
-{
-    gpu_conv_descriptor_set(c, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-static void gpu_conv_descriptor_finalize(convolution *c, cudnnBackendDescriptor_t descriptor)
-{
-    if (c->status == LK_GPU_OK)
-        c->status = lk__gpu_check_dnn(cudnnBackendFinalize(descriptor), "describe a convolution");
-}
-
-/* --- tensors ------------------------------------------------------------------------------------------------------ */
-
-/* The ids of operands, by which a plan is given their addresses when it runs. */
-typedef enum operand { IMAGES = 1, RESULTS, WEIGHTS, BIAS, INTERMEDIATE } operand;
-
-static cudnnDataType_t gpu_conv_dnn_type(lk_dtype dtype)
-{
-    return dtype == LK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
-/* Describes a tensor with axis 1 innermost in memory. An intermediate tensor is not in memory. */
-static cudnnBackendDescriptor_t gpu_conv_tensor_descriptor(convolution *c, operand id, const int64_t dim[4],
-                                                           cudnnDataType_t type)
-{
-    int64_t strides[4] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
-    int64_t alignment = LK_GPU_LIBRARY_ALIGNMENT, number = id;
-    bool is_virtual = id == INTERMEDIATE;
-    cudnnBackendDescriptor_t t = gpu_conv_descriptor_new(c, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
-    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
-    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number);
-    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    gpu_conv_descriptor_finalize(c, t);
-    return t;
-}
-
-static void gpu_conv_dims_of(operand id, const lk_geometry *g, int64_t dim[4])
-{
-    const int64_t dims[][4] = {
-        [IMAGES] = {g->images, g->channels, g->in[0], g->in[1]},
-        [RESULTS] = {g->images, g->filters, g->out[0], g->out[1]},
-        [WEIGHTS] = {g->filters, g->channels / g->groups, g->kernel[0], g->kernel[1]},
-        [BIAS] = {1, g->filters, 1, 1},
-    };
-    memcpy(dim, dims[id], sizeof dims[id]);
-}
-
-static cudnnBackendDescriptor_t gpu_conv_operand_tensor(convolution *c, operand id, const lk_gpu_conv_shape *s,
-                                                        cudnnDataType_t type)
-{
-    int64_t dim[4];
-    gpu_conv_dims_of(id, &s->geometry, dim);
-    return gpu_conv_tensor_descriptor(c, id, dim, type);
-}
-
-/* An f32 result of one operation that the next one reads; it has the shape of the operand `like`. */
-static cudnnBackendDescriptor_t gpu_conv_intermediate_tensor(convolution *c, operand like, const lk_gpu_conv_shape *s)
-{
-    int64_t dim[4];
-    gpu_conv_dims_of(like, &s->geometry, dim);
-    return gpu_conv_tensor_descriptor(c, INTERMEDIATE, dim, CUDNN_DATA_FLOAT);
-}
-
-/* --- operations --------------------------------------------------------------------------------------------------- */
-
-static cudnnBackendDescriptor_t gpu_conv_window_descriptor(convolution *c, const lk_geometry *g)
-{
-    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    int64_t axes = 2;
-    cudnnBackendDescriptor_t d = gpu_conv_descriptor_new(c, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, g->stride);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, g->padding);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, g->padding);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, g->dilation);
-    gpu_conv_descriptor_finalize(c, d);
-    return d;
-}
-
-/* cuDNN's names of an operation's parts, by direction. */
-typedef struct names {
-    cudnnBackendDescriptorType_t operation;
-    cudnnBackendAttributeName_t images, weights, results, window, alpha, beta;
-} names;
-
-static const names names_of[] = {
-    [FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    [TO_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    [TO_WEIGHTS] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
-};
-
-static cudnnBackendDescriptor_t conv_operation(convolution *c, const problem *p, cudnnBackendDescriptor_t images,
-                                               cudnnBackendDescriptor_t weights, cudnnBackendDescriptor_t results)
-{
-    const float one = 1, zero = 0;
-    const names *n = &names_of[p->direction];
-    cudnnBackendDescriptor_t d = gpu_conv_window_descriptor(c, &p->shape->geometry),
-                             operation = gpu_conv_descriptor_new(c, n->operation);
-    gpu_conv_descriptor_set_part(c, operation, n->images, images);
-    gpu_conv_descriptor_set_part(c, operation, n->weights, weights);
-    gpu_conv_descriptor_set_part(c, operation, n->results, results);
-    gpu_conv_descriptor_set_part(c, operation, n->window, d);
-    gpu_conv_descriptor_set(c, operation, n->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    gpu_conv_descriptor_set(c, operation, n->beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    gpu_conv_descriptor_finalize(c, operation);
-    return operation;
-}
-
-/* y = x + b, or y = x if b is NULL. */
-static cudnnBackendDescriptor_t gpu_conv_add_operation(convolution *c, cudnnBackendDescriptor_t x,
-                                                       cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
-{
-    cudnnPointwiseMode_t mode = b ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_IDENTITY;
-    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t d = gpu_conv_descriptor_new(c, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    gpu_conv_descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    gpu_conv_descriptor_finalize(c, d);
-    cudnnBackendDescriptor_t operation = gpu_conv_descriptor_new(c, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
-    gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (b)
-        gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-    gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    gpu_conv_descriptor_finalize(c, operation);
-    return operation;
-}
-
-/* Makes the operations of a problem. An engine for a convolution alone writes the dtype that it reads. If another
- * operation follows, even one that changes nothing, there are engines that read bf16 and write f32. */
-static int64_t gpu_conv_operations_of(convolution *c, const problem *p, cudnnBackendDescriptor_t operations[2])
-{
-    const lk_gpu_conv_shape *s = p->shape;
-    cudnnDataType_t type = gpu_conv_dnn_type(s->dtype);
-    cudnnBackendDescriptor_t images = gpu_conv_operand_tensor(c, IMAGES, s, type), sums;
-    cudnnBackendDescriptor_t weights = gpu_conv_operand_tensor(c, WEIGHTS, s, gpu_conv_dnn_type(p->weights));
-    cudnnBackendDescriptor_t results = gpu_conv_operand_tensor(c, RESULTS, s, type);
-    if (p->bias) {
-        sums = gpu_conv_intermediate_tensor(c, RESULTS, s);
-        operations[0] = conv_operation(c, p, images, weights, sums);
-        operations[1] = gpu_conv_add_operation(c, sums, gpu_conv_operand_tensor(c, BIAS, s, type), results);
-        return 2;
-    }
-    if (p->weights != s->dtype) {
-        sums = gpu_conv_intermediate_tensor(c, WEIGHTS, s);
-        operations[0] = conv_operation(c, p, images, sums, results);
-        operations[1] = gpu_conv_add_operation(c, sums, NULL, weights);
-        return 2;
-    }
-    operations[0] = conv_operation(c, p, images, weights, results);
-    return 1;
-}
-
-static cudnnBackendDescriptor_t gpu_conv_graph_of(convolution *c, cudnnHandle_t dnn, const problem *p)
-{
-    cudnnBackendDescriptor_t operations[2];
-    int64_t n = gpu_conv_operations_of(c, p, operations);
-    cudnnBackendDescriptor_t graph = gpu_conv_descriptor_new(c, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    gpu_conv_descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
-    gpu_conv_descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
-    gpu_conv_descriptor_finalize(c, graph);
-    return graph;
-}
-
-/* --- choosing a plan ---------------------------------------------------------------------------------------------- */
-
-/* Sets bit i of *notes if the engine has numerical note i. */
-static lk_gpu_status gpu_conv_notes_of(cudnnBackendDescriptor_t configuration, unsigned *notes)
-{
-    cudnnBackendDescriptor_t engine = NULL;
-    cudnnBackendNumericalNote_t found[CUDNN_NUMERICAL_NOTE_TYPE_COUNT] = {0};
-    int64_t n = 0;
-    *notes = 0;
-    LK_GPU_TRY(
-        lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), "make a descriptor"));
-    cudnnStatus_t status = cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, found);
-    cudnnBackendDestroyDescriptor(engine);
-    LK_GPU_TRY(lk__gpu_check_dnn(status, "look at an engine"));
-    for (int64_t i = 0; i < n && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++)
-        *notes |= 1u << found[i];
-    return LK_GPU_OK;
-}
-
-#define NOTE(name) (1u << CUDNN_NUMERICAL_NOTE_##name)
-
-/* Requires a fixed order of sums, and no more rounding than the shape allows. Tensor cores take bf16 as it is, but
- * round f32 to 10 bits of mantissa. Winograd's transform in small tiles costs f32 about a digit; larger tiles,
- * transforms of bf16, and Fourier's transform cost more. */
-static bool gpu_conv_is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
-{
-    unsigned refused = NOTE(NONDETERMINISTIC) | NOTE(DOWN_CONVERT_INPUTS) | NOTE(REDUCED_PRECISION_REDUCTION) |
-                       NOTE(FFT) | NOTE(WINOGRAD_TILE_6x6) | NOTE(WINOGRAD_TILE_13x13);
-    if (s->direct || s->dtype == LK_BF16)
-        refused |= NOTE(WINOGRAD) | NOTE(WINOGRAD_TILE_4x4);
-    if (!s->tf32 && s->dtype == LK_F32)
-        refused |= NOTE(TENSOR_CORE);
-    return (notes & refused) == 0;
-}
-
-/* NULL if cuDNN cannot make the plan after all, or it needs too much workspace. */
-static cudnnBackendDescriptor_t gpu_conv_make_plan(convolution *c, cudnnHandle_t dnn,
-                                                   cudnnBackendDescriptor_t configuration)
-{
-    int64_t bytes = 0, n = 0;
-    cudnnBackendDescriptor_t plan = gpu_conv_descriptor_new(c, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    gpu_conv_descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
-    gpu_conv_descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-    if (c->status != LK_GPU_OK)
-        return NULL;
-    cudnnStatus_t status = cudnnBackendFinalize(plan);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status =
-            cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes);
-    if (status == CUDNN_STATUS_SUCCESS && bytes <= LK_GPU_WORKSPACE_BYTES)
-        return plan;
-    cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
-    return NULL;
-}
-
-/* Gets one descriptor out of another. */
-static cudnnStatus_t gpu_conv_descriptor_get_part(cudnnBackendDescriptor_t whole, cudnnBackendAttributeName_t name,
-                                                  cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *part)
-{
-    int64_t n = 0;
-    cudnnStatus_t status = cudnnBackendCreateDescriptor(type, part);
-    if (status != CUDNN_STATUS_SUCCESS)
-        return status;
-    return cudnnBackendGetAttribute(whole, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, part);
-}
-
-/* Gets the number of a configuration's engine. */
-static cudnnStatus_t gpu_conv_number_of(cudnnBackendDescriptor_t configuration, int64_t *number)
-{
-    cudnnBackendDescriptor_t engine = NULL;
-    int64_t n = 0;
-    cudnnStatus_t status = gpu_conv_descriptor_get_part(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                        CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, number);
-    if (engine)
-        cudnnBackendDestroyDescriptor(engine);
-    return status;
-}
-
-static int gpu_conv_name_knob(cudnnBackendDescriptor_t choice, char *name, size_t size)
-{
-    cudnnBackendKnobType_t type = 0;
-    int64_t value = 0, n = 0;
-    if (cudnnBackendGetAttribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &n, &type) !=
-            CUDNN_STATUS_SUCCESS ||
-        cudnnBackendGetAttribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &n, &value) !=
-            CUDNN_STATUS_SUCCESS)
-        return 0;
-    return snprintf(name, size, "_k%d=%lld", (int)type, (long long)value);
-}
-
-/* Writes "cudnn:eng28_k2=3_k13=1": an engine and its knobs, in the notation of cuDNN's frontend. */
-static void gpu_conv_name_plan(cudnnBackendDescriptor_t configuration, char *name, size_t size)
-{
-    cudnnBackendDescriptor_t knobs[CUDNN_KNOB_TYPE_COUNTS] = {NULL};
-    int64_t number = -1, n = 0;
-    size_t used;
-    gpu_conv_number_of(configuration, &number);
-    used = (size_t)snprintf(name, size, "cudnn:eng%lld", (long long)number);
-    for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
-        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[i]) != CUDNN_STATUS_SUCCESS)
-            knobs[i] = NULL;
-    if (cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 CUDNN_KNOB_TYPE_COUNTS, &n, knobs) == CUDNN_STATUS_SUCCESS)
-        for (int64_t i = 0; i < n && i < CUDNN_KNOB_TYPE_COUNTS && used < size; i++)
-            used += (size_t)gpu_conv_name_knob(knobs[i], name + used, size - used);
-    for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
-        if (knobs[i])
-            cudnnBackendDestroyDescriptor(knobs[i]);
-}
-
-/* Takes the first acceptable configuration, in the heuristics' order of preference. */
-static void gpu_conv_try_configurations(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
-                                        cudnnBackendDescriptor_t *configurations, int64_t n)
-{
-    for (int64_t i = 0; i < n && c->status == LK_GPU_OK && !c->plan; i++) {
-        unsigned notes;
-        if (gpu_conv_notes_of(configurations[i], &notes) == LK_GPU_OK && gpu_conv_is_exact_enough(notes, shape))
-            c->plan = gpu_conv_make_plan(c, dnn, configurations[i]);
-        if (c->plan)
-            gpu_conv_name_plan(configurations[i], c->problem.choice.name, sizeof c->problem.choice.name);
-    }
-}
-
-/* A plan needs its configuration as long as it lives. So if a configuration of the list was taken, the list is kept. */
-static void gpu_conv_try_heuristics(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
-                                    cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode)
-{
-    cudnnBackendDescriptor_t configurations[MAX_CONFIGURATIONS];
-    cudnnBackendDescriptor_t heuristics = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    int first = c->n_own;
-    int64_t found = 0;
-    gpu_conv_descriptor_set_part(c, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
-    gpu_conv_descriptor_set(c, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    for (int i = 0; i < MAX_CONFIGURATIONS; i++)
-        configurations[i] = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    /* Heuristics that have no answer for a graph fail; that is not an error here. */
-    if (c->status == LK_GPU_OK && cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS &&
-        cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 MAX_CONFIGURATIONS, &found, configurations) == CUDNN_STATUS_SUCCESS)
-        gpu_conv_try_configurations(c, dnn, shape, configurations,
-                                    found < MAX_CONFIGURATIONS ? found : MAX_CONFIGURATIONS);
-    while (!c->plan && c->n_own > first)
-        cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
-}
-
-/* A graph that cuDNN does not support at all counts as one without a plan. */
-static void gpu_conv_choose_plan(convolution *c, cudnnHandle_t dnn, const problem *p)
-{
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, dnn, p);
-    for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++)
-        gpu_conv_try_heuristics(c, dnn, p->shape, graph, modes[i]);
-    if (c->status == LK_GPU_UNSUPPORTED)
-        c->status = LK_GPU_OK;
-    if (!c->plan)
-        gpu_conv_free_descriptors(c);
-}
-
-static lk_gpu_status make_convolution(lk_gpu_libraries *libraries, const problem *p, const int64_t *key,
-                                      convolution **out)
-{
-    convolution *c = calloc(1, sizeof *c);
-    if (!c)
-        return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a convolution");
-    c->problem.choice = (lk_gpu_choice){.kernel = p->direction == FORWARD    ? LK_GPU_CONV
-                                                  : p->direction == TO_INPUT ? LK_GPU_CONV_INPUT_GRAD
-                                                                             : LK_GPU_CONV_WEIGHT_GRAD,
-                                        .conv = *p->shape,
-                                        .bias = p->bias,
-                                        .dw_dtype = p->weights};
-    gpu_conv_choose_plan(c, libraries->dnn, p);
-    if (c->status != LK_GPU_OK) {
-        lk_gpu_status status = c->status;
-        free_convolution(c);
-        return status;
-    }
-    lk__gpu_cache_add(&libraries->convolutions, &c->problem, key);
-    *out = c;
-    return LK_GPU_OK;
-}
-
 /* (*out)->plan is NULL if cuDNN has no plan. */
-static lk_gpu_status convolution_of(lk_gpu_stream *stream, const problem *p, convolution **out)
+static lk_gpu_status gpu_conv_plan_of(lk_gpu_stream *stream, const lk_gpu_conv_problem *p, lk_gpu_conv_plan **out)
 {
     const lk_gpu_conv_shape *s = p->shape;
     const lk_geometry *g = &s->geometry;
@@ -450,8 +29,12 @@ static lk_gpu_status convolution_of(lk_gpu_stream *stream, const problem *p, con
                                      g->stride[1], g->padding[0], g->padding[1], g->dilation[0], g->dilation[1],
                                      g->filters,   s->direct};
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    *out = (convolution *)lk__gpu_cache_find(&stream->libraries->convolutions, key);
-    return *out ? LK_GPU_OK : make_convolution(stream->libraries, p, key, out);
+    *out = (lk_gpu_conv_plan *)lk__gpu_cache_find(&stream->libraries->convolutions, key);
+    if (*out)
+        return LK_GPU_OK;
+    LK_GPU_TRY(lk__gpu_conv_plan_new(stream->libraries, p, out));
+    lk__gpu_cache_add(&stream->libraries->convolutions, &(*out)->problem, key);
+    return LK_GPU_OK;
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
@@ -470,11 +53,11 @@ static lk_gpu_status gpu_conv_fill_pack(cudnnBackendDescriptor_t pack, int64_t n
 }
 
 /* bias NULL: the plan has none. Which of images, weights and results is written depends on the plan's direction. */
-static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, const convolution *c, const void *images,
+static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, const lk_gpu_conv_plan *c, const void *images,
                                            const void *weights, const void *results, const void *bias)
 {
     const lk_gpu_libraries *libraries = stream->libraries;
-    const int64_t ids[] = {IMAGES, WEIGHTS, RESULTS, BIAS};
+    const int64_t ids[] = {LK_GPU_IMAGES, LK_GPU_WEIGHTS, LK_GPU_RESULTS, LK_GPU_BIAS};
     void *data[] = {(void *)(uintptr_t)images, (void *)(uintptr_t)weights, (void *)(uintptr_t)results,
                     (void *)(uintptr_t)bias};
     cudnnBackendDescriptor_t pack;
@@ -514,16 +97,16 @@ static lk_gpu_status gpu_conv_launch_bias(lk_gpu_stream *stream, const lk_gpu_co
  * no plan at all. */
 static lk_gpu_status gpu_conv_run_forward(lk_gpu_stream *stream, const lk_gpu_conv *a, bool *done)
 {
-    problem p = {FORWARD, a->bias != NULL, a->shape.dtype, &a->shape};
-    convolution *c;
-    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    lk_gpu_conv_problem p = {LK_GPU_FORWARD, a->bias != NULL, a->shape.dtype, &a->shape};
+    lk_gpu_conv_plan *c;
+    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     *done = c->plan != NULL;
     if (c->plan)
         return gpu_conv_execute_plan(stream, c, a->x, a->w, a->y, a->bias);
     if (!a->bias)
         return LK_GPU_OK;
     p.bias = false;
-    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     *done = c->plan != NULL;
     if (!c->plan)
         return LK_GPU_OK;
@@ -550,9 +133,9 @@ lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
 
 lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_input_grad *a)
 {
-    problem p = {TO_INPUT, false, a->shape.dtype, &a->shape};
-    convolution *c;
-    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    lk_gpu_conv_problem p = {LK_GPU_TO_INPUT, false, a->shape.dtype, &a->shape};
+    lk_gpu_conv_plan *c;
+    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (c->plan)
         return gpu_conv_execute_plan(stream, c, a->dx, a->w, a->dy, NULL);
     return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_input_grad(stream, a);
@@ -560,9 +143,9 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
 
 lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
 {
-    problem p = {TO_WEIGHTS, false, a->dw_dtype, &a->shape};
-    convolution *c;
-    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    lk_gpu_conv_problem p = {LK_GPU_TO_WEIGHTS, false, a->dw_dtype, &a->shape};
+    lk_gpu_conv_plan *c;
+    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (c->plan)
         return gpu_conv_execute_plan(stream, c, a->x, a->dw, a->dy, NULL);
     return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
@@ -570,29 +153,29 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
 
 /* --- naming ------------------------------------------------------------------------------------------------------- */
 
-static problem conv_problem(const lk_gpu_choice *choice)
+static lk_gpu_conv_problem gpu_conv_problem_of(const lk_gpu_choice *choice)
 {
     const lk_gpu_conv_shape *s = &choice->conv;
     switch (choice->kernel) {
     case LK_GPU_CONV:
-        return (problem){FORWARD, choice->bias, s->dtype, s};
+        return (lk_gpu_conv_problem){LK_GPU_FORWARD, choice->bias, s->dtype, s};
     case LK_GPU_CONV_INPUT_GRAD:
-        return (problem){TO_INPUT, false, s->dtype, s};
+        return (lk_gpu_conv_problem){LK_GPU_TO_INPUT, false, s->dtype, s};
     default:
-        return (problem){TO_WEIGHTS, false, choice->dw_dtype, s};
+        return (lk_gpu_conv_problem){LK_GPU_TO_WEIGHTS, false, choice->dw_dtype, s};
     }
 }
 
 lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice)
 {
-    problem p = conv_problem(choice);
-    convolution *c;
+    lk_gpu_conv_problem p = gpu_conv_problem_of(choice);
+    lk_gpu_conv_plan *c;
     const char *added = "";
-    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (!c->plan && p.bias) {
         p.bias = false;
         added = ", bias apart";
-        LK_GPU_TRY(convolution_of(stream, &p, &c));
+        LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     }
     if (!c->plan && choice->conv.dtype == LK_BF16)
         return gpu_conv_refuse_bf16();

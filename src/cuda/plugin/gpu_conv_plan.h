@@ -1,0 +1,49 @@
+/* Plans of convolutions by cuDNN's graphs. A graph is the convolution, and an operation that adds a bias or converts
+ * the dtype if the problem has one. The plan for a problem is the first one proposed by cuDNN's heuristics that adds in
+ * a fixed order, keeps the precision asked for, and fits into the workspace; so it depends only on the problem, the GPU
+ * and the version of cuDNN. */
+#pragma once
+
+#include "cuda/plugin/gpu_libraries.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lk_gpu_conv_direction { LK_GPU_FORWARD, LK_GPU_TO_INPUT, LK_GPU_TO_WEIGHTS } lk_gpu_conv_direction;
+
+typedef struct lk_gpu_conv_problem {
+    lk_gpu_conv_direction direction;
+    bool bias;
+    lk_dtype weights; /* dtype of the weights: the shape's dtype, or f32 for their gradient */
+    const lk_gpu_conv_shape *shape;
+} lk_gpu_conv_problem;
+
+/* The ids of operands, by which a plan is given their addresses when it runs. */
+typedef enum lk_gpu_conv_operand {
+    LK_GPU_IMAGES = 1,
+    LK_GPU_RESULTS,
+    LK_GPU_WEIGHTS,
+    LK_GPU_BIAS,
+    LK_GPU_INTERMEDIATE
+} lk_gpu_conv_operand;
+
+enum { LK_GPU_MAX_CONFIGURATIONS = 24, LK_GPU_MAX_DESCRIPTORS = LK_GPU_MAX_CONFIGURATIONS + 24 };
+
+typedef struct lk_gpu_conv_plan {
+    lk_gpu_problem problem;        /* its choice has the engine's name */
+    cudnnBackendDescriptor_t plan; /* NULL: cuDNN has none */
+    cudnnBackendDescriptor_t
+        own[LK_GPU_MAX_DESCRIPTORS]; /* all its descriptors, in the order in which they were made */
+    int n_own;
+    lk_gpu_status status; /* the first failure while it is made, after which nothing more is done */
+} lk_gpu_conv_plan;
+
+/* Makes a plan. (*plan)->plan is NULL if cuDNN has none. The caller frees it. */
+lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
+                                    lk_gpu_conv_plan **plan);
+void lk__gpu_conv_plan_free(lk_gpu_conv_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
