@@ -218,7 +218,8 @@ static cudnnBackendDescriptor_t gpu_conv_graph_of(lk_gpu_conv_plan *c, const lk_
     int64_t n = gpu_conv_operations_of(c, p, operations);
     cudnnBackendDescriptor_t graph = gpu_conv_descriptor_new(c, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     gpu_conv_descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
-    gpu_conv_descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries->dnn);
+    if (libraries->dnn)
+        gpu_conv_descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries->dnn);
     gpu_conv_descriptor_finalize(c, graph);
     return graph;
 }
@@ -266,17 +267,20 @@ static bool gpu_conv_is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
 static cudnnBackendDescriptor_t gpu_conv_make_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries,
                                                    cudnnBackendDescriptor_t configuration)
 {
-    int64_t bytes = 0, n = 0;
+    int64_t n = 0;
     cudnnBackendDescriptor_t plan = gpu_conv_descriptor_new(c, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    gpu_conv_descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries->dnn);
+    if (libraries->dnn)
+        gpu_conv_descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries->dnn);
+    else
+        gpu_conv_descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries->described_gpu);
     gpu_conv_descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (c->status != LK_GPU_OK)
         return NULL;
     cudnnStatus_t status = cudnnBackendFinalize(plan);
     if (status == CUDNN_STATUS_SUCCESS)
-        status =
-            cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes);
-    if (status == CUDNN_STATUS_SUCCESS && bytes <= LK_GPU_WORKSPACE_BYTES)
+        status = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
+                                          &c->workspace);
+    if (status == CUDNN_STATUS_SUCCESS && c->workspace <= LK_GPU_WORKSPACE_BYTES)
         return plan;
     cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
     return NULL;
@@ -345,9 +349,9 @@ static void gpu_conv_try_configurations(lk_gpu_conv_plan *c, const lk_gpu_librar
                                         int64_t n)
 {
     for (int64_t i = 0; i < n && c->status == LK_GPU_OK && !c->plan; i++) {
-        unsigned notes;
-        if (gpu_conv_notes_of(configurations[i], &notes) == LK_GPU_OK && gpu_conv_is_exact_enough(notes, shape))
+        if (gpu_conv_notes_of(configurations[i], &c->notes) == LK_GPU_OK && gpu_conv_is_exact_enough(c->notes, shape))
             c->plan = gpu_conv_make_plan(c, libraries, configurations[i]);
+        c->position = (int)i;
         if (c->plan)
             gpu_conv_name_plan(configurations[i], c->problem.choice.name, sizeof c->problem.choice.name);
     }
@@ -364,6 +368,8 @@ static void gpu_conv_try_heuristics(lk_gpu_conv_plan *c, const lk_gpu_libraries 
     int64_t found = 0;
     gpu_conv_descriptor_set_part(c, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
     gpu_conv_descriptor_set(c, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    if (!libraries->dnn)
+        gpu_conv_descriptor_set_part(c, heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries->described_gpu);
     for (int i = 0; i < LK_GPU_MAX_CONFIGURATIONS; i++)
         configurations[i] = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     /* Heuristics that have no answer for a graph fail; that is not an error here. */
@@ -381,8 +387,10 @@ static void gpu_conv_choose_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *li
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, libraries, p);
-    for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++)
+    for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++) {
+        c->fallback = modes[i] == CUDNN_HEUR_MODE_FALLBACK;
         gpu_conv_try_heuristics(c, libraries, p->shape, graph, modes[i]);
+    }
     if (c->status == LK_GPU_UNSUPPORTED)
         c->status = LK_GPU_OK;
     if (!c->plan)

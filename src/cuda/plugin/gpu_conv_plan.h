@@ -33,6 +33,10 @@ enum { LK_GPU_MAX_CONFIGURATIONS = 24, LK_GPU_MAX_DESCRIPTORS = LK_GPU_MAX_CONFI
 typedef struct lk_gpu_conv_plan {
     lk_gpu_problem problem;        /* its choice has the engine's name */
     cudnnBackendDescriptor_t plan; /* NULL: cuDNN has none */
+    unsigned notes;                /* bit i: its engine has numerical note i */
+    int64_t workspace;             /* bytes */
+    bool fallback;                 /* its configuration is from the list of fallbacks, which is in no order … */
+    int position;                  /* … and stands there in this place */
     cudnnBackendDescriptor_t
         own[LK_GPU_MAX_DESCRIPTORS]; /* all its descriptors, in the order in which they were made */
     int n_own;

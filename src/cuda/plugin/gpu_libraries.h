@@ -4,10 +4,7 @@
 #pragma once
 
 #include "cuda/plugin/gpu_direct_conv.h"
-#include "cuda/plugin/gpu_plugin.h"
-
-#include <cublasLt.h>
-#include <cudnn_graph.h>
+#include "cuda/plugin/gpu_library_errors.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,6 +28,7 @@ typedef struct lk_gpu_cache {
 struct lk_gpu_libraries {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
+    cudnnBackendDescriptor_t described_gpu; /* plans are made for it if `dnn` is NULL: tests/gpu/cudnn_plans_test.c */
     lk_gpu_cache products, convolutions;
 };
 
@@ -47,10 +45,6 @@ void lk__gpu_convolutions_free(lk_gpu_cache *cache);
 /* lk_gpu_driver.choose for a product, and for a convolution. */
 lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice);
 lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice);
-
-/* Translate a status of a library. On failure the error message says what was being done. */
-lk_gpu_status lk__gpu_check_blas(cublasStatus_t status, const char *what);
-lk_gpu_status lk__gpu_check_dnn(cudnnStatus_t status, const char *what);
 
 #ifdef __cplusplus
 }

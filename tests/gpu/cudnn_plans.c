@@ -1,0 +1,278 @@
+/* Asks the real cuDNN, without a GPU and without a driver, for the plan of every convolution of the four networks and
+ * of others, as the plug-in would on GPUs that files of tests/gpu/gpus describe. Fails if a convolution would run on
+ * the slow kernels of gpu_direct_conv.cu, if its engine adds in no fixed order, or if it needs too much workspace.
+ * Prints the engines, and whether GPUs of one architecture have the same ones.
+ *
+ *     cudnn_plans FOLDER [GPU [DTYPE]]      all GPUs and dtypes, or one of each: "h100 bf16" */
+#include "core/engine.h"
+#include "core/op.h"
+#include "cuda/plugin/gpu_conv_plan.h"
+#include "ops/geometry.h"
+#include "ops/ops.h"
+#include "lockstep/autograd.h"
+#include "lockstep/nn.h"
+#include "lockstep/tensor.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SKIPPED = 77, MAX_CONVOLUTIONS = 256, SWEEP = 24, OLDEST_CUDNN = 90800 };
+
+/* A convolution, and where it stands. */
+typedef struct wanted {
+    lk_gpu_conv_direction direction;
+    bool bias;
+    lk_geometry geometry;
+    const char *from;
+} wanted;
+
+static struct {
+    wanted list[MAX_CONVOLUTIONS];
+    int n;
+} all;
+
+static char message[512];
+
+/* The plug-in's own is compiled with CUDA. */
+lk_gpu_status lk__gpu_fail(lk_gpu_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "cudnn_plans: %s: %s\n", what, *message ? message : lk_error_message());
+    exit(1);
+}
+
+/* --- which convolutions ------------------------------------------------------------------------------------------- */
+
+static void want(lk_gpu_conv_direction direction, bool bias, const lk_geometry *geometry, const char *from)
+{
+    for (int i = 0; i < all.n; i++)
+        if (all.list[i].direction == direction && all.list[i].bias == bias &&
+            memcmp(&all.list[i].geometry, geometry, sizeof *geometry) == 0)
+            return;
+    if (all.n == MAX_CONVOLUTIONS)
+        give_up("too many convolutions");
+    all.list[all.n++] = (wanted){direction, bias, *geometry, from};
+}
+
+/* Takes the place of running a call. */
+static lk_status note_call(void *from, const lk_call *call)
+{
+    const lk_conv2d_opts *conv = LK_ATTRS(call, lk_conv2d_opts);
+    const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
+    lk_geometry geometry;
+    switch (call->op->id) {
+    case LK_OP_CONV2D:
+        geometry = lk__geometry_of_conv(call->in[0]->shape, call->in[1]->shape, call->out[0]->shape, conv);
+        want(LK_GPU_FORWARD, call->in[2] != NULL, &geometry, from);
+        break;
+    case LK_OP_CONV2D_INPUT_GRAD:
+        geometry = lk__geometry_of_conv(call->out[0]->shape, call->in[1]->shape, call->in[0]->shape, &attrs->conv);
+        want(LK_GPU_TO_INPUT, false, &geometry, from);
+        break;
+    case LK_OP_CONV2D_WEIGHT_GRAD:
+        geometry = lk__geometry_of_conv(call->in[1]->shape, call->out[0]->shape, call->in[0]->shape, &attrs->conv);
+        want(LK_GPU_TO_WEIGHTS, false, &geometry, from);
+        break;
+    default:
+        break;
+    }
+    return LK_OK;
+}
+
+/* The forward and backward pass of a shard of `images` images; nothing is computed. */
+static void want_network(lk_device *device, const char *name, int64_t images)
+{
+    lk_model *model = lk_model_new(name, (lk_model_input){1, 28, 28, 10});
+    lk_tensor *variables[256], *gradients[256];
+    if (!model || lk_model_init(model, device, 0, variables) != LK_OK)
+        give_up(name);
+    lk_capture before = lk__capture_set((lk_capture){note_call, (void *)(uintptr_t)name});
+    lk_scope_begin();
+    lk_tensor *x = lk_zeros(device, LK_F32, LK_SHAPE(images, 1, 28, 28));
+    lk_tensor *indices = lk_zeros(device, LK_I64, LK_SHAPE(images));
+    lk_tape *tape = lk_tape_begin(variables, lk_model_parameter_count(model));
+    lk_tensor *logits =
+        lk_model_forward(model, variables, x, &(lk_forward_opts){.training = true, .indices = &indices});
+    if (!logits || lk_tape_gradient(tape, logits, NULL, gradients) != LK_OK)
+        give_up(name);
+    lk_tape_release(tape);
+    lk_scope_end();
+    lk__capture_set(before);
+    for (int i = 0; i < lk_model_variable_count(model); i++)
+        lk_tensor_release(variables[i]);
+    lk_model_release(model);
+}
+
+/* The next number of a fixed series (Numerical Recipes' generator), below `end`. */
+static int64_t next_below(int64_t end)
+{
+    static uint32_t state = 1;
+    state = state * 1664525u + 1013904223u;
+    return (int64_t)(state >> 8) % end;
+}
+
+/* Other sizes: odd ones, groups, strides, dilation, 1 to 512 images. */
+static void want_others(void)
+{
+    static const int64_t images[] = {1, 3, 8, 17, 64, 512}, channels[] = {1, 3, 8, 16, 24, 64, 100},
+                         kernels[] = {1, 2, 3, 5, 7}, groups[] = {1, 1, 1, 2, 4};
+    for (int i = 0; i < SWEEP; i++) {
+        lk_geometry g = {.images = images[next_below(6)], .groups = groups[next_below(5)]};
+        g.channels = channels[next_below(7)] * g.groups;
+        g.filters = channels[next_below(7)] * g.groups;
+        for (int axis = 0; axis < 2; axis++) {
+            g.kernel[axis] = kernels[next_below(5)];
+            g.stride[axis] = 1 + next_below(2);
+            g.dilation[axis] = 1 + next_below(5) / 4;
+            g.padding[axis] = next_below(g.kernel[axis]);
+            g.in[axis] = 9 + next_below(25);
+            g.out[axis] =
+                (g.in[axis] + 2 * g.padding[axis] - g.dilation[axis] * (g.kernel[axis] - 1) - 1) / g.stride[axis] + 1;
+        }
+        for (int direction = LK_GPU_FORWARD; direction <= LK_GPU_TO_WEIGHTS; direction++)
+            want(direction, false, &g, "others");
+    }
+}
+
+/* --- a described GPU ---------------------------------------------------------------------------------------------- */
+
+static cudnnBackendDescriptor_t describe_gpu(const char *folder, const char *name)
+{
+    char path[4096], json[4096];
+    snprintf(path, sizeof path, "%s/%s.json", folder, name);
+    FILE *file = fopen(path, "r");
+    size_t n = file ? fread(json, 1, sizeof json, file) : 0;
+    cudnnBackendDescriptor_t gpu = NULL;
+    if (file)
+        fclose(file);
+    if (lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &gpu), "a GPU") ||
+        lk__gpu_check_dnn(
+            cudnnBackendSetAttribute(gpu, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, (int64_t)n, json),
+            "the description of a GPU") ||
+        lk__gpu_check_dnn(cudnnBackendFinalize(gpu), "the description of a GPU"))
+        give_up(path);
+    return gpu;
+}
+
+/* --- plans -------------------------------------------------------------------------------------------------------- */
+
+typedef enum precision { F32, TF32, BF16, PRECISIONS } precision;
+static const char *const precision_names[] = {"f32", "tf32", "bf16"};
+static const char *const direction_names[] = {"forward", "input", "weights"};
+
+typedef char engine_name[sizeof((lk_gpu_choice *)0)->name];
+
+/* Sets `engine` to the name of the engine that would run it; "" if there is none. Returns what is wrong with it, or
+ * NULL. */
+static const char *plan_of(const lk_gpu_libraries *libraries, const wanted *w, precision in, char *engine)
+{
+    lk_gpu_conv_shape shape = {.geometry = w->geometry, .dtype = in == BF16 ? LK_BF16 : LK_F32, .tf32 = in != F32};
+    lk_gpu_conv_problem p = {w->direction, w->bias, w->direction == LK_GPU_TO_WEIGHTS ? LK_F32 : shape.dtype, &shape};
+    lk_gpu_conv_plan *plan;
+    const char *wrong = NULL;
+    if (lk__gpu_conv_plan_new(libraries, &p, &plan) != LK_GPU_OK)
+        give_up("a plan");
+    if (!plan->plan && p.bias) { /* the plug-in then adds it by a kernel of its own */
+        p.bias = false;
+        lk__gpu_conv_plan_free(plan);
+        if (lk__gpu_conv_plan_new(libraries, &p, &plan) != LK_GPU_OK)
+            give_up("a plan");
+    }
+    if (plan->notes & 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
+        wrong = "adds in no fixed order";
+    else if (plan->workspace > LK_GPU_WORKSPACE_BYTES)
+        wrong = "needs too much workspace";
+    else if (plan->plan && plan->fallback && strcmp(w->from, "others") != 0)
+        wrong = "is on cuDNN's list of fallbacks, which has no order";
+    if (plan->plan)
+        snprintf(engine, sizeof(engine_name), "%s", plan->problem.choice.name);
+    printf("  %-7s %-9s %4lld x %3lld -> %3lld channels, %lldx%lld, %lldx%lld kernel: ", direction_names[w->direction],
+           w->from, (long long)w->geometry.images, (long long)w->geometry.channels, (long long)w->geometry.filters,
+           (long long)w->geometry.in[0], (long long)w->geometry.in[1], (long long)w->geometry.kernel[0],
+           (long long)w->geometry.kernel[1]);
+    if (plan->plan)
+        printf("%s, %s %d, workspace %.1f MB\n", engine, plan->fallback ? "fallback" : "proposal", plan->position,
+               (double)plan->workspace / 1e6);
+    else
+        printf("none\n");
+    fflush(stdout);
+    lk__gpu_conv_plan_free(plan);
+    return wrong;
+}
+
+/* A convolution without an engine in bf16 runs in TF32, to which bf16 is exact. Sets engines[i]; returns the number of
+ * faults. */
+static int check_gpu(const char *folder, const char *gpu, precision in, engine_name *engines)
+{
+    lk_gpu_libraries libraries = {.described_gpu = describe_gpu(folder, gpu)};
+    int faults = 0, without = 0;
+    printf("%s, %s\n", gpu, precision_names[in]);
+    for (int i = 0; i < all.n; i++) {
+        engines[i][0] = '\0';
+        const char *wrong = plan_of(&libraries, &all.list[i], in, engines[i]);
+        if (!engines[i][0] && in == BF16) {
+            without++;
+            wrong = plan_of(&libraries, &all.list[i], TF32, engines[i]);
+        }
+        if (!engines[i][0])
+            wrong = "would run on the direct kernel";
+        if (wrong)
+            fprintf(stderr, "cudnn_plans: %s, %s: the convolution above %s\n", gpu, precision_names[in], wrong);
+        faults += wrong != NULL;
+    }
+    printf("%s, %s: %d convolutions, %d faults", gpu, precision_names[in], all.n, faults);
+    printf(", %d without an engine in bf16\n", without);
+    cudnnBackendDestroyDescriptor(libraries.described_gpu);
+    return faults;
+}
+
+static engine_name engines[2][MAX_CONVOLUTIONS];
+
+/* GPUs of one architecture must have the same engines: bits must not depend on memory or clocks. */
+static int check_precision(const char *folder, const char *only, precision in)
+{
+    static const char *const gpus[] = {"a100", "h100", "h200"};
+    int faults = 0, different = 0;
+    for (int g = 0; g < 3; g++)
+        if (!only || strcmp(only, gpus[g]) == 0)
+            faults += check_gpu(folder, gpus[g], in, engines[g == 2]);
+    for (int i = 0; !only && i < all.n; i++)
+        different += strcmp(engines[0][i], engines[1][i]) != 0;
+    if (!only)
+        printf("%s: h100 and h200 have the same engine for %d of %d\n", precision_names[in], all.n - different, all.n);
+    return faults + different;
+}
+
+int main(int argc, char **argv)
+{
+    int faults = 0;
+    if (cudnnGetVersion() < OLDEST_CUDNN || !dlopen("libcuda.so.1", RTLD_NOW)) {
+        printf("cuDNN %zu does not describe GPUs, or there is no stand-in for the driver\n", cudnnGetVersion());
+        return SKIPPED;
+    }
+    lk_device *device = lk_device_open("cpu:0");
+    if (argc < 2 || !device)
+        give_up("usage: cudnn_plans FOLDER [GPU [DTYPE]]");
+    want_network(device, "lenet", 32);
+    want_network(device, "keras-cnn", 32);
+    want_network(device, "resnet18", 64);
+    want_network(device, "wrn-16-10", 64);
+    want_others();
+    lk_device_release(device);
+    for (int in = F32; in < PRECISIONS; in++)
+        if (argc < 4 || strcmp(argv[3], precision_names[in]) == 0)
+            faults += check_precision(argv[1], argc > 2 ? argv[2] : NULL, in);
+    printf("cudnn_plans: cuDNN %zu, %d faults\n", cudnnGetVersion(), faults);
+    return faults != 0;
+}
