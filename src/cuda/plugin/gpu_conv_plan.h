@@ -28,7 +28,7 @@ typedef enum lk_gpu_conv_operand {
     LK_GPU_INTERMEDIATE
 } lk_gpu_conv_operand;
 
-enum { LK_GPU_MAX_CONFIGURATIONS = 24, LK_GPU_MAX_DESCRIPTORS = LK_GPU_MAX_CONFIGURATIONS + 24 };
+enum { LK_GPU_MAX_CONFIGURATIONS = 128, LK_GPU_MAX_DESCRIPTORS = LK_GPU_MAX_CONFIGURATIONS + 24 };
 
 typedef struct lk_gpu_conv_plan {
     lk_gpu_problem problem;        /* its choice has the engine's name */
