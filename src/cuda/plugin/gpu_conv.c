@@ -56,14 +56,17 @@ static lk_gpu_status gpu_conv_fill_pack(cudnnBackendDescriptor_t pack, int64_t n
 static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, const lk_gpu_conv_plan *c, const void *images,
                                            const void *weights, const void *results, const void *bias)
 {
+    static const float one = 1;
     const lk_gpu_libraries *libraries = stream->libraries;
-    const int64_t ids[] = {LK_GPU_IMAGES, LK_GPU_WEIGHTS, LK_GPU_RESULTS, LK_GPU_BIAS};
+    bool multiplies = c->problem.choice.dw_dtype != c->problem.choice.conv.dtype;
+    const int64_t ids[] = {LK_GPU_IMAGES, LK_GPU_WEIGHTS, LK_GPU_RESULTS, multiplies ? LK_GPU_ONE : LK_GPU_BIAS};
+    const void *last = multiplies ? &one : bias;
     void *data[] = {(void *)(uintptr_t)images, (void *)(uintptr_t)weights, (void *)(uintptr_t)results,
-                    (void *)(uintptr_t)bias};
+                    (void *)(uintptr_t)last};
     cudnnBackendDescriptor_t pack;
     LK_GPU_TRY(lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
                                  "make a descriptor"));
-    lk_gpu_status status = gpu_conv_fill_pack(pack, bias ? 4 : 3, ids, data, stream->workspace);
+    lk_gpu_status status = gpu_conv_fill_pack(pack, last ? 4 : 3, ids, data, stream->workspace);
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnSetStream(libraries->dnn, stream->stream), "take a stream");
     if (status == LK_GPU_OK)

@@ -56,13 +56,14 @@ static cudnnDataType_t gpu_conv_dnn_type(lk_dtype dtype)
     return dtype == LK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/* Describes a tensor with axis 1 innermost in memory. An intermediate tensor is not in memory. */
+/* Describes a tensor with axis 1 innermost in memory. An intermediate tensor is not in memory, and LK_GPU_ONE is in
+ * memory of the process. */
 static cudnnBackendDescriptor_t gpu_conv_tensor_descriptor(lk_gpu_conv_plan *c, lk_gpu_conv_operand id,
                                                            const int64_t dim[4], cudnnDataType_t type)
 {
     int64_t strides[4] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
     int64_t alignment = LK_GPU_LIBRARY_ALIGNMENT, number = id;
-    bool is_virtual = id == LK_GPU_INTERMEDIATE;
+    bool is_virtual = id == LK_GPU_INTERMEDIATE, is_host = id == LK_GPU_ONE;
     cudnnBackendDescriptor_t t = gpu_conv_descriptor_new(c, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
@@ -70,6 +71,7 @@ static cudnnBackendDescriptor_t gpu_conv_tensor_descriptor(lk_gpu_conv_plan *c, 
     gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number);
     gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
     gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    gpu_conv_descriptor_set(c, t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &is_host);
     gpu_conv_descriptor_finalize(c, t);
     return t;
 }
@@ -81,6 +83,7 @@ static void gpu_conv_dims_of(lk_gpu_conv_operand id, const lk_geometry *g, int64
         [LK_GPU_RESULTS] = {g->images, g->filters, g->out[0], g->out[1]},
         [LK_GPU_WEIGHTS] = {g->filters, g->channels / g->groups, g->kernel[0], g->kernel[1]},
         [LK_GPU_BIAS] = {1, g->filters, 1, 1},
+        [LK_GPU_ONE] = {1, 1, 1, 1},
     };
     memcpy(dim, dims[id], sizeof dims[id]);
 }
@@ -165,11 +168,11 @@ static cudnnBackendDescriptor_t conv_operation(lk_gpu_conv_plan *c, const lk_gpu
     return operation;
 }
 
-/* y = x + b, or y = x if b is NULL. */
-static cudnnBackendDescriptor_t gpu_conv_add_operation(lk_gpu_conv_plan *c, cudnnBackendDescriptor_t x,
-                                                       cudnnBackendDescriptor_t b, cudnnBackendDescriptor_t y)
+/* y = x + b, or y = x * b */
+static cudnnBackendDescriptor_t gpu_conv_pointwise_operation(lk_gpu_conv_plan *c, cudnnPointwiseMode_t mode,
+                                                             cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
+                                                             cudnnBackendDescriptor_t y)
 {
-    cudnnPointwiseMode_t mode = b ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_IDENTITY;
     cudnnDataType_t compute = CUDNN_DATA_FLOAT;
     cudnnBackendDescriptor_t d = gpu_conv_descriptor_new(c, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     gpu_conv_descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
@@ -178,15 +181,16 @@ static cudnnBackendDescriptor_t gpu_conv_add_operation(lk_gpu_conv_plan *c, cudn
     cudnnBackendDescriptor_t operation = gpu_conv_descriptor_new(c, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
     gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (b)
-        gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
     gpu_conv_descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     gpu_conv_descriptor_finalize(c, operation);
     return operation;
 }
 
 /* Makes the operations of a problem. An engine for a convolution alone writes the dtype that it reads. If another
- * operation follows, even one that changes nothing, there are engines that read bf16 and write f32. */
+ * operation follows, there are engines that read bf16 and write f32. Multiplying by 1 changes nothing, and leaves the
+ * choice of 15 configurations, of which the first usually splits the sum; for an operation that copies there is one,
+ * which does not split it and so keeps only a few multiprocessors busy. */
 static int64_t gpu_conv_operations_of(lk_gpu_conv_plan *c, const lk_gpu_conv_problem *p,
                                       cudnnBackendDescriptor_t operations[2])
 {
@@ -198,13 +202,15 @@ static int64_t gpu_conv_operations_of(lk_gpu_conv_plan *c, const lk_gpu_conv_pro
     if (p->bias) {
         sums = gpu_conv_intermediate_tensor(c, LK_GPU_RESULTS, s);
         operations[0] = conv_operation(c, p, images, weights, sums);
-        operations[1] = gpu_conv_add_operation(c, sums, gpu_conv_operand_tensor(c, LK_GPU_BIAS, s, type), results);
+        operations[1] = gpu_conv_pointwise_operation(c, CUDNN_POINTWISE_ADD, sums,
+                                                     gpu_conv_operand_tensor(c, LK_GPU_BIAS, s, type), results);
         return 2;
     }
     if (p->weights != s->dtype) {
         sums = gpu_conv_intermediate_tensor(c, LK_GPU_WEIGHTS, s);
         operations[0] = conv_operation(c, p, images, sums, results);
-        operations[1] = gpu_conv_add_operation(c, sums, NULL, weights);
+        operations[1] = gpu_conv_pointwise_operation(
+            c, CUDNN_POINTWISE_MUL, sums, gpu_conv_operand_tensor(c, LK_GPU_ONE, s, CUDNN_DATA_FLOAT), weights);
         return 2;
     }
     operations[0] = conv_operation(c, p, images, weights, results);

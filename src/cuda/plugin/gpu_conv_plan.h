@@ -19,12 +19,14 @@ typedef struct lk_gpu_conv_problem {
     const lk_gpu_conv_shape *shape;
 } lk_gpu_conv_problem;
 
-/* The ids of operands, by which a plan is given their addresses when it runs. */
+/* The ids of operands, by which a plan is given their addresses when it runs. LK_GPU_ONE is an f32 in memory of the
+ * process, 1: a plan whose weights have another dtype than its images multiplies by it. */
 typedef enum lk_gpu_conv_operand {
     LK_GPU_IMAGES = 1,
     LK_GPU_RESULTS,
     LK_GPU_WEIGHTS,
     LK_GPU_BIAS,
+    LK_GPU_ONE,
     LK_GPU_INTERMEDIATE
 } lk_gpu_conv_operand;
 
