@@ -2,7 +2,7 @@
 
 #include "base/heartbeat.h"
 #include "base/whole_io.h"
-#include "data/cache.h"
+#include "base/cache.h"
 #include "data/catalog/http.h"
 #include "data/formats/byte_source.h"
 

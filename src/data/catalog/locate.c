@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
-#include "data/cache.h"
+#include "base/cache.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "data/cache.h"
+#include "base/cache.h"
 
 #include <dirent.h>
 #include <errno.h>

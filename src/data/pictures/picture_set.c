@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "data/cache.h"
+#include "base/cache.h"
 #include "data/convert.h"
 #include "data/formats/packed_file.h"
 #include "data/names.h"
