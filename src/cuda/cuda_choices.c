@@ -24,8 +24,8 @@ static void cuda_describe_gpu_and_libraries(const lk_device *device, char *text,
         return;
     }
     driver->versions(&versions);
-    snprintf(text, size, "GPU %s, compute capability %d.%d, CUDA %s, cuBLASLt %s, cuDNN %s", info.name,
-             info.capability[0], info.capability[1], versions.runtime, versions.cublas, versions.cudnn);
+    snprintf(text, size, "GPU %s, compute capability %d.%d, CUDA %s, cuBLASLt %s, cuDNN %s, NVRTC %s", info.name,
+             info.capability[0], info.capability[1], versions.runtime, versions.cublas, versions.cudnn, versions.nvrtc);
 }
 
 /* --- a problem ---------------------------------------------------------------------------------------------------- */

@@ -120,6 +120,8 @@ lk_status lk__cuda_describe_kind(char *text, int size)
         cuda_device_append_text(text, size, ", cuBLASLt %s", versions.cublas);
     if (*versions.cudnn)
         cuda_device_append_text(text, size, ", cuDNN %s", versions.cudnn);
+    if (*versions.nvrtc)
+        cuda_device_append_text(text, size, ", NVRTC %s", versions.nvrtc);
     if (*versions.nccl)
         cuda_device_append_text(text, size, ", NCCL %s", versions.nccl);
     return LK_OK;

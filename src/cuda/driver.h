@@ -75,7 +75,7 @@ typedef struct lk_gpu_path {
 
 /* Texts like "13.0"; empty for a library that is missing. */
 typedef struct lk_gpu_versions {
-    char driver[24], runtime[24], cublas[24], cudnn[24], nccl[24];
+    char driver[24], runtime[24], cublas[24], cudnn[24], nvrtc[24], nccl[24];
 } lk_gpu_versions;
 
 /* The kernels of libraries, for which a library chooses an algorithm. */

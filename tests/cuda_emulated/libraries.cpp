@@ -35,7 +35,7 @@ void lk__gpu_libraries_close(lk_gpu_libraries *libraries)
     delete libraries;
 }
 
-/* $LOCKSTEP_EMULATED_VERSION is the version of cuBLASLt and cuDNN. Each version has algorithms of its own. */
+/* $LOCKSTEP_EMULATED_VERSION is the version of cuBLASLt, cuDNN and NVRTC. Each version has algorithms of its own. */
 static const char *library_version(void)
 {
     const char *setting = getenv("LOCKSTEP_EMULATED_VERSION");
@@ -46,6 +46,7 @@ void lk__gpu_libraries_versions(lk_gpu_versions *versions)
 {
     snprintf(versions->cublas, sizeof versions->cublas, "%s", library_version());
     snprintf(versions->cudnn, sizeof versions->cudnn, "%s", library_version());
+    snprintf(versions->nvrtc, sizeof versions->nvrtc, "%s", library_version());
 }
 
 static void require_alignment(std::initializer_list<const void *> operands)

@@ -1,6 +1,7 @@
 /* A stream's handles of cuBLASLt and cuDNN, and the cache of what they have chosen. */
 #include "cuda/plugin/gpu_libraries.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,12 +73,35 @@ void lk__gpu_libraries_close(lk_gpu_libraries *libraries)
     free(libraries);
 }
 
+/* Loads NVRTC, which then stays loaded, and writes its version. cuDNN loads it by the same name. */
+static lk_gpu_status gpu_libraries_find_nvrtc(char *version, size_t size)
+{
+    char name[32];
+    int major = 0, minor = 0;
+    int (*ask)(int *major, int *minor) = NULL;
+    snprintf(name, sizeof name, "libnvrtc.so.%d", CUDART_VERSION / 1000);
+    void *library = dlopen(name, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    if (library)
+        *(void **)&ask = dlsym(library, "nvrtcVersion");
+    if (!ask || ask(&major, &minor) != 0)
+        return lk__gpu_fail(LK_GPU_FAILED,
+                            "NVRTC, by which cuDNN compiles kernels, cannot be loaded: %s; it is part of "
+                            "the CUDA toolkit",
+                            library ? name : dlerror());
+    snprintf(version, size, "%d.%d", major, minor);
+    return LK_GPU_OK;
+}
+
+/* Without NVRTC cuDNN would take other kernels, which round more, and say nothing. */
 lk_gpu_status lk__gpu_libraries_open(lk_gpu_libraries **out)
 {
+    char nvrtc[sizeof((lk_gpu_versions *)0)->nvrtc];
     lk_gpu_libraries *libraries = calloc(1, sizeof *libraries);
     if (!libraries)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for the handles of cuBLASLt and cuDNN");
-    lk_gpu_status status = lk__gpu_check_blas(cublasLtCreate(&libraries->blas), "start");
+    lk_gpu_status status = gpu_libraries_find_nvrtc(nvrtc, sizeof nvrtc);
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check_blas(cublasLtCreate(&libraries->blas), "start");
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnCreate(&libraries->dnn), "start");
     if (status == LK_GPU_OK)
@@ -97,6 +121,7 @@ void lk__gpu_libraries_versions(lk_gpu_versions *versions)
 {
     write_library_version(versions->cublas, sizeof versions->cublas, cublasLtGetVersion());
     write_library_version(versions->cudnn, sizeof versions->cudnn, cudnnGetVersion());
+    gpu_libraries_find_nvrtc(versions->nvrtc, sizeof versions->nvrtc); /* stays empty if it is missing */
 }
 
 int64_t lk__gpu_libraries_workspace(void)
