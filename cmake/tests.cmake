@@ -5,7 +5,7 @@
 # runs them. They repeat it on emulated GPUs, in many processes, for every network or against other frameworks.
 set(LK_LONG_TESTS
     alloc_failure_test cuda_central_storage_test cuda_conformance_test cuda_device_data_test cuda_in_place_kernels_test
-    cuda_nan_guard_test cuda_recorded_links_allreduce_test cuda_recorded_test cuda_sharded_state_test cuda_test
+    cuda_nan_guard_test cuda_recorded_links_allreduce_test cuda_recorded_test cuda_sharded_state_test cuda_test cudnn_plans_test
     custom_training_example_test defaults_test elastic_hosts_test emulated_conformance_gradient_test
     emulated_executor_test engine_stress_test export_c_test export_peers_test give_up_test gpu_check_test hosts_test
     launch_interrupt_test launch_restart_test launch_roles_test launch_sharded_test links_allreduce_test
@@ -194,6 +194,7 @@ if(TARGET lockstep_cuda AND CMAKE_NM AND EXISTS ${stub})
   file(WRITE ${PROJECT_BINARY_DIR}/tests/stand_in/stand_in_driver.inc ${lines})
   add_library(stand_in_driver SHARED ${source})
   target_include_directories(stand_in_driver PRIVATE ${PROJECT_BINARY_DIR}/tests/stand_in)
+  target_compile_options(stand_in_driver PRIVATE -Wno-missing-prototypes)
   set_target_properties(stand_in_driver PROPERTIES OUTPUT_NAME cuda SOVERSION 1 C_VISIBILITY_PRESET default
                         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/stand_in)
   lk_programs(tests lockstep_static tests/gpu/cudnn_plans.c)

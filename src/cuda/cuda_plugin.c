@@ -1,6 +1,7 @@
 #include "cuda/cuda_plugin.h"
 
 #include "base/plugin.h"
+#include "cuda/cuda_plans.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -27,6 +28,8 @@ static void cuda_plugin_load_driver(void)
         snprintf(why_not, sizeof why_not, "%s: is of another version of lockstep", plugin.file);
     else
         driver = found;
+    if (driver)
+        driver->keep_plans(&lk__cuda_plan_files);
 }
 
 const lk_gpu_driver *lk__cuda_driver(const char **reason)

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* Increase it with every change of this file or of kernels.h: the library refuses a plug-in with another number. */
-enum { LK_GPU_INTERFACE = 2 };
+enum { LK_GPU_INTERFACE = 3 };
 
 typedef enum lk_gpu_status {
     LK_GPU_OK,
@@ -77,6 +77,13 @@ typedef struct lk_gpu_path {
 typedef struct lk_gpu_versions {
     char driver[24], runtime[24], cublas[24], cudnn[24], nvrtc[24], nccl[24];
 } lk_gpu_versions;
+
+/* Keeps plans of convolutions from one process to the next. `key` says all that a plan depends on. From any thread. */
+typedef struct lk_gpu_plan_files {
+    /* Calls `use` with the plan, which is valid during the call, if it was kept. */
+    void (*load)(const char *key, void (*use)(void *user, const char *plan, size_t bytes), void *user);
+    void (*save)(const char *key, const char *plan, size_t bytes);
+} lk_gpu_plan_files;
 
 /* The kernels of libraries, for which a library chooses an algorithm. */
 typedef enum lk_gpu_library_kernel {

@@ -6,6 +6,7 @@
  *     cudnn_plans FOLDER [GPU [DTYPE]]      all GPUs and dtypes, or one of each: "h100 bf16" */
 #include "core/engine.h"
 #include "core/op.h"
+#include "cuda/cuda_plans.h"
 #include "cuda/plugin/gpu_conv_plan.h"
 #include "ops/geometry.h"
 #include "ops/ops.h"
@@ -14,10 +15,14 @@
 #include "lockstep/tensor.h"
 
 #include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { SKIPPED = 77, MAX_CONVOLUTIONS = 256, SWEEP = 24, OLDEST_CUDNN = 90800 };
 
@@ -254,6 +259,85 @@ static int check_precision(const char *folder, const char *only, precision in)
     return faults + different;
 }
 
+/* --- kept plans --------------------------------------------------------------------------------------------------- */
+
+/* The plan's engine is the first one's, and it was kept or not as expected. */
+static int check_kept(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, const char *when, bool kept,
+                      engine_name first)
+{
+    lk_gpu_conv_plan *plan;
+    if (lk__gpu_conv_plan_new(libraries, p, &plan) != LK_GPU_OK || !plan->plan)
+        give_up("a plan to keep");
+    if (!*first)
+        memcpy(first, plan->problem.choice.name, sizeof(engine_name));
+    bool right = plan->was_kept == kept && strcmp(first, plan->problem.choice.name) == 0;
+    printf("kept plans: %s: %s, %s%s\n", when, plan->problem.choice.name, plan->was_kept ? "kept" : "made",
+           right ? "" : ": wrong");
+    lk__gpu_conv_plan_free(plan);
+    return !right;
+}
+
+/* Calls change(path) for the only file of the folder for plans. */
+static void change_file(const char *cache, void (*change)(const char *path))
+{
+    char path[PATH_MAX];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/lockstep/plans/*", cache);
+    if (glob(path, 0, NULL, &found) != 0 || found.gl_pathc != 1)
+        give_up("not one kept plan");
+    change(found.gl_pathv[0]);
+    globfree(&found);
+}
+
+static void damage(const char *path)
+{
+    FILE *file = fopen(path, "r+");
+    if (!file || fseek(file, 1000, SEEK_SET) != 0 || fputc('#', file) == EOF || fclose(file) != 0)
+        give_up(path);
+}
+
+static void let_others_write(const char *path)
+{
+    if (chmod(path, 0666) != 0)
+        give_up(path);
+}
+
+static void cut(const char *path)
+{
+    if (truncate(path, 20) != 0)
+        give_up(path);
+}
+
+/* A kernel that is compiled at run time: a weight gradient in bf16. */
+static int check_kept_plans(const char *folder)
+{
+    char cache[] = "/tmp/cudnn_plans.XXXXXX", command[64];
+    lk_gpu_libraries libraries = {.described_gpu = describe_gpu(folder, "h100"), .machine = "a described H100"};
+    lk_gpu_conv_shape shape = {
+        .geometry = {8, 64, 64, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, .dtype = LK_BF16, .tf32 = true};
+    lk_gpu_conv_problem p = {LK_GPU_TO_WEIGHTS, false, LK_F32, &shape};
+    engine_name first = "";
+    int faults = 0;
+    if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1) != 0)
+        give_up(cache);
+    lk__gpu_keep_plans(&lk__cuda_plan_files);
+    faults += check_kept(&libraries, &p, "at first", false, first);
+    faults += check_kept(&libraries, &p, "again", true, first);
+    change_file(cache, damage);
+    faults += check_kept(&libraries, &p, "after damage", false, first);
+    faults += check_kept(&libraries, &p, "again", true, first);
+    change_file(cache, cut);
+    faults += check_kept(&libraries, &p, "cut off", false, first);
+    change_file(cache, let_others_write);
+    faults += check_kept(&libraries, &p, "others may write it", false, first);
+    strcpy(libraries.machine, "another GPU");
+    faults += check_kept(&libraries, &p, "another GPU", false, first);
+    lk__gpu_keep_plans(NULL);
+    snprintf(command, sizeof command, "rm -r %s", cache);
+    cudnnBackendDestroyDescriptor(libraries.described_gpu);
+    return faults + (system(command) != 0);
+}
+
 int main(int argc, char **argv)
 {
     int faults = 0;
@@ -270,6 +354,7 @@ int main(int argc, char **argv)
     want_network(device, "wrn-16-10", 64);
     want_others();
     lk_device_release(device);
+    faults += check_kept_plans(argv[1]);
     for (int in = F32; in < PRECISIONS; in++)
         if (argc < 4 || strcmp(argv[3], precision_names[in]) == 0)
             faults += check_precision(argv[1], argc > 2 ? argv[2] : NULL, in);

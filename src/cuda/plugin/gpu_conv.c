@@ -21,13 +21,8 @@ void lk__gpu_convolutions_free(lk_gpu_cache *cache)
 /* (*out)->plan is NULL if cuDNN has no plan. */
 static lk_gpu_status gpu_conv_plan_of(lk_gpu_stream *stream, const lk_gpu_conv_problem *p, lk_gpu_conv_plan **out)
 {
-    const lk_gpu_conv_shape *s = p->shape;
-    const lk_geometry *g = &s->geometry;
-    int64_t key[LK_GPU_KEY_WORDS] = {p->direction, p->bias,       p->weights,    s->dtype,       s->tf32,
-                                     g->images,    g->channels,   g->groups,     g->in[0],       g->in[1],
-                                     g->out[0],    g->out[1],     g->kernel[0],  g->kernel[1],   g->stride[0],
-                                     g->stride[1], g->padding[0], g->padding[1], g->dilation[0], g->dilation[1],
-                                     g->filters,   s->direct};
+    int64_t key[LK_GPU_KEY_WORDS];
+    lk__gpu_conv_problem_key(p, key);
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
     *out = (lk_gpu_conv_plan *)lk__gpu_cache_find(&stream->libraries->convolutions, key);
     if (*out)

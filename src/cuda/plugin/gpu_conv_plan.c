@@ -269,24 +269,36 @@ static bool gpu_conv_is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
     return (notes & refused) == 0;
 }
 
-/* NULL if cuDNN cannot make the plan after all, or it needs too much workspace. */
-static cudnnBackendDescriptor_t gpu_conv_make_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries,
-                                                   cudnnBackendDescriptor_t configuration)
+/* Makes a descriptor for a plan on the libraries' GPU. */
+static cudnnBackendDescriptor_t gpu_conv_plan_descriptor(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries)
 {
-    int64_t n = 0;
     cudnnBackendDescriptor_t plan = gpu_conv_descriptor_new(c, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     if (libraries->dnn)
         gpu_conv_descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries->dnn);
     else
         gpu_conv_descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries->described_gpu);
+    return plan;
+}
+
+/* False if cuDNN cannot make the plan after all, or it needs too much workspace. */
+static bool gpu_conv_finalize_plan(lk_gpu_conv_plan *c, cudnnBackendDescriptor_t plan)
+{
+    int64_t n = 0;
+    return cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS &&
+           cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
+                                    &c->workspace) == CUDNN_STATUS_SUCCESS &&
+           c->workspace <= LK_GPU_WORKSPACE_BYTES;
+}
+
+/* NULL if there is no such plan. */
+static cudnnBackendDescriptor_t gpu_conv_make_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries,
+                                                   cudnnBackendDescriptor_t configuration)
+{
+    cudnnBackendDescriptor_t plan = gpu_conv_plan_descriptor(c, libraries);
     gpu_conv_descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (c->status != LK_GPU_OK)
         return NULL;
-    cudnnStatus_t status = cudnnBackendFinalize(plan);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n,
-                                          &c->workspace);
-    if (status == CUDNN_STATUS_SUCCESS && c->workspace <= LK_GPU_WORKSPACE_BYTES)
+    if (gpu_conv_finalize_plan(c, plan))
         return plan;
     cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
     return NULL;
@@ -403,10 +415,95 @@ static void gpu_conv_choose_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *li
         gpu_conv_free_descriptors(c);
 }
 
+void lk__gpu_conv_problem_key(const lk_gpu_conv_problem *p, int64_t key[LK_GPU_KEY_WORDS])
+{
+    const lk_gpu_conv_shape *s = p->shape;
+    const lk_geometry *g = &s->geometry;
+    const int64_t words[LK_GPU_KEY_WORDS] = {p->direction, p->bias,       p->weights,    s->dtype,       s->tf32,
+                                             g->images,    g->channels,   g->groups,     g->in[0],       g->in[1],
+                                             g->out[0],    g->out[1],     g->kernel[0],  g->kernel[1],   g->stride[0],
+                                             g->stride[1], g->padding[0], g->padding[1], g->dilation[0], g->dilation[1],
+                                             g->filters,   s->direct};
+    memcpy(key, words, sizeof words);
+}
+
+/* --- kept plans --------------------------------------------------------------------------------------------------- */
+
+static const lk_gpu_plan_files *plan_files;
+
+void lk__gpu_keep_plans(const lk_gpu_plan_files *files)
+{
+    plan_files = files;
+}
+
+enum { KEY_TEXT = 1024, PLAN_HEAD = 192 };
+
+static void gpu_conv_write_key(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, char text[KEY_TEXT])
+{
+    int64_t key[LK_GPU_KEY_WORDS];
+    size_t used = (size_t)snprintf(text, KEY_TEXT, "%s, cuDNN %zu:", libraries->machine, cudnnGetVersion());
+    lk__gpu_conv_problem_key(p, key);
+    for (int i = 0; i < LK_GPU_KEY_WORDS; i++)
+        used += (size_t)snprintf(text + used, KEY_TEXT - used, " %lld", (long long)key[i]);
+}
+
+typedef struct kept_plan {
+    lk_gpu_conv_plan *plan;
+    const lk_gpu_libraries *libraries;
+} kept_plan;
+
+/* A kept plan is a line about it, and what cuDNN wrote: the graph, the engine, and kernels that were compiled for it.
+ * If cuDNN does not take it, the plan is made again. */
+static void gpu_conv_take_kept_plan(void *user, const char *text, size_t bytes)
+{
+    const kept_plan *kept = user;
+    lk_gpu_conv_plan *c = kept->plan;
+    char name[sizeof c->problem.choice.name] = "", head[PLAN_HEAD];
+    const char *end = memchr(text, '\n', bytes < PLAN_HEAD ? bytes : PLAN_HEAD);
+    int fallback = 0, used = 0;
+    if (!end)
+        return;
+    snprintf(head, sizeof head, "%.*s", (int)(end - text), text);
+    if (sscanf(head, "%127s %u %d %d%n", name, &c->notes, &fallback, &c->position, &used) != 4 || head[used] != '\0')
+        return;
+    cudnnBackendDescriptor_t plan = gpu_conv_plan_descriptor(c, kept->libraries);
+    gpu_conv_descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                            (int64_t)bytes - (end + 1 - text), end + 1);
+    if (c->status == LK_GPU_OK && gpu_conv_finalize_plan(c, plan)) {
+        c->plan = plan;
+        c->was_kept = true;
+        c->fallback = fallback != 0;
+        memcpy(c->problem.choice.name, name, sizeof name);
+    } else {
+        gpu_conv_free_descriptors(c);
+        c->status = LK_GPU_OK;
+    }
+}
+
+/* Plans that cuDNN cannot write are not kept. */
+static void gpu_conv_save_plan(const lk_gpu_conv_plan *c, const char *key)
+{
+    int64_t bytes = 0, n = 0;
+    if (cudnnBackendGetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &bytes,
+                                 NULL) != CUDNN_STATUS_SUCCESS)
+        return;
+    char *text = malloc(PLAN_HEAD + (size_t)bytes);
+    if (!text)
+        return;
+    int head = snprintf(text, PLAN_HEAD, "%s %u %d %d\n", c->problem.choice.name, c->notes, c->fallback, c->position);
+    if (cudnnBackendGetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, bytes, &n,
+                                 text + head) == CUDNN_STATUS_SUCCESS)
+        plan_files->save(key, text, (size_t)head + (size_t)bytes);
+    free(text);
+}
+
+/* --- a problem's plan --------------------------------------------------------------------------------------------- */
+
 lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
                                     lk_gpu_conv_plan **plan)
 {
     lk_gpu_conv_plan *c = calloc(1, sizeof *c);
+    char key[KEY_TEXT];
     *plan = NULL;
     if (!c)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a convolution");
@@ -416,7 +513,14 @@ lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_
                                         .conv = *p->shape,
                                         .bias = p->bias,
                                         .dw_dtype = p->weights};
-    gpu_conv_choose_plan(c, libraries, p);
+    if (plan_files) {
+        gpu_conv_write_key(libraries, p, key);
+        plan_files->load(key, gpu_conv_take_kept_plan, &(kept_plan){c, libraries});
+    }
+    if (!c->plan)
+        gpu_conv_choose_plan(c, libraries, p);
+    if (plan_files && c->plan && !c->was_kept)
+        gpu_conv_save_plan(c, key);
     if (c->status != LK_GPU_OK) {
         lk_gpu_status status = c->status;
         lk__gpu_conv_plan_free(c);

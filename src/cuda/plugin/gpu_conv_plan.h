@@ -37,6 +37,7 @@ typedef struct lk_gpu_conv_plan {
     cudnnBackendDescriptor_t plan; /* NULL: cuDNN has none */
     unsigned notes;                /* bit i: its engine has numerical note i */
     int64_t workspace;             /* bytes */
+    bool was_kept;                 /* it was not made by this process */
     bool fallback;                 /* its configuration is from the list of fallbacks, which is in no order … */
     int position;                  /* … and stands there in this place */
     cudnnBackendDescriptor_t
@@ -45,7 +46,10 @@ typedef struct lk_gpu_conv_plan {
     lk_gpu_status status; /* the first failure while it is made, after which nothing more is done */
 } lk_gpu_conv_plan;
 
-/* Makes a plan. (*plan)->plan is NULL if cuDNN has none. The caller frees it. */
+/* Sets key[], which tells problems apart. */
+void lk__gpu_conv_problem_key(const lk_gpu_conv_problem *p, int64_t key[LK_GPU_KEY_WORDS]);
+
+/* Makes a plan, or takes the one that was kept. (*plan)->plan is NULL if cuDNN has none. The caller frees it. */
 lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
                                     lk_gpu_conv_plan **plan);
 void lk__gpu_conv_plan_free(lk_gpu_conv_plan *plan);

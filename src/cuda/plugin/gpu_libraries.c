@@ -92,6 +92,19 @@ static lk_gpu_status gpu_libraries_find_nvrtc(char *version, size_t size)
     return LK_GPU_OK;
 }
 
+static lk_gpu_status gpu_libraries_describe_machine(lk_gpu_libraries *libraries, const char *nvrtc)
+{
+    struct cudaDeviceProp gpu;
+    int current = 0, driver = 0;
+    LK_GPU_TRY(lk__gpu_check(cudaGetDevice(&current), "find the current GPU"));
+    LK_GPU_TRY(lk__gpu_check(cudaGetDeviceProperties(&gpu, current), "describe the current GPU"));
+    LK_GPU_TRY(lk__gpu_check(cudaDriverGetVersion(&driver), "ask for the driver's version"));
+    snprintf(libraries->machine, sizeof libraries->machine,
+             "%s, compute capability %d.%d, %d multiprocessors, driver %d, NVRTC %s", gpu.name, gpu.major, gpu.minor,
+             gpu.multiProcessorCount, driver, nvrtc);
+    return LK_GPU_OK;
+}
+
 /* Without NVRTC cuDNN would take other kernels, which round more, and say nothing. */
 lk_gpu_status lk__gpu_libraries_open(lk_gpu_libraries **out)
 {
@@ -104,6 +117,8 @@ lk_gpu_status lk__gpu_libraries_open(lk_gpu_libraries **out)
         status = lk__gpu_check_blas(cublasLtCreate(&libraries->blas), "start");
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnCreate(&libraries->dnn), "start");
+    if (status == LK_GPU_OK)
+        status = gpu_libraries_describe_machine(libraries, nvrtc);
     if (status == LK_GPU_OK)
         *out = libraries;
     else

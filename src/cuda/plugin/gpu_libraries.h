@@ -28,6 +28,7 @@ typedef struct lk_gpu_cache {
 struct lk_gpu_libraries {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
+    char machine[384];                      /* all that a plan depends on besides its problem */
     cudnnBackendDescriptor_t described_gpu; /* plans are made for it if `dnn` is NULL: tests/gpu/cudnn_plans_test.c */
     lk_gpu_cache products, convolutions;
 };

@@ -57,6 +57,9 @@ void lk__gpu_libraries_close(lk_gpu_libraries *libraries);
 void lk__gpu_libraries_versions(lk_gpu_versions *versions);
 int64_t lk__gpu_libraries_workspace(void);
 
+/* lk_gpu_driver.keep_plans */
+void lk__gpu_keep_plans(const lk_gpu_plan_files *files);
+
 /* lk_gpu_driver.choose, .choices */
 lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice);
 void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);

@@ -85,6 +85,11 @@ static void gpu_versions(lk_gpu_versions *found)
                  nccl->version % 100);
 }
 
+static void gpu_keep_plans(const lk_gpu_plan_files *files)
+{
+    lk__gpu_keep_plans(files);
+}
+
 /* --- streams and events ------------------------------------------------------------------------------------------- */
 
 static void gpu_stream_close(lk_gpu_stream *stream)
