@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef char host_name[LK_MESSAGES_HOST];
 
@@ -22,6 +23,7 @@ struct lk_group {
     const lk_messages *table;
     int rank, ranks;
     host_name *hosts; /* [ranks] */
+    bool has_core;    /* the machine has a core for each of its ranks */
     lk_notes notes;
     atomic_bool has_notes; /* the process has joined and not left */
 };
@@ -92,13 +94,17 @@ static lk_status group_begin_message(const lk_group *group, lk_channel channel, 
     return LK_OK;
 }
 
-/* Pauses between two polls. Messages make progress only while somebody polls, so the thread only yields for the first
- * AWAKE nanoseconds; if a yield takes longer than SHORT, a device computes on this core, and the thread also sleeps, to
- * leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls. */
-static void group_pause_between_polls(int64_t waited)
+/* Pauses between two polls. A short message arrives within SPIN nanoseconds if the other rank has a core, and a yield
+ * may give this one away for milliseconds. Messages make progress only while somebody polls, so then the thread only
+ * yields, for AWAKE nanoseconds; if a yield takes longer than SHORT, a device computes on this core, and the thread
+ * also sleeps, to leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls.
+ */
+static void group_pause_between_polls(const lk_group *group, int64_t waited)
 {
-    enum { AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    enum { SPIN = 50000, AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
     int64_t began = lk__nanoseconds();
+    if (waited < SPIN && group->has_core)
+        return;
     if (waited < AWAKE)
         sched_yield();
     bool is_busy = waited < AWAKE && lk__nanoseconds() - began > SHORT;
@@ -125,7 +131,7 @@ static lk_status group_wait(lk_group *group, lk_message *messages, int n)
             known = waited;
         if (known && waited - known > PATIENCE)
             return group_fail_as_noted(group);
-        group_pause_between_polls(waited);
+        group_pause_between_polls(group, waited);
     }
     return LK_OK;
 }
@@ -270,7 +276,12 @@ static lk_status group_join(lk_group *group)
     atomic_store(&group->has_notes, true);
     group->table->host(mine);
     group->hosts = lk__calloc((size_t)group->ranks, sizeof *group->hosts);
-    return group->hosts ? lk__group_gather(group, mine, sizeof mine, group->hosts) : LK_ERR_MEMORY;
+    LK_TRY(group->hosts ? lk__group_gather(group, mine, sizeof mine, group->hosts) : LK_ERR_MEMORY);
+    long here = 0;
+    for (int rank = 0; rank < group->ranks; rank++)
+        here += strcmp(group->hosts[rank], mine) == 0;
+    group->has_core = here <= sysconf(_SC_NPROCESSORS_ONLN);
+    return LK_OK;
 }
 
 static lk_status group_open_once(void)
