@@ -115,8 +115,9 @@ typedef struct lk_backend {
     /* From any thread, once no tensor is left on the device. */
     void (*close)(lk_device *device, void *state);
 
-    /* Only in the synchronous engine, on the caller's thread, around each task: `enter` sets the modes that `open` sets
-     * on a queue's thread, and `leave` restores the caller's. Calls do not nest. NULL: nothing to set. */
+    /* Around each task that runs on another thread than the queue's, as in the synchronous engine: `enter` sets the
+     * modes that `open` sets on a queue's thread, and `leave` restores that thread's. Calls do not nest. NULL: nothing
+     * to set. */
     void (*enter)(lk_device *device, void *state);
     void (*leave)(lk_device *device, void *state);
 

@@ -4,6 +4,9 @@
  * point, because how that is written depends on the locale. */
 #include "core/decimal.h"
 
+#include "base/minmax.h"
+
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -105,6 +108,21 @@ static bool decimal_is_nearer_above(const expansion *x, int n)
     return (decimal_digit_at(x, n - 1) - '0') % 2 == 1;
 }
 
+/* Returns how many digits a decimal number that reads back as the double has at least. One of up to DBL_DIG digits
+ * survives being a double, so it is the value rounded to DBL_DIG digits, but for zeros at the end. */
+static int decimal_least_digits(const expansion *x, double value)
+{
+    decimal d;
+    if (value < DBL_MIN)
+        return 1;
+    decimal_take(x, DBL_DIG, decimal_is_nearer_above(x, DBL_DIG), &d);
+    if (!decimal_reads_back(&d, value, LK_F64))
+        return DBL_DIG + 1;
+    while (d.count > 1 && d.digits[d.count - 1] == '0')
+        d.count--;
+    return d.count;
+}
+
 /* Chooses the fewest digits that read back as the value, but at least down to 10^coarsest and at most down to
  * 10^finest. */
 static void decimal_choose(const expansion *x, double value, lk_dtype dtype, int coarsest, int finest, decimal *chosen)
@@ -112,6 +130,8 @@ static void decimal_choose(const expansion *x, double value, lk_dtype dtype, int
     decimal down, up;
     bool is_down, is_up;
     int n = 0;
+    if (dtype == LK_F64)
+        n = (int)lk__min(decimal_least_digits(x, value), lk__max(1, x->exponent + 1 - finest)) - 1;
     do {
         n++;
         decimal_take(x, n, false, &down);

@@ -414,7 +414,7 @@ lk_status lk__event_wait(lk_event event)
 {
     if (lk__event_complete(event))
         return LK_OK;
-    lk__queue_wait(event.queue, event.sequence);
+    lk__queue_await(event.queue, event.sequence);
     return event.queue->offload ? engine_wait_for_work(event) : LK_OK;
 }
 

@@ -42,7 +42,7 @@ typedef struct lk_task {
     int n_reads, n_writes;
     uint64_t *versions; /* NULL, or [n_reads], set while pushing: how often reads[i] was written before this task */
     double flops;
-    lk_status (*run)(struct lk_task *task); /* on the device's thread */
+    lk_status (*run)(struct lk_task *task); /* on the device's thread; see core/links.h for those of links */
     /* On the device's thread, instead of `run`, if a storage that it reads or writes is poisoned; `status` and `why`
      * are the poison's. NULL: nothing to do then. */
     void (*leave_out)(struct lk_task *task, lk_status status, const char *why);

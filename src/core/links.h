@@ -1,6 +1,8 @@
 /* Links between offload devices: a queue with a separate stream on each device, next to the stream that runs the
  * device's kernels, so that exchanges overlap with computation. To the engine it is one more queue: its entries wait,
  * on all of its streams, for the work that wrote their inputs, and readers of their outputs wait for all its streams.
+ * "The links' thread" is the queue's; if it shares a core with a device's, a thread that waits for the links may run
+ * their entries in its place (core/queue.c).
  *
  * Memory belongs to the devices. An entry may only use storage that its task names, and that storage must stay
  * allocated until the links are closed or waited for: a device's allocator knows only the device's own stream. */

@@ -51,17 +51,28 @@ static bool queue_yield(const _Atomic uint64_t *position, uint64_t target)
     return false;
 }
 
-/* On the queue's thread: waits until entry `target` is pushed or the queue is stopped. */
-static void queue_wait_for_entry(lk_queue *queue, uint64_t target)
+static bool queue_is_empty(lk_queue *queue)
 {
-    if (atomic_load_explicit(&queue->pushed, memory_order_acquire) >= target)
+    return atomic_load(&queue->done) == atomic_load(&queue->pushed);
+}
+
+/* On the queue's thread: returns whether it need not wait. */
+static bool queue_can_go_on(lk_queue *queue)
+{
+    return queue_is_empty(queue) ? atomic_load(&queue->stop) : !atomic_load(&queue->taken);
+}
+
+/* On the queue's thread: waits until there is an entry for it to run, or the queue is stopped and empty. */
+static void queue_wait_for_entry(lk_queue *queue)
+{
+    if (queue_can_go_on(queue))
         return;
     int64_t began = lk__trace_begin();
-    if (!queue_spin(&queue->pushed, target)) {
+    if (queue->shares_core || !queue_spin(&queue->pushed, atomic_load(&queue->done) + 1)) {
         lk__activity_set(LK_ACTIVITY_NONE, "no work");
         pthread_mutex_lock(&queue->lock);
         atomic_store(&queue->idle, true);
-        while (atomic_load(&queue->pushed) < target && !atomic_load(&queue->stop))
+        while (!queue_can_go_on(queue))
             pthread_cond_wait(&queue->work, &queue->lock);
         atomic_store(&queue->idle, false);
         pthread_mutex_unlock(&queue->lock);
@@ -173,13 +184,16 @@ static lk_status queue_wait_for_offload(lk_queue *queue, lk_device *other, uint6
     return queue->offload == offload ? offload->follow(queue->device, other, sequence) : offload->wait(other, sequence);
 }
 
+static bool queue_run_for(lk_queue *queue, uint64_t target);
+
 static void queue_wait_for_other(lk_queue *queue, const lk_ring_entry *entry)
 {
     int64_t began = lk__trace_begin();
     lk_queue *other = entry->wait.queue;
     uint64_t target = entry->wait.sequence;
-    if (queue->shares_core || other->shares_core ||
-        (!queue_spin(&other->done, target) && !queue_yield(&other->done, target)))
+    if (other->shares_core
+            ? !queue_run_for(other, target)
+            : queue->shares_core || (!queue_spin(&other->done, target) && !queue_yield(&other->done, target)))
         queue_sleep(other, target);
     if (entry->other) {
         queue_note_failure(queue_wait_for_offload(queue, entry->other, target));
@@ -209,15 +223,18 @@ static void queue_trace_work(lk_queue *queue)
         queue_note_failure(lk__stamps_trace(queue->device));
 }
 
-static void queue_run_task(lk_queue *queue, lk_task *task)
+static void queue_run_task(lk_queue *queue, lk_task *task, bool is_own_thread)
 {
     int64_t began = lk__trace_begin();
-    lk__execute_task(task);
+    if (is_own_thread)
+        lk__execute_task(task);
+    else
+        lk__execute_in_caller(queue->device, NULL, task);
     queue_trace_work(queue);
     lk__trace_end(LK_TRACE_PROGRAM, began, lk__phase_current());
 }
 
-static void queue_run_entry(lk_queue *queue, lk_ring_entry *entry)
+static void queue_run_entry(lk_queue *queue, lk_ring_entry *entry, bool is_own_thread)
 {
     int64_t slot = entry - queue->ring;
     if (lk__trace_is_on())
@@ -231,7 +248,7 @@ static void queue_run_entry(lk_queue *queue, lk_ring_entry *entry)
         lk__call_release(&entry->call);
         break;
     case LK_ENTRY_TASK:
-        queue_run_task(queue, entry->task);
+        queue_run_task(queue, entry->task, is_own_thread);
         entry->task->release(entry->task);
         break;
     case LK_ENTRY_WAIT:
@@ -241,13 +258,59 @@ static void queue_run_entry(lk_queue *queue, lk_ring_entry *entry)
     queue_note_time(&queue->ended[slot]);
 }
 
+/* The queue's thread and one that waits for an entry take turns in running entries, if the queue shares a core. */
+static bool queue_take(lk_queue *queue)
+{
+    return !queue->shares_core || !atomic_exchange(&queue->taken, true);
+}
+
+static void queue_give_back(lk_queue *queue)
+{
+    if (queue->shares_core)
+        atomic_store(&queue->taken, false);
+}
+
 /* Call it after the entry's tensors have been released, so that a thread that waited for the entry finds their memory
- * free. */
-void lk__queue_finish_entry(lk_queue *queue, uint64_t sequence)
+ * free. Gives the queue back before it wakes others, which may get this core at once. */
+static void queue_finish_entry(lk_queue *queue, uint64_t sequence, bool gives_back)
 {
     atomic_store(&queue->done, sequence);
+    if (gives_back)
+        queue_give_back(queue);
     if (sequence >= atomic_load(&queue->awaited))
         queue_wake_sleepers(queue);
+}
+
+void lk__queue_finish_entry(lk_queue *queue, uint64_t sequence)
+{
+    queue_finish_entry(queue, sequence, true);
+}
+
+/* On a thread that waits for a queue which shares a core: runs the entries up to `target` itself, unless the queue's
+ * thread has begun them, since handing them over takes longer than a short exchange. Whatever they wait for was pushed
+ * before them, so it does not wait for this thread. Returns whether they have been run. */
+static bool queue_run_for(lk_queue *queue, uint64_t target)
+{
+    if (!queue_take(queue))
+        return false;
+    lk_activity activity = lk__activity_begin(LK_ACTIVITY_WAIT, "wait for results");
+    lk_phase phase = lk__phase_current();
+    for (uint64_t next = atomic_load(&queue->done); next < target; next++) {
+        queue_run_entry(queue, &queue->ring[next % LK_RING_ENTRIES], false);
+        queue_finish_entry(queue, next + 1, false);
+    }
+    lk__phase_set(phase);
+    lk__activity_end(activity);
+    queue_give_back(queue);
+    if (!queue_is_empty(queue) || atomic_load(&queue->stop))
+        lk__queue_announce(queue);
+    return true;
+}
+
+void lk__queue_await(lk_queue *queue, uint64_t target)
+{
+    if (queue->shares_core ? !queue_run_for(queue, target) : !queue_spin(&queue->done, target))
+        queue_sleep(queue, target);
 }
 
 void lk__queue_note_finished(lk_queue *queue, uint64_t sequence)
@@ -264,6 +327,21 @@ static void queue_open_state(lk_queue *queue)
     queue->open_status = device->backend->open(device, &device->state);
     strncpy(queue->open_message, lk_error_message(), sizeof queue->open_message - 1);
     lk_error_clear();
+}
+
+/* On the queue's thread: waits for the next entry and takes the queue. Returns false once it is stopped and empty. */
+static bool queue_take_next(lk_queue *queue)
+{
+    for (;;) {
+        queue_wait_for_entry(queue);
+        if (!queue_take(queue))
+            continue;
+        if (!queue_is_empty(queue))
+            return true;
+        queue_give_back(queue);
+        if (atomic_load(&queue->stop))
+            return false;
+    }
 }
 
 static void *queue_main(void *argument)
@@ -283,20 +361,20 @@ static void *queue_main(void *argument)
 
     uint64_t next = atomic_load(&queue->done), pushed = next;
     for (;; next++) {
-        if (next == pushed) {
-            queue_wait_for_entry(queue, next + 1);
+        if (next == pushed || queue->shares_core) {
+            if (!queue_take_next(queue))
+                break;
+            next = atomic_load(&queue->done);
             pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
         }
-        if (next == pushed)
-            break; /* stopped, and nothing is left */
-        queue_run_entry(queue, &queue->ring[next % LK_RING_ENTRIES]);
+        queue_run_entry(queue, &queue->ring[next % LK_RING_ENTRIES], true);
         if (queue->offload)
             queue_note_failure(queue->offload->mark(queue->device, next + 1));
         lk__queue_finish_entry(queue, next + 1);
     }
     if (queue->offload && queue->open_status == LK_OK)
         queue_note_failure(queue->offload->drain(queue->device));
-    lk__queue_note_finished(queue, next); /* all work has ended, whether it succeeded or not */
+    lk__queue_note_finished(queue, atomic_load(&queue->done)); /* all work has ended, whether it succeeded or not */
     return NULL;
 }
 

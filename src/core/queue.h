@@ -36,7 +36,8 @@ struct lk_queue {
     lk_device *device;         /* NULL while unused */
     const lk_offload *offload; /* of the present device, or of the last one */
     int core;
-    bool shares_core; /* with a device's thread; neither spins then, because the other may be working */
+    bool shares_core; /* with a device's thread; neither spins then, because the other may be working. Threads that
+                         wait for an entry may run it. */
     lk_ring_entry *ring;
 
     /* Written under the engine's lock. */
@@ -45,12 +46,13 @@ struct lk_queue {
     uint64_t waited[LK_MAX_QUEUES]; /* how far each other queue was already waited for */
     double flops;                   /* of calls and tasks pushed since the device was opened */
 
-    /* Written by the queue's thread. */
+    /* Written by the thread that runs entries. */
     _Alignas(LK_ALIGNMENT) _Atomic uint64_t done;
     uint64_t shown;            /* the number of entries that was last recorded */
     _Atomic uint64_t finished; /* how far the work that was started is known to be done; only with `offload` */
     /* While something is recorded: when each entry of the ring began and ended. */
     _Atomic int64_t began[LK_RING_ENTRIES], ended[LK_RING_ENTRIES];
+    _Atomic bool taken; /* with `shares_core`: a thread runs an entry */
 
     /* Sleeping. The queue's thread sleeps until something is pushed; others sleep until `done` reaches their target and
      * are woken only then, since a wake-up after every entry would cost more than the entry. A sleeper first
@@ -91,3 +93,6 @@ void lk__queue_note_finished(lk_queue *queue, uint64_t sequence);
 
 /* On any thread but the queue's: waits until the queue has run `target` entries. */
 void lk__queue_wait(lk_queue *queue, uint64_t target);
+
+/* The same, but may run the entries itself, and so not under the engine's lock. */
+void lk__queue_await(lk_queue *queue, uint64_t target);

@@ -7,6 +7,9 @@
 #include "base/mem.h"
 #include "io/bytes.h"
 
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void fixed_numbers(void **state)
@@ -78,10 +81,79 @@ static void a_failed_allocation_is_kept(void **state)
     lk__bytes_free(&bytes);
 }
 
+/* Zeros at either end do not count. */
+static int digits_in(const char *text)
+{
+    int digits = 0, zeros = 0;
+    for (; *text && *text != 'e'; text++) {
+        zeros += *text == '0' && digits > 0;
+        if (*text > '0' && *text <= '9') {
+            digits += zeros + 1;
+            zeros = 0;
+        }
+    }
+    return digits;
+}
+
+/* One digit after the point is always written. */
+static void is_shortest(double value)
+{
+    lk_bytes bytes = {0};
+    char text[64];
+    int digits = 0;
+    do
+        snprintf(text, sizeof text, "%.*e", digits++, value);
+    while (strtod(text, NULL) != value);
+    lk__bytes_real(&bytes, value);
+    lk__bytes_char(&bytes, '\0');
+    assert_int_equal(lk__bytes_status(&bytes), LK_OK);
+    assert_true(strtod((const char *)bytes.data, NULL) == value);
+    if (digits_in((const char *)bytes.data) > (digits < 2 ? 2 : digits_in(text)))
+        fail_msg("%s is not as short as %s", (const char *)bytes.data, text);
+    lk__bytes_free(&bytes);
+}
+
+static void real_numbers_are_shortest(void **state)
+{
+    (void)state;
+    static const double some[] = {1,
+                                  0.1,
+                                  100,
+                                  123456,
+                                  9.5,
+                                  1e15,
+                                  9007199254740993,
+                                  0.3,
+                                  1.0 / 3,
+                                  1e300,
+                                  5e-324,
+                                  2.5e-310,
+                                  2.2250738585072014e-308,
+                                  1.7976931348623157e308,
+                                  999999999999999.9,
+                                  1e23,
+                                  9.999e22};
+    uint64_t random = 1;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        is_shortest(some[i]);
+    for (int i = 0; i < 4000; i++) {
+        double value, few;
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t bits = random & INT64_MAX;
+        memcpy(&value, &bits, sizeof value);
+        if (isfinite(value) && value > 0)
+            is_shortest(value);
+        few = (double)(random >> 40) / (i % 2 ? 1000 : 4096);
+        if (few > 0)
+            is_shortest(few);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fixed_numbers),
+        cmocka_unit_test(real_numbers_are_shortest),
         cmocka_unit_test(utf8_goes_through_code_points),
         cmocka_unit_test(what_is_not_utf8_is_replaced),
         cmocka_unit_test(a_failed_allocation_is_kept),

@@ -54,7 +54,7 @@ lk_status lk__durable_open(lk_durable_file *file, const char *path)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: the hash of %s", path);
     }
     XXH3_64bits_reset(hash);
-    file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
     if (file->fd >= 0)
         return LK_OK;
     int error = errno;
@@ -106,7 +106,7 @@ lk_status lk__durable_finish(lk_durable_file *file, uint64_t *hash)
 {
     int error = 0;
     durable_delay();
-    if (fsync(file->fd) != 0)
+    if (ftruncate(file->fd, file->bytes) != 0 || fsync(file->fd) != 0)
         error = errno;
     if (close(file->fd) != 0 && !error)
         error = errno;

@@ -21,7 +21,8 @@ typedef struct lk_durable_file {
     void *hash; /* XXH3_state_t */
 } lk_durable_file;
 
-/* Creates the file, or truncates it. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+/* Creates the file, or overwrites it: until it is finished, its old bytes may follow. Errors: LK_ERR_IO, LK_ERR_MEMORY.
+ */
 lk_status lk__durable_open(lk_durable_file *file, const char *path);
 lk_status lk__durable_put(lk_durable_file *file, const void *data, size_t bytes);
 

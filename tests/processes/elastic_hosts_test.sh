@@ -6,10 +6,6 @@ source "$(dirname "$0")/../support/cli_testing.sh"
 # shellcheck source=tests/support/hosts_testing.sh
 source "$(dirname "$0")/../support/hosts_testing.sh"
 
-# Host three gets settings of its own from here.
-touch "$work/settings-three"
-sed -i "s#^exec ip netns#[[ \$name != three ]] || source $work/settings-three\n&#" "$work/agent"
-
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=$work/agent
 
@@ -100,7 +96,7 @@ list_hosts "$one slots=1" "$two"
 goes_on 3
 
 # A host that cannot train as the others do is refused, and training goes on without it.
-echo 'export LOCKSTEP_ISA=generic' >"$work/settings-three"
+echo 'export LOCKSTEP_ISA=generic' >"$work/host-three"
 list_hosts "$one slots=1" "$two" "$three"
 goes_on 5
 says 'rank 2 on three gave up: LOCKSTEP_ISA=generic'
@@ -121,7 +117,7 @@ ip -n "$id-two" link set eth0 up
 nothing_left
 
 # A host that joins again and again, and is lost each time, is left out.
-: >"$work/settings-three"
+rm "$work/host-three"
 list_hosts "$one"
 begin_elastic
 trains_on
@@ -148,3 +144,43 @@ kill_on two 'lockstep rank'
 ended 1
 says '1 rank is left, and --min-ranks is 2'
 nothing_left
+
+# A host that joins with another data set, another model file or another version of lockstep is refused in the same way.
+mkdir "$work/data" "$work/other"
+awk 'BEGIN { for (i = 0; i < 256; i++) {
+    printf "%d", i % 10
+    for (j = 0; j < 784; j++) printf ",%d", (i % 10 * j + i) % 256
+    print "" } }' >"$work/data/train.csv"
+head -n 40 "$work/data/train.csv" >"$work/data/val.csv"
+cp "$(dirname "$0")/../../examples/models/lenet.lk" "$work/net.lk"
+training=(train --model "$work/net.lk" --data "$work/data" --image-shape 28x28 --batch-size 32 --epochs 4 --shards 6
+    --devices cpu:0 --workers 1 --momentum 0.9 --base-lr 0.01)
+run 0 "${training[@]}"
+wanted=$(sed -n 's/^digest //p' "$work/stderr")
+
+# is_refused_with FILE SCRIPT REASON: host three has another FILE than the others, which sed makes of it by SCRIPT.
+is_refused_with()
+{
+    sed "$2" "$1" >"$work/other/file"
+    chmod +x "$work/other/file"
+    echo "before='mount --bind $work/other/file $1;'" >"$work/host-three"
+    list_hosts "$one" "$two"
+    begin_elastic
+    trains_on
+    list_hosts "$one" "$two" "$three"
+    goes_on 2
+    says 'rank 2 on three'
+    says "$3"
+    says "$three is refused"
+    ended 0
+    prints "\"digest\":\"$wanted\""
+    [[ $(grep -c '^lockstep: going on with' "$work/stderr") -eq 2 ]] || fail 'other than two changes'
+    nothing_left
+}
+
+revision=$("$LOCKSTEP" --version | sed 's/^[^(]*(\([^;]*\);.*/\1/')
+is_refused_with "$work/data/train.csv" '200s/^9/8/' 'the training set (its hash) was '
+is_refused_with "$work/data/val.csv" '1s/^0/1/' 'the validation set (its hash) was '
+is_refused_with "$work/data/train.csv" '200s/^9/x/' "$work/data/train.csv:200: "
+is_refused_with "$work/net.lk" '1s/^/# another\n/' '--model was '
+is_refused_with "$LOCKSTEP" "s/$revision/${revision//[0-9a-z]/x}/g" 'rank 2 on three has another version of lockstep: '

@@ -1,6 +1,7 @@
 # Three hosts, which are network namespaces of this machine, each with memory for files of its own. Their links are slow
 # and, if the kernel has netem, have latency. Source cli_testing.sh first. A host NAME for which there is a file
-# $work/down-NAME starts no process.
+# $work/down-NAME starts no process; a file $work/host-NAME is read by its shell first, and may set before='COMMAND;',
+# which runs in front of every command that is started there.
 # shellcheck shell=bash disable=SC2154 # $work is set there
 
 skip()
@@ -73,7 +74,9 @@ names=(${hosts[*]})
 name=\${names[\${1##*.} - 1]}
 shift
 [[ ! -e $work/down-\$name ]] || exit 255
-exec ip netns exec "$id-\$name" unshare --uts --mount sh -c "mount --bind $work/shm-\$name /dev/shm; hostname \$name; \$*"
+[[ ! -e $work/host-\$name ]] || source $work/host-\$name
+exec ip netns exec "$id-\$name" unshare --uts --mount sh -c \
+    "mount --bind $work/shm-\$name /dev/shm; hostname \$name; \$before \$*"
 EOF
 chmod +x "$work/agent"
 

@@ -541,6 +541,51 @@ static void reports_a_missing_checkpoint(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+static void fit_in_memory(lk_trainer *trainer)
+{
+    lk_train_result result;
+    assert_ok(lk_trainer_add(trainer, lk_callback_memory_checkpoints(test_dir)));
+    assert_ok(lk_trainer_fit(trainer, &result));
+}
+
+static void in_memory_old_files_are_overwritten(void **state)
+{
+    (void)state;
+    char path[400], spare[500];
+    int64_t *numbers;
+    int n;
+    lk_train_config config = momentum_training();
+    snprintf(path, sizeof path, "%s/rank-0", test_dir);
+    snprintf(spare, sizeof spare, "%s/%s", path, LK_SPARE);
+    lk_trainer *trainer = new_trainer(&config);
+    fit_in_memory(trainer);
+    assert_int_equal(access(spare, F_OK), 0);
+    assert_ok(lk__checkpoint_list(path, &numbers, &n));
+    assert_int_equal(n, 2);
+    for (int i = 0; i < n; i++) { /* opening compares hashes and sizes */
+        char one[500];
+        snprintf(one, sizeof one, "%s/checkpoint-%08" PRId64, path, numbers[i]);
+        lk_checkpoint *checkpoint = open_last(one);
+        if (i == n - 1)
+            same_values(lk_trainer_variables(trainer, 0), checkpoint);
+        lk_checkpoint_release(checkpoint);
+    }
+    lk__free(numbers);
+    lk_trainer_release(trainer);
+    /* What an earlier training has left is not overwritten, but removed. */
+    snprintf(spare, sizeof spare, "%s/%s/file", path, LK_SPARE);
+    FILE *file = fopen(spare, "w");
+    assert_non_null(file);
+    fclose(file);
+    trainer = new_trainer(&config);
+    fit_in_memory(trainer);
+    assert_int_equal(access(spare, F_OK), -1);
+    assert_ok(lk__checkpoint_list(path, &numbers, &n));
+    assert_int_equal(n, 2);
+    lk__free(numbers);
+    lk_trainer_release(trainer);
+}
+
 #define SILENT_TEST(function) cmocka_unit_test_setup_teardown(function, make_silent_folder, remove_test_dir)
 
 int main(void)
@@ -558,6 +603,7 @@ int main(void)
         FOLDER_TEST(other_names_are_no_checkpoints),
         SILENT_TEST(finds_a_checkpoint_that_was_being_replaced),
         SILENT_TEST(reports_a_missing_checkpoint),
+        SILENT_TEST(in_memory_old_files_are_overwritten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

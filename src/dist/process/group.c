@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef char host_name[LK_MESSAGES_HOST];
 
@@ -22,6 +23,7 @@ struct lk_group {
     const lk_messages *table;
     int rank, ranks;
     host_name *hosts; /* [ranks] */
+    bool has_core;    /* the machine has a core for each of its ranks */
     lk_notes notes;
     atomic_bool has_notes; /* the process has joined and not left */
 };
@@ -92,13 +94,18 @@ static lk_status group_begin_message(const lk_group *group, lk_channel channel, 
     return LK_OK;
 }
 
-/* Pauses between two polls. Messages make progress only while somebody polls, so the thread only yields for the first
- * AWAKE nanoseconds; if a yield takes longer than SHORT, a device computes on this core, and the thread also sleeps, to
- * leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls. */
-static void group_pause_between_polls(int64_t waited)
+/* Pauses between two polls, `waited` nanoseconds after the wait began, and `quiet` after a message came. If the other
+ * rank has a core, a short message arrives within SPIN, and what else it sends or takes follows the first one soon,
+ * while a yield may give this core away for milliseconds. Messages make progress only while somebody polls, so then the
+ * thread only yields, until AWAKE; if a yield takes longer than SHORT, a device computes on this core, and the thread
+ * also sleeps, to leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls.
+ */
+static void group_pause_between_polls(const lk_group *group, int64_t waited, int64_t quiet)
 {
-    enum { AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    enum { SPIN = 50000, AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
     int64_t began = lk__nanoseconds();
+    if (group->has_core && (waited < SPIN || quiet < AWAKE))
+        return;
     if (waited < AWAKE)
         sched_yield();
     bool is_busy = waited < AWAKE && lk__nanoseconds() - began > SHORT;
@@ -106,28 +113,54 @@ static void group_pause_between_polls(int64_t waited)
         nanosleep(&(struct timespec){.tv_nsec = is_busy ? LONG_SLEEP : SLEEP}, NULL);
 }
 
+/* Messages in flight that are asked about together, `at_once` or, if that is less, all of them. */
+typedef struct message_list {
+    lk_message *messages;
+    int n, at_once;
+} message_list;
+
+/* Takes messages that are done out of the list. */
+static lk_status group_poll(const lk_group *group, message_list *list)
+{
+    char error[LK_MESSAGES_ERROR];
+    int at_once = list->at_once < list->n ? list->at_once : list->n;
+    for (int i = 0; i < list->n;) {
+        bool are_done = false;
+        if (group->table->done(list->messages + i, at_once, &are_done, error) != LK_MESSAGES_OK)
+            LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
+        if (!are_done) {
+            i += at_once;
+            continue;
+        }
+        list->n -= at_once;
+        list->messages[i] = list->messages[list->n];
+    }
+    return LK_OK;
+}
+
 /* Waits for messages. Looks for notes of ranks that gave up only after UNTROUBLED nanoseconds. After such a note the
  * wait goes on for PATIENCE, because messages sent before it may still arrive: then, if all ranks find the same error
  * in the data, each reports its own. */
-static lk_status group_wait(lk_group *group, lk_message *messages, int n)
+static lk_status group_wait(lk_group *group, message_list received, message_list sent)
 {
     enum { UNTROUBLED = 1000000, PATIENCE = 50000000 }; /* nanoseconds */
-    char error[LK_MESSAGES_ERROR];
-    bool all = false;
-    int64_t began = lk__nanoseconds(), known = 0; /* when a rank was first known to have given up; 0: none has */
+    int64_t began = lk__nanoseconds(), arrived = 0;     /* when the last message came; 0: none has */
+    int64_t known = 0;                                  /* when a rank was first known to have given up; 0: none has */
     for (;;) {
-        if (group->table->done(messages, n, &all, error) != LK_MESSAGES_OK)
-            LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
-        if (all)
-            break;
+        int before = received.n;
+        LK_TRY(group_poll(group, &received));
+        LK_TRY(group_poll(group, &sent));
+        if (received.n + sent.n == 0)
+            return LK_OK;
         int64_t waited = lk__nanoseconds() - began;
+        if (received.n < before)
+            arrived = waited;
         if (!known && waited > UNTROUBLED && lk__notes_look(&group->notes))
             known = waited;
         if (known && waited - known > PATIENCE)
             return group_fail_as_noted(group);
-        group_pause_between_polls(waited);
+        group_pause_between_polls(group, waited, arrived > 0 ? waited - arrived : INT64_MAX);
     }
-    return LK_OK;
 }
 
 lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n)
@@ -135,12 +168,17 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     LK_TRY(lk__group_check(group));
     lk_message few[32], *in_flight = n <= 32 ? few : lk__calloc((size_t)n, sizeof *in_flight);
     lk_status status = in_flight ? LK_OK : LK_ERR_MEMORY;
-    for (int i = 0; i < n && status == LK_OK; i++)
-        status = group_begin_message(group, channel, &messages[i], &in_flight[i]);
+    enum { FEW = 8 };
+    message_list received = {in_flight, 0, n <= FEW ? 1 : n}, sent = {in_flight + n, 0, n};
+    for (int i = 0; i < n && status == LK_OK; i++) {
+        lk_message *message = messages[i].is_sent ? --sent.messages : received.messages + received.n;
+        *(messages[i].is_sent ? &sent.n : &received.n) += 1;
+        status = group_begin_message(group, channel, &messages[i], message);
+    }
     lk_activity before =
         lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, channel == LK_CHANNEL_DATA ? "exchange" : "agreement");
     if (status == LK_OK)
-        status = group_wait(group, in_flight, n);
+        status = group_wait(group, received, sent);
     lk__activity_end(before);
     if (in_flight != few)
         lk__free(in_flight);
@@ -270,7 +308,12 @@ static lk_status group_join(lk_group *group)
     atomic_store(&group->has_notes, true);
     group->table->host(mine);
     group->hosts = lk__calloc((size_t)group->ranks, sizeof *group->hosts);
-    return group->hosts ? lk__group_gather(group, mine, sizeof mine, group->hosts) : LK_ERR_MEMORY;
+    LK_TRY(group->hosts ? lk__group_gather(group, mine, sizeof mine, group->hosts) : LK_ERR_MEMORY);
+    long here = 0;
+    for (int rank = 0; rank < group->ranks; rank++)
+        here += strcmp(group->hosts[rank], mine) == 0;
+    group->has_core = here <= sysconf(_SC_NPROCESSORS_ONLN);
+    return LK_OK;
 }
 
 static lk_status group_open_once(void)

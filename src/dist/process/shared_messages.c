@@ -32,8 +32,8 @@ enum {
     SMALL_RING = 4 << 10,
     LARGE_RING = 256 << 10,
     LEAST_LARGE_RING = 16 << 10,
-    PIECE = 32 << 10,        /* bytes that are copied before the other side may take them */
-    LEAST_COPIED = 32 << 10, /* bytes of a large message */
+    PIECE = 32 << 10,         /* bytes that are copied before the other side may take them */
+    LEAST_COPIED = 256 << 10, /* bytes of a large message */
     MAX_RANKS = 4096
 };
 

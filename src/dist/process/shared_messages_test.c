@@ -97,7 +97,7 @@ static unsigned char byte_of(int from, int to, size_t i)
 /* Every rank sends every other one messages of many sizes, all at once. */
 static void exchange_sizes(const rank *r)
 {
-    static const size_t sizes[] = {0, 1, 4095, 4096, 5000, (32 << 10) - 1, 32 << 10, 300000, LARGE};
+    static const size_t sizes[] = {0, 1, 4095, 4096, 5000, 32 << 10, (256 << 10) - 1, 256 << 10, 300000, LARGE};
     enum { SIZES = sizeof sizes / sizeof sizes[0] };
     lk_message messages[2 * MOST_RANKS * SIZES];
     unsigned char *data[2][MOST_RANKS][SIZES] = {{{NULL}}};

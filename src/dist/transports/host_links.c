@@ -6,14 +6,35 @@
 #include "core/backend.h"
 #include "dist/array_sum.h"
 
+#include <fenv.h>
 #include <string.h>
 
 /* --- the queue's backend ------------------------------------------------------------------------------------------ */
 
-static lk_status host_links_open(lk_device *device, void **state)
+/* Sums are made with the rounding and denormals that the ABI prescribes, on whatever thread. */
+static _Thread_local fenv_t thread_environment;
+
+static void host_links_enter(lk_device *device, void *state)
 {
     (void)device;
+    (void)state;
+    fegetenv(&thread_environment);
+    fesetenv(FE_DFL_ENV);
+}
+
+static void host_links_leave(lk_device *device, void *state)
+{
+    (void)device;
+    (void)state;
+    fesetenv(&thread_environment);
+}
+
+static lk_status host_links_open(lk_device *device, void **state)
+{
     *state = NULL;
+    host_links_enter(device, NULL);
+    if (lk__engine_is_sync())
+        host_links_leave(device, NULL);
     return LK_OK;
 }
 
@@ -35,6 +56,8 @@ static const lk_backend backend = {
     .available = host_links_available,
     .open = host_links_open,
     .close = host_links_close,
+    .enter = host_links_enter,
+    .leave = host_links_leave,
     .alloc = lk__host_alloc,
     .free = lk__host_free,
 };

@@ -1,5 +1,5 @@
-/* The plug-in for MPI, liblockstep_mpi.so: the only file that knows MPI. Its functions are called from two threads, the
- * main thread and that of a queue, but never at the same time. */
+/* The plug-in for MPI, liblockstep_mpi.so: the only file that knows MPI. Its functions are called from several threads,
+ * but never call MPI at the same time. */
 #include "dist/process/messages.h"
 
 #include <limits.h>

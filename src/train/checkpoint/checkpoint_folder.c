@@ -195,7 +195,7 @@ static lk_status checkpoint_folder_try_lock(const char *folder, int *lock)
     LK_FAIL(LK_ERR_STATE, "%s: another training writes its checkpoints there", folder);
 }
 
-/* Removes what killed processes left unfinished. */
+/* Removes what killed processes left unfinished or spare. */
 static lk_status checkpoint_folder_clean(const char *folder)
 {
     char path[PATH_MAX];
@@ -206,7 +206,7 @@ static lk_status checkpoint_folder_clean(const char *folder)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
     for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
         if (!checkpoint_folder_begins_with(entry->d_name, LK_UNFINISHED) &&
-            !checkpoint_folder_begins_with(entry->d_name, LK_REPLACED))
+            !checkpoint_folder_begins_with(entry->d_name, LK_REPLACED) && strcmp(entry->d_name, LK_SPARE) != 0)
             continue;
         status = lk__checkpoint_path(folder, entry->d_name, path);
         if (status == LK_OK)

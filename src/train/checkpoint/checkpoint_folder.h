@@ -31,9 +31,9 @@ lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *bes
  * itself a checkpoint). */
 lk_status lk__checkpoint_check_folder(const char *folder);
 
-/* Makes the folder, locks it against other writers, and removes what killed processes left unfinished. *lock: a file
- * descriptor; -1 if the file system has no locks. On an error nothing is locked. Errors: LK_ERR_ARGUMENT (the folder is
- * itself a checkpoint), LK_ERR_STATE (another training writes there), LK_ERR_IO. */
+/* Makes the folder, locks it against other writers, and removes what killed processes left besides checkpoints. *lock:
+ * a file descriptor; -1 if the file system has no locks. On an error nothing is locked. Errors: LK_ERR_ARGUMENT (the
+ * folder is itself a checkpoint), LK_ERR_STATE (another training writes there), LK_ERR_IO. */
 lk_status lk__checkpoint_lock(const char *folder, int *lock);
 
 /* Unlocks and sets *lock to -1. Does nothing if it is -1. */

@@ -29,7 +29,10 @@ struct lk_checkpoint_thread {
     char *folder;
     int lock; /* the folder's; -1: none */
     int64_t keep;
-    lk_best best; /* the contents of best.json; only the thread uses it after the first put */
+    bool reuses;           /* files of old checkpoints */
+    char spare[PATH_MAX];  /* the folder of such files; "": there are none */
+    int64_t first_written; /* the first checkpoint that the thread wrote, by its steps; -1: none */
+    lk_best best;          /* the contents of best.json; only the thread uses it after the first put */
     job jobs[BUFFERS];
     pthread_t thread;
     bool running;
@@ -81,12 +84,40 @@ static lk_status checkpoint_thread_prepare_folder(lk_checkpoint_thread *w, int64
     return status;
 }
 
+/* Makes the oldest checkpoint the spare one, if it is no longer kept and this thread wrote it: an earlier one may still
+ * be read, and may have other files. */
+static lk_status checkpoint_thread_set_aside(lk_checkpoint_thread *w)
+{
+    char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
+    int64_t *found;
+    int n;
+    LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
+    int64_t oldest = n > w->keep ? found[0] : -1;
+    lk__free(found);
+    if (w->first_written < 0 || oldest < w->first_written)
+        return LK_OK;
+    lk__checkpoint_name(oldest, name);
+    LK_TRY(lk__checkpoint_path(w->folder, name, path));
+    LK_TRY(lk__checkpoint_path(w->folder, LK_SPARE, w->spare));
+    if (rename(path, w->spare) != 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be renamed: %s", path, strerror(errno));
+    return LK_OK;
+}
+
+static lk_status checkpoint_thread_remove_old(lk_checkpoint_thread *w)
+{
+    if (w->reuses)
+        LK_TRY(checkpoint_thread_set_aside(w));
+    return lk__checkpoint_prune(w->folder, w->keep, w->best.name);
+}
+
 static lk_status checkpoint_thread_write_job(lk_checkpoint_thread *w, const job *j)
 {
     /* Prune first: if an earlier training kept more checkpoints, a full disk has no space until they are removed. */
     if (lk__checkpoint_prune(w->folder, w->keep, w->best.name) != LK_OK)
         lk_error_clear(); /* reported by the prune after this checkpoint is written */
-    LK_TRY(lk__checkpoint_write(w->folder, &j->contents));
+    LK_TRY(lk__checkpoint_write(w->folder, &j->contents, *w->spare ? w->spare : NULL));
+    w->first_written = w->first_written < 0 ? j->contents.steps : w->first_written;
     if (*j->best.name) {
         LK_TRY(lk__checkpoint_write_best(w->folder, &j->best));
         w->best = j->best;
@@ -124,7 +155,7 @@ static void *checkpoint_thread_run(void *argument)
         lk_error_state error = {.status = LK_OK}, unremoved = {.status = LK_OK};
         if (status != LK_OK)
             lk__error_save(&error);
-        else if (lk__checkpoint_prune(w->folder, w->keep, w->best.name) != LK_OK)
+        else if (checkpoint_thread_remove_old(w) != LK_OK)
             lk__error_save(&unremoved);
         lk__activity_set(LK_ACTIVITY_NONE, "no work");
         pthread_mutex_lock(&w->mutex);
@@ -166,7 +197,7 @@ lk_status lk__checkpoint_thread_new(const char *folder, int64_t steps, bool resu
     if (!w)
         return LK_ERR_MEMORY;
     w->keep = keep > 0 ? keep : KEEP;
-    w->lock = -1;
+    w->lock = w->first_written = -1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
     lk_status status = checkpoint_thread_start(w, folder, steps, resuming, replicas);
@@ -184,6 +215,11 @@ lk_status lk__checkpoint_thread_name_best(lk_checkpoint_thread *w, const lk_best
     LK_TRY(lk__checkpoint_write_best(w->folder, best));
     w->best = *best;
     return LK_OK;
+}
+
+void lk__checkpoint_thread_reuse(lk_checkpoint_thread *w)
+{
+    w->reuses = true;
 }
 
 void lk__checkpoint_thread_warn(lk_checkpoint_thread *w)

@@ -126,14 +126,14 @@ static lk_status checkpoint_write_files(manifest *m, const lk_checkpoint_content
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
 
-lk_status lk__checkpoint_write(const char *folder, const lk_checkpoint_contents *contents)
+lk_status lk__checkpoint_write(const char *folder, const lk_checkpoint_contents *contents, const char *spare)
 {
     char name[LK_CHECKPOINT_NAME], path[PATH_MAX], temporary[PATH_MAX];
     lk__checkpoint_name(contents->steps, name);
     LK_TRY(lk__checkpoint_path(folder, name, path));
     LK_TRY(lk__checkpoint_prefixed_path(folder, LK_UNFINISHED, name, temporary));
     LK_TRY(lk__remove_folder(temporary));
-    if (mkdir(temporary, 0777) != 0)
+    if ((!spare || rename(spare, temporary) != 0) && mkdir(temporary, 0777) != 0)
         LK_FAIL(LK_ERR_IO, "%s: cannot be made: %s", temporary, strerror(errno));
     manifest m = {.folder = temporary};
     lk_status status = checkpoint_write_files(&m, contents);
@@ -157,7 +157,7 @@ lk_status lk__checkpoint_write_alone(const char *folder, const lk_checkpoint_con
 {
     int lock;
     LK_TRY(lk__checkpoint_lock(folder, &lock));
-    lk_status status = lk__checkpoint_write(folder, contents);
+    lk_status status = lk__checkpoint_write(folder, contents, NULL);
     if (status == LK_OK && best && *best->name)
         status = lk__checkpoint_write_best(folder, best);
     lk__checkpoint_unlock(&lock);

@@ -260,6 +260,7 @@ static lk_status memory_train_begin(void *self, lk_trainer *trainer)
     LK_TRY(memory_rank_path(s->folder, rank, path));
     LK_TRY(lk__checkpoint_thread_new(path, memory_number(&trainer->progress.position), true, KEPT, trainer->replicas,
                                      &s->writer));
+    lk__checkpoint_thread_reuse(s->writer);
     LK_TRY(memory_save(s, trainer, false));
     LK_TRY(lk__checkpoint_thread_drain(s->writer));
     if (s->group) {
