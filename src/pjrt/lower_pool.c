@@ -1,0 +1,181 @@
+/* Pooling. A tap is one place in a window; the elements of all windows at that tap are a strided slice of x. */
+#include "ops/geometry.h"
+#include "ops/ops.h"
+#include "pjrt/lower_ops.h"
+
+#include <math.h>
+
+/* Describes how far windows reach beyond x on either side, which may be negative at the end: the rest left over. */
+typedef struct pool_reach {
+    int64_t low[4], high[4];
+} pool_reach;
+
+static pool_reach lower_pool_reach(const lk_geometry *g)
+{
+    pool_reach reach = {{0}, {0}};
+    for (int i = 0; i < 2; i++) {
+        int64_t covered = (g->out[i] - 1) * g->stride[i] + g->kernel[i];
+        reach.low[2 + i] = g->padding[i];
+        reach.high[2 + i] = covered - g->padding[i] - g->in[i];
+    }
+    return reach;
+}
+
+/* Returns x with `outside` where windows reach beyond it, and without the rest that no window covers. */
+static lk_hlo lower_pool_extend(lk_lowering *l, const lk_geometry *g, lk_hlo x, lk_hlo outside)
+{
+    pool_reach reach = lower_pool_reach(g);
+    return lk__hlo_pad(l, x, outside, reach.low, reach.high, (int64_t[4]){0});
+}
+
+static lk_hlo lower_pool_tap(lk_lowering *l, const lk_geometry *g, lk_hlo extended, int64_t tap)
+{
+    int64_t begin[4] = {0}, end[4], step[4] = {1, 1, g->stride[0], g->stride[1]};
+    int64_t at[2] = {tap / g->kernel[1], tap % g->kernel[1]};
+    for (int i = 0; i < 4; i++)
+        end[i] = extended.size[i];
+    for (int i = 0; i < 2; i++) {
+        begin[2 + i] = at[i];
+        end[2 + i] = at[i] + (g->out[i] - 1) * g->stride[i] + 1;
+    }
+    return lk__hlo_slice(l, extended, begin, end, step);
+}
+
+/* --- maximum ------------------------------------------------------------------------------------------------------ */
+
+/* The best element so far of each window, and its tap; -1: none yet. */
+typedef struct pool_best {
+    lk_hlo value, tap;
+} pool_best;
+
+/* NaN counts as greater than any number. Of equal elements the first one stays. */
+static pool_best lower_pool_compare(lk_lowering *l, pool_best best, lk_hlo x, lk_hlo is_inside, int64_t tap)
+{
+    lk_hlo is_new = lk__hlo_and(l, lk__hlo_is_nan(l, x), lk__hlo_compare(l, best.value, "EQ", best.value));
+    lk_hlo is_better = lk__hlo_or(l, lk__hlo_compare(l, x, "GT", best.value), is_new);
+    lk_hlo is_first = lk__hlo_compare(l, best.tap, "LT", lk__hlo_integer(l, LK_I32, 0));
+    lk_hlo takes = lk__hlo_and(l, is_inside, lk__hlo_or(l, is_first, is_better));
+    best.value = lk__hlo_select(l, takes, x, best.value);
+    best.tap = lk__hlo_select(l, takes, lk__hlo_integer(l, LK_I32, tap), best.tap);
+    return best;
+}
+
+lk_hlo lk__hlo_max_pool(lk_lowering *l, const lk_geometry *g, lk_hlo x, lk_hlo *where)
+{
+    int64_t plane[] = {1, 1, g->in[0], g->in[1]};
+    lk_hlo yes = lk__hlo_number(l, LK_HLO_BOOL, 1), no = lk__hlo_number(l, LK_HLO_BOOL, 0);
+    lk_hlo inside = {.rank = 4, .size = {plane[0], plane[1], plane[2], plane[3]}};
+    lk_hlo least = lk__hlo_number(l, x.type, -INFINITY);
+    inside = lower_pool_extend(l, g, lk__hlo_fill(l, yes, inside), no);
+    x = lower_pool_extend(l, g, x, least);
+    lk_hlo like = {.rank = 4, .size = {g->images, g->channels, g->out[0], g->out[1]}};
+    pool_best best = {lk__hlo_fill(l, least, like), lk__hlo_fill(l, lk__hlo_integer(l, LK_I32, -1), like)};
+    for (int64_t tap = 0; tap < g->kernel[0] * g->kernel[1]; tap++)
+        best = lower_pool_compare(l, best, lower_pool_tap(l, g, x, tap), lower_pool_tap(l, g, inside, tap), tap);
+    *where = best.tap;
+    return best.value;
+}
+
+void lk__lower_max_pool2d(lk_lowering *l, const lk_call *call)
+{
+    lk_hlo x = lk__hlo_read(l, call->in[0]), where;
+    lk_geometry g = lk__geometry_of_pool(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
+    lk__hlo_write(l, call->out[0], lk__hlo_max_pool(l, &g, x, &where));
+    lk__hlo_write(l, call->out[1], where);
+}
+
+/* Returns images of x's size with the elements of dy at the places that `tap` has in x. */
+static lk_hlo lower_pool_spread(lk_lowering *l, const lk_geometry *g, lk_hlo dy, int64_t tap)
+{
+    int64_t low[4] = {0}, high[4] = {0}, inside[4] = {0, 0, g->stride[0] - 1, g->stride[1] - 1};
+    int64_t at[2] = {tap / g->kernel[1], tap % g->kernel[1]};
+    for (int i = 0; i < 2; i++) {
+        low[2 + i] = at[i] - g->padding[i];
+        high[2 + i] = g->in[i] - low[2 + i] - ((g->out[i] - 1) * g->stride[i] + 1);
+    }
+    return lk__hlo_pad(l, dy, lk__hlo_number(l, dy.type, 0), low, high, inside);
+}
+
+lk_hlo lk__hlo_max_pool_grad(lk_lowering *l, const lk_geometry *g, lk_hlo dy, lk_hlo where)
+{
+    lk_hlo zero = lk__hlo_number(l, dy.type, 0), sum = zero;
+    for (int64_t tap = 0; tap < g->kernel[0] * g->kernel[1]; tap++) {
+        lk_hlo is_here = lk__hlo_compare(l, where, "EQ", lk__hlo_integer(l, LK_I32, tap));
+        lk_hlo part = lower_pool_spread(l, g, lk__hlo_select(l, is_here, dy, zero), tap);
+        sum = tap ? lk__hlo_add(l, sum, part) : part;
+    }
+    return sum;
+}
+
+void lk__lower_max_pool2d_grad(lk_lowering *l, const lk_call *call)
+{
+    lk_hlo dy = lk__hlo_read_float(l, call->in[0]), where = lk__hlo_read(l, call->in[1]);
+    lk_geometry g =
+        lk__geometry_of_pool(call->out[0]->shape, call->in[0]->shape, &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool);
+    lk__hlo_write(l, call->out[0], lk__hlo_max_pool_grad(l, &g, dy, where));
+}
+
+/* --- mean --------------------------------------------------------------------------------------------------------- */
+
+/* The numbers of elements that each window along an axis counts, [out]. */
+static lk_hlo lower_pool_counts(lk_lowering *l, const lk_geometry *g, int axis)
+{
+    lk_hlo like = {.rank = 1, .size = {g->out[axis]}};
+    lk_hlo begin = lk__hlo_mul(l, lk__hlo_iota(l, LK_I32, like, 0), lk__hlo_integer(l, LK_I32, g->stride[axis]));
+    begin = lk__hlo_sub(l, begin, lk__hlo_integer(l, LK_I32, g->padding[axis]));
+    lk_hlo end = lk__hlo_add(l, begin, lk__hlo_integer(l, LK_I32, g->kernel[axis]));
+    begin = lk__hlo_binary(l, "maximum", begin, lk__hlo_integer(l, LK_I32, 0));
+    end = lk__hlo_binary(l, "minimum", end, lk__hlo_integer(l, LK_I32, g->in[axis]));
+    return lk__hlo_sub(l, end, begin);
+}
+
+/* The divisor of each window: [out[0], out[1]], or a scalar if it is one for all. */
+static lk_hlo lower_pool_divisors(lk_lowering *l, const lk_geometry *g, int type)
+{
+    bool is_one = g->count_padding || (g->padding[0] == 0 && g->padding[1] == 0);
+    if (is_one)
+        return lk__hlo_number(l, type, (double)(g->kernel[0] * g->kernel[1]));
+    lk_hlo rows = lk__hlo_reshape(l, lower_pool_counts(l, g, 0), 2, (int64_t[]){g->out[0], 1});
+    return lk__hlo_convert(l, lk__hlo_mul(l, rows, lower_pool_counts(l, g, 1)), type);
+}
+
+lk_hlo lk__hlo_avg_pool(lk_lowering *l, const lk_geometry *g, lk_hlo x)
+{
+    pool_reach reach = lower_pool_reach(g);
+    int64_t window[] = {1, 1, g->kernel[0], g->kernel[1]}, stride[] = {1, 1, g->stride[0], g->stride[1]};
+    lk_hlo sums = lk__hlo_window_sums(l, x, window, stride, reach.low, reach.high);
+    return lk__hlo_div(l, sums, lower_pool_divisors(l, g, x.type));
+}
+
+lk_hlo lk__hlo_pool_shares(lk_lowering *l, const lk_geometry *g, lk_hlo dy)
+{
+    return lk__hlo_div(l, dy, lower_pool_divisors(l, g, dy.type));
+}
+
+/* The shares are spread by the stride, and each place sums up the windows that cover it. */
+lk_hlo lk__hlo_pool_spread(lk_lowering *l, const lk_geometry *g, lk_hlo shares)
+{
+    int64_t low[4] = {0}, high[4] = {0}, inside[4] = {0, 0, g->stride[0] - 1, g->stride[1] - 1};
+    int64_t window[] = {1, 1, g->kernel[0], g->kernel[1]};
+    for (int i = 0; i < 2; i++) {
+        low[2 + i] = g->kernel[i] - 1 - g->padding[i];
+        high[2 + i] = g->in[i] + g->kernel[i] - 1 - low[2 + i] - ((g->out[i] - 1) * g->stride[i] + 1);
+    }
+    lk_hlo spread = lk__hlo_pad(l, shares, lk__hlo_number(l, shares.type, 0), low, high, inside);
+    return lk__hlo_window_sums(l, spread, window, (int64_t[]){1, 1, 1, 1}, (int64_t[4]){0}, (int64_t[4]){0});
+}
+
+void lk__lower_avg_pool2d(lk_lowering *l, const lk_call *call)
+{
+    lk_hlo x = lk__hlo_read_float(l, call->in[0]);
+    lk_geometry g = lk__geometry_of_pool(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
+    lk__hlo_write(l, call->out[0], lk__hlo_avg_pool(l, &g, x));
+}
+
+void lk__lower_avg_pool2d_grad(lk_lowering *l, const lk_call *call)
+{
+    lk_hlo dy = lk__hlo_read_float(l, call->in[0]);
+    lk_geometry g =
+        lk__geometry_of_pool(call->out[0]->shape, call->in[0]->shape, &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool);
+    lk__hlo_write(l, call->out[0], lk__hlo_pool_spread(l, &g, lk__hlo_pool_shares(l, &g, dy)));
+}
