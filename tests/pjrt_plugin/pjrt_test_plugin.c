@@ -1,5 +1,5 @@
 /* A PJRT plug-in without devices. $LOCKSTEP_TEST_PJRT, which tests set, decides its answers. */
-#include "dist/strategies/pjrt_api.h"
+#include "pjrt/pjrt_api.h"
 
 #include <stdlib.h>
 #include <string.h>
