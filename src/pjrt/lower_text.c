@@ -247,8 +247,12 @@ lk_hlo lk__hlo_mul(lk_lowering *l, lk_hlo a, lk_hlo b)
     return lk__hlo_binary(l, "multiply", a, b);
 }
 
+/* XLA turns a division by a constant, or by a number for a whole row, into a product with its reciprocal. A divisor that
+ * seems to depend on the dividend prevents it, and changes no number. */
 lk_hlo lk__hlo_div(lk_lowering *l, lk_hlo a, lk_hlo b)
 {
+    if (lower_is_float(a.type))
+        b = lk__hlo_select(l, lk__hlo_is_nan(l, a), lk__hlo_number(l, a.type, NAN), b);
     return lk__hlo_binary(l, "divide", a, b);
 }
 
@@ -295,6 +299,8 @@ lk_hlo lk__hlo_is_nan(lk_lowering *l, lk_hlo x)
 lk_hlo lk__hlo_rounded_mul(lk_lowering *l, lk_hlo a, lk_hlo b)
 {
     lk_hlo product = lk__hlo_mul(l, a, b);
+    if (!lower_is_float(product.type))
+        return product;
     return lk__hlo_select(l, lk__hlo_is_nan(l, product), lk__hlo_number(l, product.type, NAN), product);
 }
 
