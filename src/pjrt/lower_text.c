@@ -193,16 +193,17 @@ static bool lower_same_shape(const lk_hlo *a, const lk_hlo *b)
     return same;
 }
 
-/* Sets the shape of `like` to that of a and b after broadcasting. */
-static void lower_broadcast_shape(lk_hlo *like, const lk_hlo *a, const lk_hlo *b)
+/* Returns the shape of a and b after broadcasting. */
+static lk_hlo lower_broadcast_shape(const lk_hlo *a, const lk_hlo *b)
 {
-    *like = a->rank >= b->rank ? *a : *b;
+    lk_hlo like = a->rank >= b->rank ? *a : *b;
     const lk_hlo *other = a->rank >= b->rank ? b : a;
     for (int i = 0; i < other->rank; i++) {
-        int64_t *size = &like->size[like->rank - other->rank + i];
+        int64_t *size = &like.size[like.rank - other->rank + i];
         if (*size == 1)
             *size = other->size[i];
     }
+    return like;
 }
 
 static lk_hlo lower_broadcast_to(lk_lowering *l, lk_hlo x, const lk_hlo *like)
@@ -224,8 +225,7 @@ lk_hlo lk__hlo_unary(lk_lowering *l, const char *op, lk_hlo x)
 
 lk_hlo lk__hlo_binary(lk_lowering *l, const char *op, lk_hlo a, lk_hlo b)
 {
-    lk_hlo like;
-    lower_broadcast_shape(&like, &a, &b);
+    lk_hlo like = lower_broadcast_shape(&a, &b);
     lk_hlo operands[] = {lower_broadcast_to(l, a, &like), lower_broadcast_to(l, b, &like)};
     lk_hlo y = lower_begin(l, op, a.type, like.rank, like.size);
     lower_put_operands(l, operands, 2);
@@ -247,8 +247,8 @@ lk_hlo lk__hlo_mul(lk_lowering *l, lk_hlo a, lk_hlo b)
     return lk__hlo_binary(l, "multiply", a, b);
 }
 
-/* XLA turns a division by a constant, or by a number for a whole row, into a product with its reciprocal. A divisor that
- * seems to depend on the dividend prevents it, and changes no number. */
+/* XLA turns a division by a constant, or by a number for a whole row, into a product with its reciprocal. A divisor
+ * that seems to depend on the dividend prevents it, and changes no number. */
 lk_hlo lk__hlo_div(lk_lowering *l, lk_hlo a, lk_hlo b)
 {
     if (lower_is_float(a.type))
@@ -268,8 +268,7 @@ lk_hlo lk__hlo_or(lk_lowering *l, lk_hlo a, lk_hlo b)
 
 lk_hlo lk__hlo_compare(lk_lowering *l, lk_hlo a, const char *direction, lk_hlo b)
 {
-    lk_hlo like;
-    lower_broadcast_shape(&like, &a, &b);
+    lk_hlo like = lower_broadcast_shape(&a, &b);
     lk_hlo operands[] = {lower_broadcast_to(l, a, &like), lower_broadcast_to(l, b, &like)};
     lk_hlo y = lower_begin(l, "compare ", LK_HLO_BOOL, like.rank, like.size);
     lk__hlo_put(&l->body, "%s,", direction);
@@ -279,9 +278,8 @@ lk_hlo lk__hlo_compare(lk_lowering *l, lk_hlo a, const char *direction, lk_hlo b
 
 lk_hlo lk__hlo_select(lk_lowering *l, lk_hlo condition, lk_hlo yes, lk_hlo no)
 {
-    lk_hlo like;
-    lower_broadcast_shape(&like, &yes, &no);
-    lower_broadcast_shape(&like, &like, &condition);
+    lk_hlo like = lower_broadcast_shape(&yes, &no);
+    like = lower_broadcast_shape(&like, &condition);
     lk_hlo operands[] = {lower_broadcast_to(l, condition, &like), lower_broadcast_to(l, yes, &like),
                          lower_broadcast_to(l, no, &like)};
     lk_hlo y = lower_begin(l, "select", yes.type, like.rank, like.size);
