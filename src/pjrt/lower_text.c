@@ -311,8 +311,28 @@ static lk_hlo lower_convert_type(lk_lowering *l, lk_hlo x, int type)
     return lower_end_function(l, &x, 1, y);
 }
 
-/* Rounds to the precision of bf16 without changing the type. XLA may otherwise drop a conversion to bf16 that another
- * one back to f32 follows, and an f64 would be rounded to f32 first. */
+/* The same bits as another type. */
+static lk_hlo lower_bits_as(lk_lowering *l, lk_hlo x, int type)
+{
+    lk_hlo y = lower_begin(l, "bitcast_convert", type, x.rank, x.size);
+    lower_put_operands(l, &x, 1);
+    return lower_end_function(l, &x, 1, y);
+}
+
+/* Converts f64 to f32 toward 0, and sets the last bit of what is not exact. A later rounding to fewer bits then gives
+ * the bits of one rounding (Boldo, Melquiond: "Emulation of FMA and correctly rounded sums", IEEE TC 57(4), 2008). */
+static lk_hlo lower_round_to_odd(lk_lowering *l, lk_hlo x)
+{
+    lk_hlo nearest = lower_convert_type(l, x, LK_F32), back = lower_convert_type(l, nearest, LK_F64);
+    lk_hlo is_beyond = lk__hlo_compare(l, lk__hlo_unary(l, "abs", back), "GT", lk__hlo_unary(l, "abs", x));
+    lk_hlo is_inexact = lk__hlo_compare(l, back, "NE", x);
+    lk_hlo bits = lower_bits_as(l, nearest, LK_HLO_U32);
+    bits = lk__hlo_sub(l, bits, lower_convert_type(l, is_beyond, LK_HLO_U32));
+    return lower_bits_as(l, lk__hlo_or(l, bits, lower_convert_type(l, is_inexact, LK_HLO_U32)), LK_F32);
+}
+
+/* Rounds f32 to the precision of bf16 without changing the type. XLA may otherwise drop a conversion to bf16 that
+ * another one back to f32 follows. */
 static lk_hlo lower_round_to_bf16(lk_lowering *l, lk_hlo x)
 {
     lk_hlo y = lower_begin(l, "reduce_precision", x.type, x.rank, x.size);
@@ -343,7 +363,7 @@ lk_hlo lk__hlo_convert(lk_lowering *l, lk_hlo x, int type)
     if (type == LK_BF16 && !lower_is_float(x.type))
         x = lower_convert_type(l, x, LK_F64);
     if (type == LK_BF16)
-        x = lower_round_to_bf16(l, x);
+        x = lower_round_to_bf16(l, x.type == LK_F64 ? lower_round_to_odd(l, x) : x);
     if (lower_is_float(x.type) && type < LK_DTYPE_COUNT && !lower_is_float(type))
         return lower_float_to_integer(l, x, type);
     return lower_convert_type(l, x, type);
