@@ -3,6 +3,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Frees cannot tell the caller of a failure, and there is nothing to be done about one. */
+static void pjrt_client_forget(const lk_pjrt_session *session, lk_pjrt_error *error)
+{
+    lk_pjrt_destroy_error destroy = {.head = {sizeof destroy, NULL}, .error = error};
+    if (error)
+        session->plugin.api->error_destroy(&destroy);
+}
 
 /* --- the client --------------------------------------------------------------------------------------------------- */
 
@@ -61,6 +70,19 @@ void lk__pjrt_session_close(lk_pjrt_session *session)
     lk__free(session);
 }
 
+lk_status lk__pjrt_memory_left(const lk_pjrt_session *session, int device, int64_t *bytes)
+{
+    lk_pjrt_memory_stats stats = {.head = {sizeof stats, NULL}, .device = session->devices[device]};
+    lk_pjrt_error *error = session->plugin.api->memory_stats(&stats);
+    if (!error && stats.limit.is_set) {
+        *bytes = stats.limit.value - stats.in_use;
+        return LK_OK;
+    }
+    pjrt_client_forget(session, error);
+    *bytes = (int64_t)sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    return LK_OK;
+}
+
 /* --- modules ------------------------------------------------------------------------------------------------------ */
 
 lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *text, size_t size,
@@ -85,14 +107,6 @@ lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *te
     LK_TRY(lk__pjrt_check(plugin, "compiling", plugin->api->compile(&args)));
     *module = args.loaded;
     return LK_OK;
-}
-
-/* Frees cannot tell the caller of a failure, and there is nothing to be done about one. */
-static void pjrt_client_forget(const lk_pjrt_session *session, lk_pjrt_error *error)
-{
-    lk_pjrt_destroy_error destroy = {.head = {sizeof destroy, NULL}, .error = error};
-    if (error)
-        session->plugin.api->error_destroy(&destroy);
 }
 
 void lk__pjrt_module_free(const lk_pjrt_session *session, lk_pjrt_module *module)

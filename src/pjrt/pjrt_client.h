@@ -19,6 +19,10 @@ typedef struct lk_pjrt_loaded lk_pjrt_module;
 lk_status lk__pjrt_session_open(const char *path, lk_pjrt_session **session);
 void lk__pjrt_session_close(lk_pjrt_session *session); /* NULL is fine; its modules and buffers must be gone */
 
+/* Bytes that a device could still allocate. A plug-in that does not tell, such as one for processors, uses the
+ * process's memory: then it is what the system has free. */
+lk_status lk__pjrt_memory_left(const lk_pjrt_session *session, int device, int64_t *bytes);
+
 /* Compiles StableHLO in MLIR's text. */
 lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *text, size_t size,
                                   lk_pjrt_module **module);

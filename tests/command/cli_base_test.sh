@@ -44,7 +44,7 @@ if [[ -e $pjrt ]]; then
     prints '  first line second line'
     prints '  TEST_0(process=0)'
     LOCKSTEP_TEST_PJRT='no answer' run 0 doctor --pjrt "$pjrt" --pjrt-timeout 0.2
-    prints "  $pjrt: has not listed its devices within 0.2 s (--pjrt-timeout)"
+    prints "  $pjrt: has not listed its devices within 0.2 s"
     LOCKSTEP_TEST_PJRT=crash run 0 doctor --pjrt "$pjrt"
     prints "  $pjrt: ended by signal 6 while it looked for devices"
 fi
