@@ -9,6 +9,10 @@
  * as a flat tensor<N x dtype>. A storage is used in one dtype. Views of it are slices, transpositions and broadcasts of
  * its value, and an output that covers only a part replaces that part.
  *
+ * A compiler fuses, contracts and orders the work of a module as a whole, so a call's bits may depend on the other
+ * calls in its module. Work whose bits must not depend on the number of devices, such as a shard's, must be a module of
+ * its own, and so must sums over shards.
+ *
  * Values are numbered in order and no name depends on an address, so equal series of calls give equal texts. */
 #pragma once
 

@@ -24,6 +24,13 @@ static lk_hlo lower_divide_integers(lk_lowering *l, lk_hlo a, lk_hlo b)
     return lk__hlo_select(l, by_zero, zero, quotient);
 }
 
+/* Divides in f64: a quotient of f32 numbers is never so near to the middle between two of them that an error in the
+ * last bits of an f64 matters. */
+static lk_hlo lower_divide_floats(lk_lowering *l, lk_hlo a, lk_hlo b)
+{
+    return lk__hlo_div(l, lk__hlo_convert(l, a, LK_F64), lk__hlo_convert(l, b, LK_F64));
+}
+
 void lk__lower_arithmetic(lk_lowering *l, const lk_call *call)
 {
     lk_hlo a = lk__hlo_read_float(l, call->in[0]), b = lk__hlo_read_float(l, call->in[1]), y;
@@ -34,7 +41,7 @@ void lk__lower_arithmetic(lk_lowering *l, const lk_call *call)
     else if (call->op->id == LK_OP_MUL)
         y = lk__hlo_rounded_mul(l, a, b);
     else if (lk__dtype_is_float(call->in[0]->dtype))
-        y = lk__hlo_div(l, a, b);
+        y = lower_divide_floats(l, a, b);
     else
         y = lower_divide_integers(l, a, b);
     lk__hlo_write(l, call->out[0], y);

@@ -28,7 +28,7 @@ lk_hlo lk__hlo_conv2d_input_grad(lk_lowering *l, lk_hlo dy, lk_hlo w, const lk_c
 lk_hlo lk__hlo_conv2d_weight_grad(lk_lowering *l, lk_hlo dy, lk_hlo x, const lk_conv2d_opts *opts, lk_shape w);
 lk_hlo lk__hlo_conv2d_bias_grad(lk_lowering *l, lk_hlo dy);
 
-/* lower_pool.c. `where`, i32, is the place of each window's maximum in the window. pool_shares divides dy as the mean's
+/* lower_pool.c. `where`, i32, is the number in x's plane of each window's maximum. pool_shares divides dy as the mean's
  * gradient does, and pool_spread adds each window's share to all of its places. */
 lk_hlo lk__hlo_max_pool(lk_lowering *l, const lk_geometry *g, lk_hlo x, lk_hlo *where);
 lk_hlo lk__hlo_max_pool_grad(lk_lowering *l, const lk_geometry *g, lk_hlo dy, lk_hlo where);

@@ -41,38 +41,58 @@ static lk_hlo lower_pool_tap(lk_lowering *l, const lk_geometry *g, lk_hlo extend
     return lk__hlo_slice(l, extended, begin, end, step);
 }
 
+/* The number in x's plane of the place where each window begins, which may be outside: i32 [out[0], out[1]]. */
+static lk_hlo lower_pool_origins(lk_lowering *l, const lk_geometry *g)
+{
+    lk_hlo like = {.rank = 2, .size = {g->out[0], g->out[1]}}, sum = lk__hlo_integer(l, LK_I32, 0);
+    int64_t step[] = {g->in[1], 1};
+    for (int i = 0; i < 2; i++) {
+        lk_hlo window =
+            lk__hlo_mul(l, lk__hlo_iota(l, LK_I32, like, i), lk__hlo_integer(l, LK_I32, g->stride[i] * step[i]));
+        lk_hlo origin = lk__hlo_sub(l, window, lk__hlo_integer(l, LK_I32, g->padding[i] * step[i]));
+        sum = lk__hlo_add(l, sum, origin);
+    }
+    return sum;
+}
+
+/* The distance in x's plane from a window's beginning to its tap. */
+static lk_hlo lower_pool_distance(lk_lowering *l, const lk_geometry *g, int64_t tap)
+{
+    return lk__hlo_integer(l, LK_I32, tap / g->kernel[1] * g->in[1] + tap % g->kernel[1]);
+}
+
 /* --- maximum ------------------------------------------------------------------------------------------------------ */
 
-/* The best element so far of each window, and its tap; -1: none yet. */
+/* The best element so far of each window, and its distance from the window's beginning; -1: none yet. */
 typedef struct pool_best {
-    lk_hlo value, tap;
+    lk_hlo value, distance;
 } pool_best;
 
 /* NaN counts as greater than any number. Of equal elements the first one stays. */
-static pool_best lower_pool_compare(lk_lowering *l, pool_best best, lk_hlo x, lk_hlo is_inside, int64_t tap)
+static pool_best lower_pool_compare(lk_lowering *l, pool_best best, lk_hlo x, lk_hlo is_inside, lk_hlo distance)
 {
     lk_hlo is_new = lk__hlo_and(l, lk__hlo_is_nan(l, x), lk__hlo_compare(l, best.value, "EQ", best.value));
     lk_hlo is_better = lk__hlo_or(l, lk__hlo_compare(l, x, "GT", best.value), is_new);
-    lk_hlo is_first = lk__hlo_compare(l, best.tap, "LT", lk__hlo_integer(l, LK_I32, 0));
+    lk_hlo is_first = lk__hlo_compare(l, best.distance, "LT", lk__hlo_integer(l, LK_I32, 0));
     lk_hlo takes = lk__hlo_and(l, is_inside, lk__hlo_or(l, is_first, is_better));
     best.value = lk__hlo_select(l, takes, x, best.value);
-    best.tap = lk__hlo_select(l, takes, lk__hlo_integer(l, LK_I32, tap), best.tap);
+    best.distance = lk__hlo_select(l, takes, distance, best.distance);
     return best;
 }
 
 lk_hlo lk__hlo_max_pool(lk_lowering *l, const lk_geometry *g, lk_hlo x, lk_hlo *where)
 {
-    int64_t plane[] = {1, 1, g->in[0], g->in[1]};
+    lk_hlo plane = {.rank = 4, .size = {1, 1, g->in[0], g->in[1]}};
+    lk_hlo windows = {.rank = 4, .size = {g->images, g->channels, g->out[0], g->out[1]}};
     lk_hlo yes = lk__hlo_number(l, LK_HLO_BOOL, 1), no = lk__hlo_number(l, LK_HLO_BOOL, 0);
-    lk_hlo inside = {.rank = 4, .size = {plane[0], plane[1], plane[2], plane[3]}};
-    lk_hlo least = lk__hlo_number(l, x.type, -INFINITY);
-    inside = lower_pool_extend(l, g, lk__hlo_fill(l, yes, inside), no);
+    lk_hlo least = lk__hlo_number(l, x.type, -INFINITY), none = lk__hlo_integer(l, LK_I32, -1);
+    lk_hlo inside = lower_pool_extend(l, g, lk__hlo_fill(l, yes, plane), no);
+    pool_best best = {lk__hlo_fill(l, least, windows), lk__hlo_fill(l, none, windows)};
     x = lower_pool_extend(l, g, x, least);
-    lk_hlo like = {.rank = 4, .size = {g->images, g->channels, g->out[0], g->out[1]}};
-    pool_best best = {lk__hlo_fill(l, least, like), lk__hlo_fill(l, lk__hlo_integer(l, LK_I32, -1), like)};
     for (int64_t tap = 0; tap < g->kernel[0] * g->kernel[1]; tap++)
-        best = lower_pool_compare(l, best, lower_pool_tap(l, g, x, tap), lower_pool_tap(l, g, inside, tap), tap);
-    *where = best.tap;
+        best = lower_pool_compare(l, best, lower_pool_tap(l, g, x, tap), lower_pool_tap(l, g, inside, tap),
+                                  lower_pool_distance(l, g, tap));
+    *where = lk__hlo_add(l, best.distance, lower_pool_origins(l, g));
     return best.value;
 }
 
@@ -99,8 +119,9 @@ static lk_hlo lower_pool_spread(lk_lowering *l, const lk_geometry *g, lk_hlo dy,
 lk_hlo lk__hlo_max_pool_grad(lk_lowering *l, const lk_geometry *g, lk_hlo dy, lk_hlo where)
 {
     lk_hlo zero = lk__hlo_number(l, dy.type, 0), sum = zero;
+    lk_hlo distances = lk__hlo_sub(l, where, lower_pool_origins(l, g));
     for (int64_t tap = 0; tap < g->kernel[0] * g->kernel[1]; tap++) {
-        lk_hlo is_here = lk__hlo_compare(l, where, "EQ", lk__hlo_integer(l, LK_I32, tap));
+        lk_hlo is_here = lk__hlo_compare(l, distances, "EQ", lower_pool_distance(l, g, tap));
         lk_hlo part = lower_pool_spread(l, g, lk__hlo_select(l, is_here, dy, zero), tap);
         sum = tap ? lk__hlo_add(l, sum, part) : part;
     }
@@ -142,6 +163,9 @@ static lk_hlo lower_pool_divisors(lk_lowering *l, const lk_geometry *g, int type
 lk_hlo lk__hlo_avg_pool(lk_lowering *l, const lk_geometry *g, lk_hlo x)
 {
     pool_reach reach = lower_pool_reach(g);
+    lk_hlo zero = lk__hlo_number(l, x.type, 0);
+    if (g->kernel[0] * g->kernel[1] == 1) /* XLA adds no 0 to a single element, which would leave -0 */
+        x = lk__hlo_select(l, lk__hlo_compare(l, x, "EQ", zero), zero, x);
     int64_t window[] = {1, 1, g->kernel[0], g->kernel[1]}, stride[] = {1, 1, g->stride[0], g->stride[1]};
     lk_hlo sums = lk__hlo_window_sums(l, x, window, stride, reach.low, reach.high);
     return lk__hlo_div(l, sums, lower_pool_divisors(l, g, x.type));

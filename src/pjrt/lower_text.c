@@ -193,16 +193,17 @@ static bool lower_same_shape(const lk_hlo *a, const lk_hlo *b)
     return same;
 }
 
-/* Sets the shape of `like` to that of a and b after broadcasting. */
-static void lower_broadcast_shape(lk_hlo *like, const lk_hlo *a, const lk_hlo *b)
+/* Returns the shape of a and b after broadcasting. */
+static lk_hlo lower_broadcast_shape(const lk_hlo *a, const lk_hlo *b)
 {
-    *like = a->rank >= b->rank ? *a : *b;
+    lk_hlo like = a->rank >= b->rank ? *a : *b;
     const lk_hlo *other = a->rank >= b->rank ? b : a;
     for (int i = 0; i < other->rank; i++) {
-        int64_t *size = &like->size[like->rank - other->rank + i];
+        int64_t *size = &like.size[like.rank - other->rank + i];
         if (*size == 1)
             *size = other->size[i];
     }
+    return like;
 }
 
 static lk_hlo lower_broadcast_to(lk_lowering *l, lk_hlo x, const lk_hlo *like)
@@ -224,8 +225,7 @@ lk_hlo lk__hlo_unary(lk_lowering *l, const char *op, lk_hlo x)
 
 lk_hlo lk__hlo_binary(lk_lowering *l, const char *op, lk_hlo a, lk_hlo b)
 {
-    lk_hlo like;
-    lower_broadcast_shape(&like, &a, &b);
+    lk_hlo like = lower_broadcast_shape(&a, &b);
     lk_hlo operands[] = {lower_broadcast_to(l, a, &like), lower_broadcast_to(l, b, &like)};
     lk_hlo y = lower_begin(l, op, a.type, like.rank, like.size);
     lower_put_operands(l, operands, 2);
@@ -247,8 +247,8 @@ lk_hlo lk__hlo_mul(lk_lowering *l, lk_hlo a, lk_hlo b)
     return lk__hlo_binary(l, "multiply", a, b);
 }
 
-/* XLA turns a division by a constant, or by a number for a whole row, into a product with its reciprocal. A divisor that
- * seems to depend on the dividend prevents it, and changes no number. */
+/* XLA turns a division by a constant, or by a number for a whole row, into a product with its reciprocal. A divisor
+ * that seems to depend on the dividend prevents it, and changes no number. */
 lk_hlo lk__hlo_div(lk_lowering *l, lk_hlo a, lk_hlo b)
 {
     if (lower_is_float(a.type))
@@ -268,8 +268,7 @@ lk_hlo lk__hlo_or(lk_lowering *l, lk_hlo a, lk_hlo b)
 
 lk_hlo lk__hlo_compare(lk_lowering *l, lk_hlo a, const char *direction, lk_hlo b)
 {
-    lk_hlo like;
-    lower_broadcast_shape(&like, &a, &b);
+    lk_hlo like = lower_broadcast_shape(&a, &b);
     lk_hlo operands[] = {lower_broadcast_to(l, a, &like), lower_broadcast_to(l, b, &like)};
     lk_hlo y = lower_begin(l, "compare ", LK_HLO_BOOL, like.rank, like.size);
     lk__hlo_put(&l->body, "%s,", direction);
@@ -279,9 +278,8 @@ lk_hlo lk__hlo_compare(lk_lowering *l, lk_hlo a, const char *direction, lk_hlo b
 
 lk_hlo lk__hlo_select(lk_lowering *l, lk_hlo condition, lk_hlo yes, lk_hlo no)
 {
-    lk_hlo like;
-    lower_broadcast_shape(&like, &yes, &no);
-    lower_broadcast_shape(&like, &like, &condition);
+    lk_hlo like = lower_broadcast_shape(&yes, &no);
+    like = lower_broadcast_shape(&like, &condition);
     lk_hlo operands[] = {lower_broadcast_to(l, condition, &like), lower_broadcast_to(l, yes, &like),
                          lower_broadcast_to(l, no, &like)};
     lk_hlo y = lower_begin(l, "select", yes.type, like.rank, like.size);
@@ -313,8 +311,28 @@ static lk_hlo lower_convert_type(lk_lowering *l, lk_hlo x, int type)
     return lower_end_function(l, &x, 1, y);
 }
 
-/* Rounds to the precision of bf16 without changing the type. XLA may otherwise drop a conversion to bf16 that another
- * one back to f32 follows, and an f64 would be rounded to f32 first. */
+/* The same bits as another type. */
+static lk_hlo lower_bits_as(lk_lowering *l, lk_hlo x, int type)
+{
+    lk_hlo y = lower_begin(l, "bitcast_convert", type, x.rank, x.size);
+    lower_put_operands(l, &x, 1);
+    return lower_end_function(l, &x, 1, y);
+}
+
+/* Converts f64 to f32 toward 0, and sets the last bit of what is not exact. A later rounding to fewer bits then gives
+ * the bits of one rounding (Boldo, Melquiond: "Emulation of FMA and correctly rounded sums", IEEE TC 57(4), 2008). */
+static lk_hlo lower_round_to_odd(lk_lowering *l, lk_hlo x)
+{
+    lk_hlo nearest = lower_convert_type(l, x, LK_F32), back = lower_convert_type(l, nearest, LK_F64);
+    lk_hlo is_beyond = lk__hlo_compare(l, lk__hlo_unary(l, "abs", back), "GT", lk__hlo_unary(l, "abs", x));
+    lk_hlo is_inexact = lk__hlo_compare(l, back, "NE", x);
+    lk_hlo bits = lower_bits_as(l, nearest, LK_HLO_U32);
+    bits = lk__hlo_sub(l, bits, lower_convert_type(l, is_beyond, LK_HLO_U32));
+    return lower_bits_as(l, lk__hlo_or(l, bits, lower_convert_type(l, is_inexact, LK_HLO_U32)), LK_F32);
+}
+
+/* Rounds f32 to the precision of bf16 without changing the type. XLA may otherwise drop a conversion to bf16 that
+ * another one back to f32 follows. */
 static lk_hlo lower_round_to_bf16(lk_lowering *l, lk_hlo x)
 {
     lk_hlo y = lower_begin(l, "reduce_precision", x.type, x.rank, x.size);
@@ -345,7 +363,7 @@ lk_hlo lk__hlo_convert(lk_lowering *l, lk_hlo x, int type)
     if (type == LK_BF16 && !lower_is_float(x.type))
         x = lower_convert_type(l, x, LK_F64);
     if (type == LK_BF16)
-        x = lower_round_to_bf16(l, x);
+        x = lower_round_to_bf16(l, x.type == LK_F64 ? lower_round_to_odd(l, x) : x);
     if (lower_is_float(x.type) && type < LK_DTYPE_COUNT && !lower_is_float(type))
         return lower_float_to_integer(l, x, type);
     return lower_convert_type(l, x, type);
