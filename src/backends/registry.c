@@ -152,6 +152,7 @@ static const lk_kernel_table *const pjrt_tables[] = {&lk__pjrt_table, NULL};
         .kind = name, .tables = pjrt_tables, .available = count, .describe = lk__pjrt_describe,                     \
         .describe_kind = lk__pjrt_describe_kind, .open = lk__pjrt_open, .close = lk__pjrt_close,                    \
         .alloc = lk__pjrt_alloc, .free = lk__pjrt_free, .offload = &lk__pjrt_offload, .modules = &lk__pjrt_modules, \
+        .choices = &lk__pjrt_choices,                                                                               \
     }
 
 static const lk_backend tpu = PJRT_BACKEND("tpu", lk__tpu_available);

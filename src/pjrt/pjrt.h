@@ -6,6 +6,7 @@
 extern const lk_kernel_table lk__pjrt_table;
 extern const lk_offload lk__pjrt_offload;
 extern const lk_modules lk__pjrt_modules;
+extern const lk_choices lk__pjrt_choices;
 
 /* Kind "pjrt" stands for all plug-ins, kind "tpu" only for one whose platform is "tpu". */
 int lk__pjrt_available(void);

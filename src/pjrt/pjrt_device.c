@@ -123,6 +123,25 @@ lk_status lk__pjrt_describe_kind(char *text, int size)
     return status;
 }
 
+/* The plug-in's compiler chooses how an operator is computed, so the bits depend on the plug-in. */
+static void pjrt_device_describe_choices(const lk_device *device, char *text, size_t size)
+{
+    (void)device;
+    if (lk__pjrt_describe_kind(text, (int)size) == LK_OK)
+        return;
+    snprintf(text, size, "no plug-in");
+    lk_error_clear();
+}
+
+static lk_status pjrt_device_choice_of_call(const lk_call *call, lk_call_choice *choice)
+{
+    (void)call;
+    choice->op = NULL;
+    return LK_OK;
+}
+
+const lk_choices lk__pjrt_choices = {.describe = pjrt_device_describe_choices, .of_call = pjrt_device_choice_of_call};
+
 static lk_status pjrt_device_check(const lk_device *device, const lk_pjrt_session *session)
 {
     if (device->index >= session->n_devices)
