@@ -151,6 +151,8 @@ static gradients lower_gradients(lk_lowering *l, const lk_tensor *gamma, lk_hlo 
     g.dbeta = lower_channels_sum(l, dy, NULL);
     lk_hlo products = lower_channels_sum(l, dy, &x);
     g.dgamma = lk__hlo_mul(l, lk__hlo_sub(l, products, lk__hlo_mul(l, m.mean, g.dbeta)), m.inverse);
+    if (lk__hlo_count(&x) == 0) /* then there is no mean */
+        g.dgamma = g.dbeta;
     return g;
 }
 

@@ -71,7 +71,6 @@ lk_hlo lk__hlo_conv2d_input_grad(lk_lowering *l, lk_hlo dy, lk_hlo w, const lk_c
 {
     lk_hlo_conv conv = {.numbers = "[b, f, 0, 1]x[i, o, 0, 1]->[b, f, 0, 1]",
                         .stride = {1, 1},
-                        .reverse = true,
                         .feature_groups = opts->groups,
                         .batch_groups = 1};
     memcpy(conv.size, x.dim, sizeof conv.size);
@@ -82,6 +81,7 @@ lk_hlo lk__hlo_conv2d_input_grad(lk_lowering *l, lk_hlo dy, lk_hlo w, const lk_c
         conv.x_dilation[i] = opts->stride[i];
         conv.w_dilation[i] = opts->dilation[i];
     }
+    w = lk__hlo_reverse(l, lk__hlo_reverse(l, w, 2), 3); /* as XLA's fast convolutions on processors need it */
     return lk__hlo_convolution(l, dy, lower_conv_exchange_groups(l, w, opts->groups), &conv);
 }
 

@@ -2,6 +2,8 @@
 #include "ops/ops.h"
 #include "pjrt/lower_ops.h"
 
+#include <math.h>
+
 /* --- sum and mean ------------------------------------------------------------------------------------------------- */
 
 void lk__lower_sum(lk_lowering *l, const lk_call *call)
@@ -22,11 +24,20 @@ void lk__lower_mean(lk_lowering *l, const lk_call *call)
 
 /* --- maximum ------------------------------------------------------------------------------------------------------ */
 
-/* NaN reaches the result. */
+/* The maximum along axes, which are kept. NaN reaches the result: a plug-in's own maximum may drop it. */
+static lk_hlo lower_maximum(lk_lowering *l, lk_hlo x, unsigned axes)
+{
+    lk_hlo maximum = lk__hlo_reduce_keep(l, "maximum", x, axes);
+    if (!lk__dtype_is_float((lk_dtype)x.type))
+        return maximum;
+    lk_hlo has_nan = lk__hlo_reduce_keep(l, "or", lk__hlo_is_nan(l, x), axes);
+    return lk__hlo_select(l, has_nan, lk__hlo_number(l, x.type, NAN), maximum);
+}
+
 void lk__lower_max(lk_lowering *l, const lk_call *call)
 {
     lk_hlo x = lk__hlo_read_float(l, call->in[0]);
-    lk_hlo y = lk__hlo_reduce(l, "maximum", x, LK_ATTRS(call, lk_reduce_attrs)->axes);
+    lk_hlo y = lower_maximum(l, x, LK_ATTRS(call, lk_reduce_attrs)->axes);
     lk__hlo_write(l, call->out[0], lk__hlo_reshape_as(l, y, call->out[0]->shape));
 }
 
@@ -66,7 +77,7 @@ void lk__lower_argmax(lk_lowering *l, const lk_call *call)
 {
     int axis = LK_ATTRS(call, lk_axis_attrs)->axis;
     lk_hlo x = lk__hlo_read(l, call->in[0]);
-    lk_hlo maximum = lk__hlo_reduce_keep(l, "maximum", x, 1u << axis);
+    lk_hlo maximum = lower_maximum(l, x, 1u << axis);
     lk_hlo none = lk__hlo_integer(l, LK_I64, INT64_MAX), index = lk__hlo_iota(l, LK_I64, x, axis);
     lk_hlo candidates = lk__hlo_select(l, lower_is_maximum(l, x, maximum), index, none);
     lk__hlo_write(l, call->out[0], lk__hlo_reduce(l, "minimum", candidates, 1u << axis));

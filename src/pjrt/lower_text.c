@@ -664,8 +664,8 @@ lk_hlo lk__hlo_convolution(lk_lowering *l, lk_hlo x, lk_hlo w, const lk_hlo_conv
     lower_put_axes(body, ", lhs_dilate", c->x_dilation, 2);
     lower_put_axes(body, ", rhs_dilate", c->w_dilation, 2);
     lk__hlo_put(body,
-                ", reverse = [%s]} {batch_group_count = %" PRId64 " : i64, feature_group_count = %" PRId64
+                "} {batch_group_count = %" PRId64 " : i64, feature_group_count = %" PRId64
                 " : i64, precision_config = [#stablehlo<precision %s>, #stablehlo<precision %s>]}",
-                c->reverse ? "true, true" : "false, false", c->batch_groups, c->feature_groups, precision, precision);
+                c->batch_groups, c->feature_groups, precision, precision);
     return lower_end_function(l, operands, 2, y);
 }

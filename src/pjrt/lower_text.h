@@ -149,7 +149,6 @@ lk_hlo lk__hlo_dot(lk_lowering *l, lk_hlo a, lk_hlo b);
 typedef struct lk_hlo_conv {
     const char *numbers;
     int64_t stride[2], low[2], high[2], x_dilation[2], w_dilation[2];
-    bool reverse; /* w, along both axes */
     int64_t feature_groups, batch_groups;
     int64_t size[4];
 } lk_hlo_conv;
