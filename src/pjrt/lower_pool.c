@@ -61,6 +61,28 @@ static lk_hlo lower_pool_distance(lk_lowering *l, const lk_geometry *g, int64_t 
     return lk__hlo_integer(l, LK_I32, tap / g->kernel[1] * g->in[1] + tap % g->kernel[1]);
 }
 
+/* Whether windows lie side by side, so that each place has at most one. */
+static bool lower_pool_is_tiled(const lk_geometry *g)
+{
+    return g->stride[0] == g->kernel[0] && g->stride[1] == g->kernel[1] && g->padding[0] == 0 && g->padding[1] == 0;
+}
+
+/* Repeats each window's element of y at all places of the window, for windows that lie side by side. */
+static lk_hlo lower_pool_repeat(lk_lowering *l, const lk_geometry *g, lk_hlo y)
+{
+    int64_t n = y.size[0], c = y.size[1], h = g->out[0], w = g->out[1], kh = g->kernel[0], kw = g->kernel[1];
+    lk_hlo windows = {.rank = 6, .size = {n, c, h, kh, w, kw}};
+    y = lk__hlo_broadcast(l, y, windows, (int[]){0, 1, 2, 4});
+    return lk__hlo_reshape(l, y, 4, (int64_t[]){n, c, h * kh, w * kw});
+}
+
+/* Adds the rest that no window covers, of zeroes. */
+static lk_hlo lower_pool_add_rest(lk_lowering *l, const lk_geometry *g, lk_hlo x)
+{
+    int64_t none[4] = {0}, rest[4] = {0, 0, g->in[0] - x.size[2], g->in[1] - x.size[3]};
+    return lk__hlo_pad(l, x, lk__hlo_number(l, x.type, 0), none, rest, none);
+}
+
 /* --- maximum ------------------------------------------------------------------------------------------------------ */
 
 /* The best element so far of each window, and its distance from the window's beginning; -1: none yet. */
@@ -116,10 +138,24 @@ static lk_hlo lower_pool_spread(lk_lowering *l, const lk_geometry *g, lk_hlo dy,
     return lk__hlo_pad(l, dy, lk__hlo_number(l, dy.type, 0), low, high, inside);
 }
 
+/* The distance of each place from the beginning of its window, for windows that lie side by side: i32 [1, 1, H, W]. */
+static lk_hlo lower_pool_distances(lk_lowering *l, const lk_geometry *g)
+{
+    lk_hlo like = {.rank = 4, .size = {1, 1, g->out[0] * g->kernel[0], g->out[1] * g->kernel[1]}};
+    lk_hlo row = lk__hlo_iota(l, LK_I32, like, 2), column = lk__hlo_iota(l, LK_I32, like, 3);
+    row = lk__hlo_binary(l, "remainder", row, lk__hlo_integer(l, LK_I32, g->kernel[0]));
+    column = lk__hlo_binary(l, "remainder", column, lk__hlo_integer(l, LK_I32, g->kernel[1]));
+    return lk__hlo_add(l, lk__hlo_mul(l, row, lk__hlo_integer(l, LK_I32, g->in[1])), column);
+}
+
 lk_hlo lk__hlo_max_pool_grad(lk_lowering *l, const lk_geometry *g, lk_hlo dy, lk_hlo where)
 {
     lk_hlo zero = lk__hlo_number(l, dy.type, 0), sum = zero;
     lk_hlo distances = lk__hlo_sub(l, where, lower_pool_origins(l, g));
+    if (lower_pool_is_tiled(g)) {
+        lk_hlo is_here = lk__hlo_compare(l, lower_pool_repeat(l, g, distances), "EQ", lower_pool_distances(l, g));
+        return lower_pool_add_rest(l, g, lk__hlo_select(l, is_here, lower_pool_repeat(l, g, dy), zero));
+    }
     for (int64_t tap = 0; tap < g->kernel[0] * g->kernel[1]; tap++) {
         lk_hlo is_here = lk__hlo_compare(l, distances, "EQ", lower_pool_distance(l, g, tap));
         lk_hlo part = lower_pool_spread(l, g, lk__hlo_select(l, is_here, dy, zero), tap);
@@ -160,14 +196,25 @@ static lk_hlo lower_pool_divisors(lk_lowering *l, const lk_geometry *g, int type
     return lk__hlo_convert(l, lk__hlo_mul(l, rows, lower_pool_counts(l, g, 1)), type);
 }
 
+/* The sum of each window: of its taps if they are few, which are then added as they come from memory. */
+static lk_hlo lower_pool_sums(lk_lowering *l, const lk_geometry *g, lk_hlo x)
+{
+    enum { FEW = 16 };
+    pool_reach reach = lower_pool_reach(g);
+    int64_t window[] = {1, 1, g->kernel[0], g->kernel[1]}, stride[] = {1, 1, g->stride[0], g->stride[1]};
+    if (window[2] * window[3] > FEW)
+        return lk__hlo_window_sums(l, x, window, stride, reach.low, reach.high);
+    lk_hlo extended = lower_pool_extend(l, g, x, lk__hlo_number(l, x.type, 0));
+    lk_hlo sum = lower_pool_tap(l, g, extended, 0);
+    for (int64_t tap = 1; tap < window[2] * window[3]; tap++)
+        sum = lk__hlo_add(l, sum, lower_pool_tap(l, g, extended, tap));
+    return sum;
+}
+
 lk_hlo lk__hlo_avg_pool(lk_lowering *l, const lk_geometry *g, lk_hlo x)
 {
-    pool_reach reach = lower_pool_reach(g);
-    lk_hlo zero = lk__hlo_number(l, x.type, 0);
-    if (g->kernel[0] * g->kernel[1] == 1) /* XLA adds no 0 to a single element, which would leave -0 */
-        x = lk__hlo_select(l, lk__hlo_compare(l, x, "EQ", zero), zero, x);
-    int64_t window[] = {1, 1, g->kernel[0], g->kernel[1]}, stride[] = {1, 1, g->stride[0], g->stride[1]};
-    lk_hlo sums = lk__hlo_window_sums(l, x, window, stride, reach.low, reach.high);
+    lk_hlo sums = lower_pool_sums(l, g, x), zero = lk__hlo_number(l, x.type, 0);
+    sums = lk__hlo_select(l, lk__hlo_compare(l, sums, "EQ", zero), zero, sums); /* no -0, as if sums began with 0 */
     return lk__hlo_div(l, sums, lower_pool_divisors(l, g, x.type));
 }
 
@@ -181,6 +228,8 @@ lk_hlo lk__hlo_pool_spread(lk_lowering *l, const lk_geometry *g, lk_hlo shares)
 {
     int64_t low[4] = {0}, high[4] = {0}, inside[4] = {0, 0, g->stride[0] - 1, g->stride[1] - 1};
     int64_t window[] = {1, 1, g->kernel[0], g->kernel[1]};
+    if (lower_pool_is_tiled(g))
+        return lower_pool_add_rest(l, g, lower_pool_repeat(l, g, shares));
     for (int i = 0; i < 2; i++) {
         low[2 + i] = g->kernel[i] - 1 - g->padding[i];
         high[2 + i] = g->in[i] + g->kernel[i] - 1 - low[2 + i] - ((g->out[i] - 1) * g->stride[i] + 1);

@@ -1,4 +1,5 @@
-/* The operators that devices of a plug-in run. Fused operators are missing on purpose: the plug-in's compiler fuses. */
+/* The operators that devices of a plug-in run. Fused operators are marked as no faster than the operators that they
+ * combine: the plug-in's compiler fuses those by itself. */
 #include "ops/ops.h"
 #include "pjrt/lower.h"
 #include "pjrt/pjrt.h"
@@ -8,6 +9,11 @@
 #define ROW(dtypes)                          \
     {                                        \
         lk__pjrt_call, dtypes, 0, lk__lowers \
+    }
+
+#define FUSED_ROW                                           \
+    {                                                       \
+        lk__pjrt_call, FLOATS, LK_KERNEL_ORACLE, lk__lowers \
     }
 
 static const lk_kernel rows[LK_OP_COUNT] = {
@@ -26,6 +32,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_MUL] = ROW(LK_ALL_DTYPES),
     [LK_OP_DIV] = ROW(LK_ALL_DTYPES),
     [LK_OP_MATMUL] = ROW(FLOATS),
+    [LK_OP_DENSE_ACT] = FUSED_ROW,
     [LK_OP_CONV2D] = ROW(FLOATS),
     [LK_OP_CONV2D_INPUT_GRAD] = ROW(FLOATS),
     [LK_OP_CONV2D_WEIGHT_GRAD] = ROW(FLOATS),
@@ -33,6 +40,8 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_MAX_POOL2D_GRAD] = ROW(FLOATS),
     [LK_OP_AVG_POOL2D] = ROW(FLOATS),
     [LK_OP_AVG_POOL2D_GRAD] = ROW(FLOATS),
+    [LK_OP_CONV_BLOCK] = FUSED_ROW,
+    [LK_OP_CONV_BLOCK_GRAD] = FUSED_ROW,
     [LK_OP_RELU] = ROW(FLOATS),
     [LK_OP_RELU_GRAD] = ROW(FLOATS),
     [LK_OP_ACTIVATION] = ROW(FLOATS),
@@ -47,6 +56,9 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_BATCH_NORM_INFERENCE] = ROW(FLOATS),
     [LK_OP_BATCH_NORM_INFERENCE_GRAD] = ROW(FLOATS),
     [LK_OP_BATCH_NORM_UPDATE] = ROW(F32),
+    [LK_OP_BATCH_NORM_ACT] = FUSED_ROW,
+    [LK_OP_BATCH_NORM_ACT_GRAD] = FUSED_ROW,
+    [LK_OP_BATCH_NORM_INFERENCE_ACT] = FUSED_ROW,
     [LK_OP_SUM] = ROW(LK_ALL_DTYPES),
     [LK_OP_MEAN] = ROW(LK_FLOATS),
     [LK_OP_MAX] = ROW(LK_ALL_DTYPES),
@@ -58,6 +70,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_LOG_SOFTMAX_GRAD] = ROW(FLOATS),
     [LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY] = ROW(FLOATS),
     [LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD] = ROW(FLOATS),
+    [LK_OP_CROSS_ENTROPY_STEP] = FUSED_ROW,
     [LK_OP_SIGMOID_CROSS_ENTROPY] = ROW(FLOATS),
     [LK_OP_SIGMOID_CROSS_ENTROPY_GRAD] = ROW(FLOATS),
     [LK_OP_IN_TOP_K] = ROW(FLOATS),
