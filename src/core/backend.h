@@ -137,8 +137,7 @@ typedef struct lk_backend {
     void (*free)(void *self, void *data);
     const lk_offload *offload; /* NULL: kernels are done when they return, and work in memory of the process */
     const lk_graphs *graphs;   /* NULL: calls run one after the other, each as it is started. If set, so is `offload` */
-    const lk_modules
-        *modules; /* NULL: calls run as they are. If set, `graphs` is not, and freed memory is not cached */
+    const lk_modules *modules; /* NULL: calls run as they are. If set, there are no graphs, and no memory is cached */
     const lk_links_table *links; /* between devices of this kind; NULL: they share their memory */
 
     /* Copies x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may

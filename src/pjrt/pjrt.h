@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/backend.h"
+#include "pjrt/lower.h"
 
 extern const lk_kernel_table lk__pjrt_table;
 extern const lk_offload lk__pjrt_offload;
@@ -17,6 +18,10 @@ lk_status lk__pjrt_open(lk_device *device, void **state);
 void lk__pjrt_close(lk_device *device, void *state);
 void *lk__pjrt_alloc(void *self, size_t bytes);
 void lk__pjrt_free(void *self, void *data);
+
+/* Lowers calls to one module: see lk_modules.compile and lk__lowering_end. */
+lk_status lk__pjrt_lower(const lk_call *calls, int n, bool (*keeps)(void *user, lk_storage *storage), void *user,
+                         lk_lowered *lowered);
 
 /* Runs one call as a module of its own. */
 lk_status lk__pjrt_call(lk_call *call);

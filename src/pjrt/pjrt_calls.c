@@ -2,7 +2,6 @@
 #include "base/mem.h"
 #include "core/execute.h"
 #include "ops/ops.h"
-#include "pjrt/lower.h"
 #include "pjrt/pjrt.h"
 #include "pjrt/pjrt_state.h"
 
@@ -14,8 +13,8 @@ typedef struct compiled {
 
 /* --- compiling ---------------------------------------------------------------------------------------------------- */
 
-static lk_status pjrt_calls_lower(const lk_call *calls, int n, bool (*keeps)(void *user, lk_storage *storage),
-                                  void *user, lk_lowered *lowered)
+lk_status lk__pjrt_lower(const lk_call *calls, int n, bool (*keeps)(void *user, lk_storage *storage), void *user,
+                         lk_lowered *lowered)
 {
     lk_lowering *lowering = lk__lowering_new();
     lk_status status = lowering ? LK_OK : LK_ERR_MEMORY;
@@ -32,7 +31,7 @@ static lk_status pjrt_calls_compile(const lk_device *device, const lk_call *call
                                     bool (*keeps)(void *user, lk_storage *storage), void *user, compiled *c)
 {
     const lk_pjrt_state *state = device->state;
-    LK_TRY(pjrt_calls_lower(calls, n, keeps, user, &c->lowered));
+    LK_TRY(lk__pjrt_lower(calls, n, keeps, user, &c->lowered));
     lk_status status = lk__pjrt_modules_get(state->process->modules, c->lowered.text, c->lowered.size, &c->module);
     if (status != LK_OK)
         lk__lowered_free(&c->lowered);

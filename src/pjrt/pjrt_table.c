@@ -1,7 +1,6 @@
 /* The operators that devices of a plug-in run. Fused operators are marked as no faster than the operators that they
  * combine: the plug-in's compiler fuses those by itself. */
 #include "ops/ops.h"
-#include "pjrt/lower.h"
 #include "pjrt/pjrt.h"
 
 #define F32 LK_DTYPE_BIT(LK_F32)

@@ -142,19 +142,19 @@ static lk_status program_launch_graph(lk_program *program, lk_segment *segment, 
 
 /* --- modules ------------------------------------------------------------------------------------------------------ */
 
-static bool program_launch_keeps(void *user, lk_storage *storage)
+bool lk__program_keeps(void *user, lk_storage *storage)
 {
     const lk_program *program = user;
     int number = lk__number_of(&program->numbers, storage);
     return number >= 0 && program->values[number].kind != LK_VALUE_INSIDE;
 }
 
-/* The module is the program's only segment: see lk__program_cut. */
+/* A program of such a device has one segment: see record.c. */
 static lk_status program_launch_module(lk_program *program, lk_segment *segment, uint64_t step)
 {
     const lk_modules *modules = program->device->backend->modules;
     if (!segment->module)
-        LK_TRY(modules->compile(program->device, program->calls, program->n_calls, program_launch_keeps, program,
+        LK_TRY(modules->compile(program->device, program->calls, program->n_calls, lk__program_keeps, program,
                                 &segment->module));
     return modules->run(program->device, segment->module, step);
 }

@@ -3,11 +3,10 @@
 
 #include "base/minmax.h"
 #include "base/status.h"
-#include "core/execute.h"
-#include "pjrt/lower.h"
+#include "pjrt/pjrt.h"
 #include "pjrt/pjrt_topology.h"
+#include "program/launch.h"
 #include "program/program.h"
-#include "program/values.h"
 #include "train/plan/choices.h"
 #include "train/trainer.h"
 #include "lockstep/pjrt.h"
@@ -15,26 +14,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool compile_keeps(void *user, lk_storage *storage)
-{
-    const lk_program *program = user;
-    int number = lk__number_of(&program->numbers, storage);
-    return number >= 0 && program->values[number].kind != LK_VALUE_INSIDE;
-}
-
-static lk_status compile_lower(lk_program *program, lk_lowered *lowered)
-{
-    lk_lowering *lowering = lk__lowering_new();
-    lk_status status = lowering ? LK_OK : LK_ERR_MEMORY;
-    for (int i = 0; i < program->n_calls && status == LK_OK; i++)
-        if (program->calls[i].op != &lk__op_plain)
-            status = lk__lower_call(lowering, &program->calls[i]);
-    if (status == LK_OK)
-        status = lk__lowering_end(lowering, compile_keeps, program, lowered);
-    lk__lowering_free(lowering);
-    return status;
-}
 
 static lk_status compile_write_text(const char *path, const lk_lowered *lowered)
 {
@@ -55,7 +34,7 @@ static lk_status compile_pass(lk_trainer *trainer, const char *plugin, const lk_
     lk_program *program = lk__record_pass(trainer, true, result->samples, &separate);
     if (!program)
         return lk_error_status();
-    lk_status status = compile_lower(program, &lowered);
+    lk_status status = lk__pjrt_lower(program->calls, program->n_calls, lk__program_keeps, program, &lowered);
     result->operators = program->n_calls;
     lk_program_release(program);
     LK_TRY(status);
