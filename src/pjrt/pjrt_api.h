@@ -18,6 +18,8 @@ typedef struct lk_pjrt_description lk_pjrt_description; /* PJRT_DeviceDescriptio
 typedef struct lk_pjrt_event lk_pjrt_event;             /* PJRT_Event */
 typedef struct lk_pjrt_buffer lk_pjrt_buffer;           /* PJRT_Buffer */
 typedef struct lk_pjrt_loaded lk_pjrt_loaded;           /* PJRT_LoadedExecutable */
+typedef struct lk_pjrt_executable lk_pjrt_executable;   /* PJRT_Executable */
+typedef struct lk_pjrt_topology lk_pjrt_topology;       /* PJRT_TopologyDescription */
 
 /* Every structure begins with this. */
 typedef struct lk_pjrt_head {
@@ -214,6 +216,82 @@ typedef struct lk_pjrt_download { /* PJRT_Buffer_ToHostBuffer_Args */
     lk_pjrt_event *done;
 } lk_pjrt_download;
 
+/* --- topologies and what is compiled for them --------------------------------------------------------------------- */
+
+enum { LK_PJRT_NAMED_FLOAT = 3 }; /* PJRT_NamedValue_Type */
+
+typedef struct lk_pjrt_named { /* PJRT_NamedValue */
+    lk_pjrt_head head;
+    const char *name;
+    size_t name_size;
+    int type;
+    union {
+        const char *text;
+        int64_t number;
+        float real;
+    } value;
+    size_t value_size;
+} lk_pjrt_named;
+
+typedef struct lk_pjrt_create_topology { /* PJRT_TopologyDescription_Create_Args */
+    lk_pjrt_head head;
+    const char *name;
+    size_t name_size;
+    const lk_pjrt_named *options;
+    size_t n_options;
+    lk_pjrt_topology *topology;
+} lk_pjrt_create_topology;
+
+typedef struct lk_pjrt_destroy_topology { /* PJRT_TopologyDescription_Destroy_Args */
+    lk_pjrt_head head;
+    lk_pjrt_topology *topology;
+} lk_pjrt_destroy_topology;
+
+typedef struct lk_pjrt_list_topology { /* PJRT_TopologyDescription_GetDeviceDescriptions_Args */
+    lk_pjrt_head head;
+    lk_pjrt_topology *topology;
+    lk_pjrt_description *const *descriptions;
+    size_t n_descriptions;
+} lk_pjrt_list_topology;
+
+typedef struct lk_pjrt_compile_for { /* PJRT_Compile_Args */
+    lk_pjrt_head head;
+    const lk_pjrt_topology *topology;
+    const lk_pjrt_program *program;
+    const char *options;
+    size_t options_size;
+    lk_pjrt_client *client;
+    lk_pjrt_executable *executable;
+} lk_pjrt_compile_for;
+
+typedef struct lk_pjrt_destroy_executable { /* PJRT_Executable_Destroy_Args */
+    lk_pjrt_head head;
+    lk_pjrt_executable *executable;
+} lk_pjrt_destroy_executable;
+
+typedef struct lk_pjrt_costs { /* PJRT_Executable_GetCostAnalysis_Args */
+    lk_pjrt_head head;
+    lk_pjrt_executable *executable;
+    size_t n_properties;
+    const lk_pjrt_named *properties;
+} lk_pjrt_costs;
+
+typedef struct lk_pjrt_memory_needs { /* PJRT_Executable_GetCompiledMemoryStats_Args */
+    lk_pjrt_head head;
+    lk_pjrt_executable *executable;
+    int64_t code, arguments, outputs, aliased, temporary, host[5], peak;
+    int64_t spare[LK_PJRT_SPARE];
+} lk_pjrt_memory_needs;
+
+typedef struct lk_pjrt_serialize { /* PJRT_Executable_Serialize_Args */
+    lk_pjrt_head head;
+    const lk_pjrt_executable *executable;
+    const char *bytes;
+    size_t n_bytes;
+    void *serialized;
+    void (*destroy)(void *serialized);
+} lk_pjrt_serialize;
+
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
 typedef void (*lk_pjrt_unused)(void);
@@ -252,7 +330,11 @@ typedef struct lk_pjrt_api {
     lk_pjrt_unused device_facts[4]; /* addressable, number, memories, default memory */
     lk_pjrt_error *(*memory_stats)(lk_pjrt_memory_stats *args);
     lk_pjrt_unused memory_facts[5];
-    lk_pjrt_unused executable_facts[10];
+    lk_pjrt_error *(*executable_destroy)(lk_pjrt_destroy_executable *args);
+    lk_pjrt_unused executable_facts[5];
+    lk_pjrt_error *(*costs)(lk_pjrt_costs *args);
+    lk_pjrt_unused executable_texts[2]; /* kinds of memory, the optimized program */
+    lk_pjrt_error *(*serialize)(lk_pjrt_serialize *args);
     lk_pjrt_error *(*loaded_destroy)(lk_pjrt_destroy_loaded *args);
     lk_pjrt_unused loaded_facts[4]; /* executable, devices, deletion */
     lk_pjrt_error *(*execute)(lk_pjrt_execute *args);
@@ -261,6 +343,15 @@ typedef struct lk_pjrt_api {
     lk_pjrt_unused buffer_facts[10];
     lk_pjrt_error *(*copy_to_device)(lk_pjrt_copy_to_device *args);
     lk_pjrt_error *(*download)(lk_pjrt_download *args);
+    lk_pjrt_unused buffer_pointers[6], streams[5];
+    lk_pjrt_error *(*topology_create)(lk_pjrt_create_topology *args);
+    lk_pjrt_error *(*topology_destroy)(lk_pjrt_destroy_topology *args);
+    lk_pjrt_unused topology_texts[2];
+    lk_pjrt_error *(*topology_list)(lk_pjrt_list_topology *args);
+    lk_pjrt_unused topology_facts[2];
+    lk_pjrt_error *(*compile_for)(lk_pjrt_compile_for *args);
+    lk_pjrt_unused later[6]; /* facts of executables, copies to memories, views, fingerprints, a client's topology */
+    lk_pjrt_error *(*memory_needs)(lk_pjrt_memory_needs *args);
 } lk_pjrt_api;
 
 /* The only function that a plug-in exports. */

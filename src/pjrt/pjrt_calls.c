@@ -63,7 +63,9 @@ static lk_status pjrt_calls_take_parameters(const lk_pjrt_state *state, const lk
                                             lk_pjrt_run *run)
 {
     for (int i = 0; i < lowered->n_parameters; i++) {
-        const lk_storage *storage = lowered->parameters[i];
+        lk_storage *storage = lowered->parameters[i];
+        if (!storage->data) /* its first write covers only a part */
+            LK_TRY(lk__storage_allocate(storage, storage->bytes, NULL));
         LK_TRY(lk__pjrt_memory_get(state->memory, storage->data, lowered->parameter_dtypes[i],
                                    lowered->parameter_counts[i], &r->values[i]));
         r->buffers[i] = r->values[i]->buffer;
@@ -108,8 +110,8 @@ static lk_status pjrt_calls_run_with(lk_pjrt_state *state, const compiled *c, ui
         r->buffers[run.n_parameters++] = r->step;
     }
     LK_TRY(lk__pjrt_run(state->session, &run));
-    LK_TRY(pjrt_calls_give_results(state, lowered, r));
-    return lk__pjrt_work_add(state, run.done);
+    lk_status given = pjrt_calls_give_results(state, lowered, r), added = lk__pjrt_work_add(state, run.done);
+    return given == LK_OK ? added : given;
 }
 
 static lk_status pjrt_calls_run(lk_device *device, const compiled *c, uint64_t step)

@@ -85,13 +85,14 @@ lk_status lk__pjrt_memory_left(const lk_pjrt_session *session, int device, int64
 
 /* --- modules ------------------------------------------------------------------------------------------------------ */
 
+/* executable_build_options {device_ordinal: -1, num_replicas: 1, num_partitions: 1}, compile_portable_executable: true,
+ * so that one module runs on any device. */
+const char lk__pjrt_options[] = "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01\x20\x01";
+const size_t lk__pjrt_options_size = sizeof lk__pjrt_options - 1;
+
 lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *text, size_t size,
                                   lk_pjrt_module **module)
 {
-    /* An xla.CompileOptionsProto: executable_build_options {device_ordinal: -1, num_replicas: 1, num_partitions: 1},
-     * compile_portable_executable: true, so that one module runs on any device. */
-    static const unsigned char options[] = {0x1a, 15,   0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-                                            0xff, 0xff, 0x01, 0x20, 1,    0x28, 1,    0x20, 1};
     static const char format[] = "mlir";
     const lk_pjrt_plugin *plugin = &session->plugin;
     lk_pjrt_program program = {.head = {sizeof program, NULL},
@@ -102,8 +103,8 @@ lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *te
     lk_pjrt_compile args = {.head = {sizeof args, NULL},
                             .client = session->client,
                             .program = &program,
-                            .options = (const char *)options,
-                            .options_size = sizeof options};
+                            .options = lk__pjrt_options,
+                            .options_size = lk__pjrt_options_size};
     LK_TRY(lk__pjrt_check(plugin, "compiling", plugin->api->compile(&args)));
     *module = args.loaded;
     return LK_OK;

@@ -23,6 +23,10 @@ void lk__pjrt_session_close(lk_pjrt_session *session); /* NULL is fine; its modu
  * process's memory: then it is what the system has free. */
 lk_status lk__pjrt_memory_left(const lk_pjrt_session *session, int device, int64_t *bytes);
 
+/* The options of every compilation: a serialized xla.CompileOptionsProto. */
+extern const char lk__pjrt_options[];
+extern const size_t lk__pjrt_options_size;
+
 /* Compiles StableHLO in MLIR's text. */
 lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *text, size_t size,
                                   lk_pjrt_module **module);

@@ -20,7 +20,7 @@ static const char *pjrt_device_path(void)
     return *the.path ? the.path : lk_pjrt_default_path();
 }
 
-/* Under the lock. A client stays, because plug-ins give a process only one. */
+/* A client stays, because plug-ins give a process only one. */
 lk_status lk_pjrt_use(const char *path)
 {
     lk_status status = LK_OK;
@@ -238,6 +238,8 @@ static void pjrt_work_end(lk_pjrt_error *error, void *user)
 
 lk_status lk__pjrt_work_add(lk_pjrt_state *state, lk_pjrt_event *done)
 {
+    if (!done)
+        return LK_OK;
     lk_pjrt_work *work = lk__calloc(1, sizeof *work);
     if (!work) {
         lk__pjrt_event_wait(state->session, done);
@@ -252,7 +254,10 @@ lk_status lk__pjrt_work_add(lk_pjrt_state *state, lk_pjrt_event *done)
     state->last = work;
     state->n_works++;
     pthread_mutex_unlock(&state->lock);
-    return lk__pjrt_event_then(state->session, done, pjrt_work_end, work);
+    lk_status status = lk__pjrt_event_then(state->session, done, pjrt_work_end, work);
+    if (status != LK_OK) /* nobody will tell when it ends */
+        pjrt_work_end(NULL, work);
+    return status;
 }
 
 /* Works are in the order in which they were started. */

@@ -134,7 +134,7 @@ static void pjrt_answer(const char *path, FILE *to)
         fprintf(to, "%s\n", pjrt->devices[d]);
 }
 
-/* What the plug-in prints must not mix with the caller's output. */
+/* A process of its own can be ended; a plug-in cannot be told to stop looking for devices. */
 static _Noreturn void pjrt_run_child(const char *path, pid_t parent, int output)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

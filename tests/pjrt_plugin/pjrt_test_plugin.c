@@ -133,6 +133,12 @@ static lk_pjrt_error *memory_stats(lk_pjrt_memory_stats *args)
     return fail("nothing is known about memory");
 }
 
+static lk_pjrt_error *topology_create(lk_pjrt_create_topology *args)
+{
+    (void)args;
+    return fail("no topology is known");
+}
+
 /* Returns the number of errors and clients that were not destroyed. */
 int lk_test_pjrt_left(void);
 
@@ -160,6 +166,7 @@ __attribute__((visibility("default"))) const lk_pjrt_api *GetPjrtApi(void)
         .upload = upload,
         .compile = compile,
         .memory_stats = memory_stats,
+        .topology_create = topology_create,
         .description_debug_text = description_text,
     };
     api.head.size = is("a short table") ? sizeof api - sizeof(void *) : is("no table") ? 8 : sizeof api;
