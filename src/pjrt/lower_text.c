@@ -173,7 +173,7 @@ lk_hlo lk__hlo_vector(lk_lowering *l, int type, const int64_t *values, int64_t n
 
 lk_hlo lk__hlo_fill(lk_lowering *l, lk_hlo value, lk_hlo like)
 {
-    return lk__hlo_broadcast(l, value, like, NULL);
+    return lk__hlo_broadcast(l, value, like, (int[LK_HLO_AXES]){0});
 }
 
 lk_hlo lk__hlo_iota(lk_lowering *l, int type, lk_hlo like, int axis)
@@ -454,7 +454,7 @@ lk_hlo lk__hlo_slice(lk_lowering *l, lk_hlo x, const int64_t *begin, const int64
 lk_hlo lk__hlo_slice_axis(lk_lowering *l, lk_hlo x, int axis, int64_t begin, int64_t end)
 {
     int64_t from[LK_HLO_AXES] = {0}, to[LK_HLO_AXES], step[LK_HLO_AXES];
-    for (int i = 0; i < x.rank; i++) {
+    for (int i = 0; i < LK_HLO_AXES; i++) {
         to[i] = x.size[i];
         step[i] = 1;
     }
