@@ -119,31 +119,69 @@ static void plugins_come_from_the_environment(void **state)
     unsetenv("TPU_LIBRARY_PATH");
 }
 
-static void the_strategy_does_not_train(void **state)
+/* The same list, from another process, and what ends that process. */
+static void devices_are_found_in_time(void **state)
+{
+    (void)state;
+    lk_pjrt *pjrt;
+    says("");
+    assert_ok(lk_pjrt_find_within(plugin, 60, &pjrt));
+    assert_string_equal(pjrt->path, plugin);
+    assert_int_equal(pjrt->minor, 81);
+    assert_string_equal(pjrt->platform, "test");
+    assert_string_equal(pjrt->version, "first line second line");
+    assert_int_equal(pjrt->n_devices, 2);
+    assert_string_equal(pjrt->devices[0], "TEST_0(process=0)");
+    lk_pjrt_release(pjrt);
+    says("no version");
+    assert_ok(lk_pjrt_find_within(plugin, 60, &pjrt));
+    assert_string_equal(pjrt->version, "");
+    lk_pjrt_release(pjrt);
+    says("version 1");
+    assert_int_equal(lk_pjrt_find_within(plugin, 60, &pjrt), LK_ERR_UNSUPPORTED);
+    assert_non_null(strstr(lk_error_message(), ": is built for PJRT 1.81; versions 0.x are known"));
+    lk_error_clear();
+    says("no answer");
+    assert_int_equal(lk_pjrt_find_within(plugin, 0.1, &pjrt), LK_ERR_DEVICE);
+    assert_non_null(strstr(lk_error_message(), ": has not listed its devices within 0.1 s"));
+    lk_error_clear();
+    says("crash");
+    assert_int_equal(lk_pjrt_find_within(plugin, 60, &pjrt), LK_ERR_DEVICE);
+    assert_non_null(strstr(lk_error_message(), ": ended by signal 6 while it looked for devices"));
+    lk_error_clear();
+}
+
+static void expect_no_trainer(lk_train_config *config, lk_status status, const char *message)
+{
+    assert_null(lk_trainer_new(config));
+    assert_int_equal(lk_error_status(), status);
+    if (!strstr(lk_error_message(), message))
+        fail_msg("says %s", lk_error_message());
+    lk_error_clear();
+}
+
+/* A plug-in that cannot train is named, with what it says. Its client stays until the process ends. */
+static void a_plugin_that_cannot_train_is_named(void **state)
 {
     (void)state;
     lk_train_config config = small_training();
-    says("");
     config.devices.strategy = "tpu";
     config.devices.pjrt = plugin;
-    assert_null(lk_trainer_new(&config));
-    assert_int_equal(lk_error_status(), LK_ERR_UNSUPPORTED);
-    assert_non_null(
-        strstr(lk_error_message(), "strategy tpu: cannot train: there are no kernels for devices of a PJRT "));
-    assert_non_null(strstr(lk_error_message(), " (platform test, PJRT 0.81) has TEST_0(process=0) and 1 more. Train "));
     says("no device");
-    assert_null(lk_trainer_new(&config));
-    assert_non_null(strstr(lk_error_message(), " (platform test, PJRT 0.81) has no device. Train with --devices cpu"));
-    lk_error_clear();
-
-    lk_device *device = lk_device_open("cpu:0");
-    assert_null(lk_strategy_new("tpu", &device, 1));
-    expect_error(lk_error_status(), LK_ERR_ARGUMENT,
-                 "strategy tpu: is for devices of a PJRT plug-in, and cpu:0 is none");
-    expect_error(lk_strategy_find("mirrored", plugin), LK_ERR_ARGUMENT,
-                 "strategy mirrored: needs no PJRT plug-in; tpu does");
-    assert_ok(lk_strategy_find("mirrored", NULL));
-    lk_device_release(device);
+    expect_no_trainer(&config, LK_ERR_DEVICE, "strategy tpu: the plug-in has no device (platform test, PJRT 0.81, ");
+    assert_ok(lk_pjrt_use("/nowhere/libtpu.so"));
+    says("");
+    expect_no_trainer(&config, LK_ERR_BACKEND, ": a copy to a device: the device has no memory");
+    config.devices.spec = "2xtpu";
+    expect_no_trainer(&config, LK_ERR_DEVICE, " are of platform test; pjrt:0 names any");
+    config.devices.spec = "pjrt:2";
+    expect_no_trainer(&config, LK_ERR_DEVICE, "pjrt:2: there is no such device: ");
+    config.devices.spec = "cpu";
+    expect_no_trainer(&config, LK_ERR_ARGUMENT, "--pjrt: cpu:0 has no use for a plug-in; devices pjrt:0, ");
+    config.devices.pjrt = "/nowhere/libtpu.so";
+    expect_no_trainer(&config, LK_ERR_STATE, " is in use; a process cannot use /nowhere/libtpu.so as well");
+    config.devices.pjrt = NULL;
+    expect_no_trainer(&config, LK_ERR_ARGUMENT, "strategy tpu: is for devices of a PJRT plug-in, and cpu:0 is none");
 }
 
 int main(void)
@@ -158,7 +196,8 @@ int main(void)
         cmocka_unit_test_teardown(errors_are_named, nothing_is_left),
         cmocka_unit_test_teardown(every_allocation_may_fail, nothing_is_left),
         cmocka_unit_test_teardown(plugins_come_from_the_environment, nothing_is_left),
-        cmocka_unit_test_teardown(the_strategy_does_not_train, nothing_is_left),
+        cmocka_unit_test_teardown(devices_are_found_in_time, nothing_is_left),
+        cmocka_unit_test(a_plugin_that_cannot_train_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

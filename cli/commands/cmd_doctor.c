@@ -1,19 +1,12 @@
 #include "cli/cli.h"
-#include "cli/cli_clock.h"
 
 #include "lockstep/build.h"
 #include "lockstep/device.h"
 #include "lockstep/pjrt.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static void doctor_print_libraries(void)
@@ -110,11 +103,17 @@ static void doctor_print_gpus(void)
     }
 }
 
-static void doctor_print_pjrt(const char *path)
+/* Loads a plug-in only if an option or the environment names one: it may take minutes to find that there is no
+ * device. */
+static void doctor_print_pjrt(const char *path, double seconds)
 {
     lk_pjrt *pjrt;
-    if (lk_pjrt_find(path, &pjrt) != LK_OK) {
+    if (!path && !lk_pjrt_default_path())
+        return;
+    puts("\nDevices of a PJRT plug-in");
+    if (lk_pjrt_find_within(path, seconds, &pjrt) != LK_OK) {
         printf("  %s\n", lk_error_message());
+        lk_error_clear();
         return;
     }
     printf("  %s: platform %s, PJRT %d.%d\n", pjrt->path, pjrt->platform, pjrt->major, pjrt->minor);
@@ -125,70 +124,6 @@ static void doctor_print_pjrt(const char *path)
     if (pjrt->n_devices == 0)
         puts("  no device");
     lk_pjrt_release(pjrt);
-}
-
-/* Runs in a process of its own, because a plug-in cannot be told to stop looking for devices. */
-static _Noreturn void doctor_pjrt_run_child(const char *path, pid_t parent, int output)
-{
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent && dup2(output, STDOUT_FILENO) >= 0) {
-        doctor_print_pjrt(path);
-        fflush(stdout);
-    }
-    _exit(0);
-}
-
-/* Copies to standard output until the other end is closed. Returns false if time runs out first. */
-static bool doctor_pjrt_copy_answer(int from, double seconds)
-{
-    char bytes[4096];
-    int64_t end = cli_milliseconds() + (int64_t)(1000 * seconds);
-    for (;;) {
-        int64_t left = end - cli_milliseconds();
-        struct pollfd answer = {.fd = from, .events = POLLIN};
-        if (poll(&answer, 1, left > 0 ? (int)left : 0) == 0)
-            return false;
-        ssize_t n = read(from, bytes, sizeof bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return true;
-        fwrite(bytes, 1, (size_t)n, stdout);
-    }
-}
-
-/* Loads a plug-in only if an option or the environment names one: it may take minutes to find that there is no
- * device. */
-static void doctor_print_pjrt_within(const char *path, double seconds)
-{
-    int pipes[2], status = 0;
-    const char *file = path ? path : lk_pjrt_default_path();
-    if (!file)
-        return;
-    puts("\nDevices of a PJRT plug-in (lockstep has no kernels for them)");
-    fflush(stdout);
-    if (pipe2(pipes, O_CLOEXEC) != 0) {
-        printf("  %s\n", strerror(errno));
-        return;
-    }
-    pid_t parent = getpid(), asker = fork();
-    if (asker == 0)
-        doctor_pjrt_run_child(path, parent, pipes[1]);
-    close(pipes[1]);
-    bool has_answered = asker > 0 && doctor_pjrt_copy_answer(pipes[0], seconds);
-    close(pipes[0]);
-    if (asker < 0) {
-        printf("  %s\n", strerror(errno));
-        return;
-    }
-    if (!has_answered)
-        kill(asker, SIGKILL);
-    while (waitpid(asker, &status, 0) < 0 && errno == EINTR)
-        continue;
-    if (!has_answered)
-        printf("  %s: has not listed its devices within %g s (--pjrt-timeout)\n", file, seconds);
-    else if (WIFSIGNALED(status))
-        printf("  %s: ended by signal %d while it looked for devices\n", file, WTERMSIG(status));
 }
 
 typedef struct doctor {
@@ -220,7 +155,7 @@ static int doctor_run(int argc, char **argv)
     doctor_print_libraries();
     doctor_print_processor();
     doctor_print_gpus();
-    doctor_print_pjrt_within(config.pjrt, config.pjrt_timeout);
+    doctor_print_pjrt(config.pjrt, config.pjrt_timeout);
     return 0;
 }
 

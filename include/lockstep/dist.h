@@ -66,14 +66,9 @@ LK_API lk_status lk_allreduce_recorded_at(lk_call_site at, lk_tensor *const *par
  *                    there
  *   multi-worker     as mirrored, over the devices of several processes that `lockstep launch`, mpirun or the like has
  *                    started; each process makes the strategy with its own devices
+ *   tpu              as mirrored, over devices of a PJRT plug-in (lockstep/pjrt.h)
  * "parameter-server" is for lk_train_config only: see lockstep/parameter_server.h. */
 typedef struct lk_strategy lk_strategy;
-
-/* Checks that the strategy works with devices of lk_devices_open. "tpu" does not: its devices are those of the PJRT
- * plug-in in the file `plugin` (NULL: see lk_pjrt_find), and have no kernels. Errors: LK_ERR_UNSUPPORTED (tpu; the
- * message names the devices found), those of lk_pjrt_find, LK_ERR_ARGUMENT (unknown name; a plug-in for another
- * strategy). */
-LK_API lk_status lk_strategy_find(const char *name, const char *plugin);
 
 /* Keeps references to the devices. NULL on failure. Errors: LK_ERR_ARGUMENT (unknown name; devices of different kinds;
  * a number of devices that the strategy does not take), LK_ERR_MEMORY. */

@@ -9,6 +9,7 @@
 #include "lockstep/build.h"
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
+#include "lockstep/compile.h"
 #include "lockstep/data.h"
 #include "lockstep/device.h"
 #include "lockstep/dist.h"

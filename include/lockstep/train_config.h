@@ -92,7 +92,8 @@ typedef struct lk_data_config {
 
 /* The devices that train, the shards of a batch, and the exchange of gradients. */
 typedef struct lk_device_config {
-    const char *spec;     /* for lk_devices_open; NULL: all cores, but at most as many as shards */
+    const char *spec;     /* for lk_devices_open; NULL: all cores, but at most as many as shards; with strategy
+                             tpu all devices of the plug-in */
     const char *strategy; /* for lk_strategy_new; NULL: one-device for one device, else mirrored */
     int64_t shards;       /* V, which the bits depend on; 0: lk_default_shards */
     double bucket_mb;     /* gradients that are summed together, in units of 10^6 bytes; 0: all, after backward; between
@@ -103,7 +104,7 @@ typedef struct lk_device_config {
     const char *storage;  /* central-storage: the device with the variables; NULL: see lk_strategy_set_storage */
     int optimizer_state;  /* 1: each device has only its slice's, see lk_strategy_set_sharded; 0: each has all */
     const char *cluster;  /* file that describes a cluster, as TF_CONFIG does; NULL: $TF_CONFIG, if it is set */
-    const char *pjrt;     /* strategy tpu: file of a plug-in; NULL: see lk_pjrt_find */
+    const char *pjrt;     /* for lk_pjrt_use; NULL: the plug-in that the environment names, if any */
 } lk_device_config;
 
 /* A process of strategy parameter-server: see lockstep/parameter_server.h. Where "the description" of the cluster is

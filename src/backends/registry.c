@@ -4,6 +4,7 @@
 #include "core/tensor.h"
 #include "core/topology.h"
 #include "cuda/cuda.h"
+#include "pjrt/pjrt.h"
 #include "ref/ref_table.h"
 #include "lockstep/ops.h"
 #ifdef LK_HAVE_ONEDNN
@@ -143,7 +144,21 @@ static const lk_backend cuda = {
     .has_tf32 = true,
 };
 
-const lk_backend *const lk__backends[] = {&cpu, &ref, &cuda, NULL};
+/* These are in every build too: a plug-in is loaded at run time. Both kinds are devices of the same plug-in. */
+static const lk_kernel_table *const pjrt_tables[] = {&lk__pjrt_table, NULL};
+
+#define PJRT_BACKEND(name, count)                                                                                   \
+    {                                                                                                               \
+        .kind = name, .tables = pjrt_tables, .available = count, .describe = lk__pjrt_describe,                     \
+        .describe_kind = lk__pjrt_describe_kind, .open = lk__pjrt_open, .close = lk__pjrt_close,                    \
+        .alloc = lk__pjrt_alloc, .free = lk__pjrt_free, .offload = &lk__pjrt_offload, .modules = &lk__pjrt_modules, \
+        .choices = &lk__pjrt_choices,                                                                               \
+    }
+
+static const lk_backend tpu = PJRT_BACKEND("tpu", lk__tpu_available);
+static const lk_backend pjrt = PJRT_BACKEND("pjrt", lk__pjrt_available);
+
+const lk_backend *const lk__backends[] = {&cpu, &ref, &cuda, &tpu, &pjrt, NULL};
 
 static bool registry_is_present(const lk_kernel *row, lk_dtype dtype)
 {

@@ -128,6 +128,10 @@ void lk__allocator_put(lk_allocator *allocator, lk_block *block)
 {
     if (!block)
         return;
+    if (allocator->source.has_cache) {
+        lk__allocator_drop(allocator, block);
+        return;
+    }
     size_t size;
     int c = allocator_size_class(block->size, &size);
     pthread_mutex_lock(&allocator->lock);

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ typedef struct lk_memory_source {
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *data);
     void *self;
+    bool has_cache; /* the source caches by itself: freed blocks go back to it at once */
 } lk_memory_source;
 
 /* The source for memory of the process; `self` is not used. */

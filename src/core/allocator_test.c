@@ -30,7 +30,7 @@ static lk_allocator *new_allocator(source *s)
 {
     lk_allocator *allocator = NULL;
     *s = (source){0};
-    assert_int_equal(lk__allocator_new((lk_memory_source){take, give_back, s}, &allocator), LK_OK);
+    assert_int_equal(lk__allocator_new((lk_memory_source){take, give_back, s, false}, &allocator), LK_OK);
     return allocator;
 }
 

@@ -52,8 +52,8 @@ typedef struct lk_offload {
 
     /* Copies to memory of the process. From any thread; the caller has waited for the work that wrote `from`. */
     lk_status (*read)(lk_device *device, const void *from, void *to, size_t bytes);
-    /* Copies from memory of the process, which may be reused on return. On the device's thread. */
-    lk_status (*write)(lk_device *device, void *to, const void *from, size_t bytes);
+    /* Copies elements from memory of the process, which may be reused on return. On the device's thread. */
+    lk_status (*write)(lk_device *device, void *to, const void *from, size_t bytes, lk_dtype dtype);
     /* Copies from `other`, which is this device or another one of the kind. On the device's thread. */
     lk_status (*bring)(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes);
 
@@ -86,6 +86,18 @@ typedef struct lk_graphs {
     lk_status (*launch)(lk_device *device, void *graph, uint64_t step);
     void (*free)(lk_device *device, void *graph); /* NULL is fine */
 } lk_graphs;
+
+/* For a device that compiles: the calls of a program's segment become one module, which alone runs them, so that their
+ * bits depend on nothing but the calls. All on the device's thread. */
+typedef struct lk_modules {
+    /* Makes a module of the calls, which must stay. `keeps` says which of the written storages are needed afterwards;
+     * the others get no memory. */
+    lk_status (*compile)(lk_device *device, const lk_call *calls, int n, bool (*keeps)(void *user, lk_storage *storage),
+                         void *user, void **module);
+    /* Runs it on the calls' storages. `step` keys the random numbers of calls whose operator has set_step. */
+    lk_status (*run)(lk_device *device, void *module, uint64_t step);
+    void (*free)(void *module);
+} lk_modules;
 
 /* Identifies a physical device: the same in every process, whatever number the process knows the device by. */
 typedef struct lk_device_identity {
@@ -126,6 +138,7 @@ typedef struct lk_backend {
     void (*free)(void *self, void *data);
     const lk_offload *offload; /* NULL: kernels are done when they return, and work in memory of the process */
     const lk_graphs *graphs;   /* NULL: calls run one after the other, each as it is started. If set, so is `offload` */
+    const lk_modules *modules; /* NULL: calls run as they are. If set, there are no graphs, and no memory is cached */
     const lk_links_table *links; /* between devices of this kind; NULL: they share their memory */
 
     /* Copies x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may

@@ -126,10 +126,11 @@ static lk_device *device_new(const lk_backend *backend, int index)
 /* Gives the device its memory and its queue. Releases the device on failure. */
 static lk_status device_start(lk_device *device, lk_device **out)
 {
-    lk_memory_source source = {device->backend->alloc, device->backend->free, device};
+    lk_memory_source source = {device->backend->alloc, device->backend->free, device, device->backend->modules != NULL};
     lk_status status = lk__allocator_new(source, &device->allocator);
     if (status == LK_OK)
-        status = lk__allocator_new((lk_memory_source){lk__host_alloc, lk__host_free, NULL}, &device->bookkeeping);
+        status =
+            lk__allocator_new((lk_memory_source){lk__host_alloc, lk__host_free, NULL, false}, &device->bookkeeping);
     if (status == LK_OK)
         status = lk__queue_open(device, device->index, &device->queue);
     if (status != LK_OK) {

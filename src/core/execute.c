@@ -182,7 +182,8 @@ static lk_status execute_bring_input(lk_device *device, lk_call *call, int i, st
     char *to = (char *)ins->storage[i].data + begin;
     if (!here)
         return there->read(storage->device, from, to, bytes);
-    return there ? here->bring(device, to, storage->device, from, bytes) : here->write(device, to, from, bytes);
+    return there ? here->bring(device, to, storage->device, from, bytes)
+                 : here->write(device, to, from, bytes, call->in[i]->dtype);
 }
 
 /* --- layouts ------------------------------------------------------------------------------------------------------ */
@@ -270,7 +271,7 @@ static lk_status execute_store(lk_device *device, lk_call *call)
     lk_tensor *out = call->out[0];
     LK_TRY(lk__output_plain(out));
     return device->backend->offload->write(device, lk__data(out), attrs->from ? attrs->from : attrs->carried,
-                                           attrs->bytes);
+                                           attrs->bytes, out->dtype);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */

@@ -433,8 +433,9 @@ static lk_status cuda_device_write_chunk(lk_cuda *cuda, char *to, const char *fr
     return lk__cuda_check(driver, driver->event_record(cuda->stream, cuda->written[i]));
 }
 
-static lk_status cuda_device_write_memory(lk_device *device, void *to, const void *from, size_t bytes)
+static lk_status cuda_device_write_memory(lk_device *device, void *to, const void *from, size_t bytes, lk_dtype dtype)
 {
+    (void)dtype;
     for (size_t done = 0; done < bytes; done += cuda_device_bounce_bytes(bytes - done))
         LK_TRY(cuda_device_write_chunk(device->state, (char *)to + done, (const char *)from + done,
                                        cuda_device_bounce_bytes(bytes - done)));

@@ -98,7 +98,7 @@ static lk_status graph_end(lk_device *device, void **kept)
 static lk_status graph_launch(lk_device *device, void *kept, uint64_t step)
 {
     lk_cuda *cuda = device->state;
-    LK_TRY(lk__cuda_offload.write(device, cuda->step, &step, sizeof step));
+    LK_TRY(lk__cuda_offload.write(device, cuda->step, &step, sizeof step, LK_I64));
     return lk__cuda_check(cuda->driver, cuda->driver->graph_launch(cuda->trunk, kept));
 }
 

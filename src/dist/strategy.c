@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "lockstep/ops.h"
 
 #include <string.h>
@@ -67,15 +68,10 @@ static lk_status strategy_check_kinds(lk_device *const *devices, int n_devices)
     return LK_OK;
 }
 
-lk_status lk_strategy_find(const char *name, const char *plugin)
+lk_status lk__strategy_check_name(const char *name)
 {
     const lk_strategy_table *table;
-    LK_TRY(strategy_find_table(name, &table));
-    if (table->find)
-        return table->find(plugin);
-    if (plugin)
-        LK_FAIL(LK_ERR_ARGUMENT, "strategy %s: needs no PJRT plug-in; tpu does", name);
-    return LK_OK;
+    return strategy_find_table(name, &table);
 }
 
 lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices)
@@ -157,6 +153,9 @@ lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "strategy %s: its devices cannot share the optimizer's state; those of mirrored and multi-worker can",
                 strategy->table->name);
+    if (sharded && strategy->devices[0]->backend->modules)
+        LK_FAIL(LK_ERR_ARGUMENT, "devices of a PJRT plug-in cannot share the optimizer's state yet: %s",
+                lk_device_name(strategy->devices[0]));
     strategy->sharded = sharded;
     return LK_OK;
 }

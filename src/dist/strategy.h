@@ -26,7 +26,7 @@ enum {
     LK_STRATEGY_STORES = 1,  /* one device stores the variables */
     LK_STRATEGY_RANKS = 2,   /* synchronous, in several processes, each of which is a rank of an lk_group */
     LK_STRATEGY_ROLES = 4,   /* asynchronous, in several processes, each of which has a role */
-    LK_STRATEGY_PLUGIN = 8,  /* the devices belong to a PJRT plug-in */
+    LK_STRATEGY_PLUGIN = 8,  /* the devices are, if none are named, those of a PJRT plug-in */
     LK_STRATEGY_SHARDS = 16, /* devices can share the optimizer's state */
     LK_STRATEGY_PROCESSES = LK_STRATEGY_RANKS | LK_STRATEGY_ROLES
 };
@@ -34,9 +34,6 @@ enum {
 typedef struct lk_strategy_table {
     const char *name;
     unsigned facts; /* LK_STRATEGY_… */
-    /* Looks for the devices of a PJRT plug-in, and always fails with the reason why none can train. plugin NULL: the
-     * plug-in that the environment names. The member is NULL if lk_devices_open opens the strategy's devices. */
-    lk_status (*find)(const char *plugin);
     /* Fails unless the strategy works with these devices, all of one kind. NULL: it works with any. */
     lk_status (*check)(lk_device *const *devices, int n_devices);
     /* Sets the strategy's own members. On failure the caller releases them. NULL: there is nothing to set. */
@@ -74,6 +71,9 @@ bool lk__strategy_has(const char *name, unsigned facts);
 
 /* Returns whether the strategy has a storing device that does not compute. */
 bool lk__has_separate_storage(const lk_strategy *strategy);
+
+/* Errors: LK_ERR_ARGUMENT (there is no such strategy). */
+lk_status lk__strategy_check_name(const char *name);
 
 /* The name of the strategy that `n_devices` devices of one process use if none was asked for. */
 const char *lk__strategy_default(int n_devices);

@@ -124,9 +124,9 @@ static void other_machines_files_are_refused(void **state)
     snprintf(text, sizeof text, "lockstep %s, device cpu\n", lk_build_version());
     write_text(text);
     expect_refused(LK_ERR_FORMAT, "line 1: 'instruction set ");
-    snprintf(text, sizeof text, "lockstep %s, device tpu\n", lk_build_version());
+    snprintf(text, sizeof text, "lockstep %s, device npu\n", lk_build_version());
     write_text(text);
-    expect_refused(LK_ERR_FORMAT, "line 1: there are no devices of kind 'tpu'");
+    expect_refused(LK_ERR_FORMAT, "line 1: there are no devices of kind 'npu'");
     write_text("");
     expect_refused(LK_ERR_FORMAT, "line 1: must say what it is for");
     write_file("");
@@ -146,7 +146,7 @@ static void missing_files_are_refused(void **state)
     assert_int_equal(lk_tuning_set(tuning, "conv2d", PROBLEM, "onednn"), LK_ERR_ARGUMENT);
     lk_error_clear();
     lk_tuning_release(tuning);
-    assert_null(lk_tuning_new("tpu"));
+    assert_null(lk_tuning_new("npu"));
     assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
     lk_error_clear();
 }

@@ -140,9 +140,30 @@ static lk_status program_launch_graph(lk_program *program, lk_segment *segment, 
     return program->device->backend->graphs->launch(program->device, segment->graph, step);
 }
 
+/* --- modules ------------------------------------------------------------------------------------------------------ */
+
+bool lk__program_keeps(void *user, lk_storage *storage)
+{
+    const lk_program *program = user;
+    int number = lk__number_of(&program->numbers, storage);
+    return number >= 0 && program->values[number].kind != LK_VALUE_INSIDE;
+}
+
+/* A program of such a device has one segment: see record.c. */
+static lk_status program_launch_module(lk_program *program, lk_segment *segment, uint64_t step)
+{
+    const lk_modules *modules = program->device->backend->modules;
+    if (!segment->module)
+        LK_TRY(modules->compile(program->device, program->calls, program->n_calls, lk__program_keeps, program,
+                                &segment->module));
+    return modules->run(program->device, segment->module, step);
+}
+
 /* A recording shows single calls, and the synchronous engine waits for each: neither uses graphs. */
 lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
+    if (program->device->backend->modules)
+        return program_launch_module(program, segment, step);
     if (!base || lk__trace_is_on() || lk__engine_is_sync()) {
         for (int i = segment->begin; i < segment->end; i++)
             LK_TRY(program_launch_call(program, i, step));
@@ -159,6 +180,9 @@ void lk__program_drop_graphs(lk_program *program)
 {
     if (!program->segments)
         return;
+    for (int s = 0; s < program->n_segments; s++)
+        if (program->segments[s].module)
+            program->device->backend->modules->free(program->segments[s].module);
     program_launch_free_graphs(program);
     lk__hold_free(program->device, program->hold);
     program->hold = NULL;

@@ -15,3 +15,6 @@ lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t 
 
 /* From any thread, once no replay is left. */
 void lk__program_drop_graphs(lk_program *program);
+
+/* Returns whether something outside of the program sees the storage. user: the lk_program. For lk_modules.compile. */
+bool lk__program_keeps(void *user, lk_storage *storage);

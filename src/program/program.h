@@ -44,6 +44,7 @@ typedef struct lk_segment {
     int first_ready, n_ready;
     bool is_warm; /* true: its calls have run in their branches */
     void *graph;  /* the backend's (lk_graphs); NULL: none */
+    void *module; /* the backend's (lk_modules); NULL: none */
 } lk_segment;
 
 struct lk_program {

@@ -121,6 +121,7 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     for (int i = 0; i < program->n_in; i++)
         LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
     LK_TRY(program_record_calls(program, fn, user));
+    size_t segment_bytes = program->device->backend->modules ? 0 : opts->segment_bytes; /* a module is not cut */
     program->graphs = program->graphs && program_uses_one_device(program);
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
@@ -132,12 +133,12 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     LK_TRY(lk__program_finish_outputs_early(program));
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));
-    LK_TRY(lk__program_order_branches(program, opts->segment_bytes));
+    LK_TRY(lk__program_order_branches(program, segment_bytes));
     LK_TRY(lk__program_find_values(program));
     LK_TRY(lk__program_choose_layouts(program));
     LK_TRY(lk__program_check_branches(program));
     LK_TRY(lk__program_keep(program, opts->keep_bytes));
-    LK_TRY(lk__program_cut(program, opts->segment_bytes));
+    LK_TRY(lk__program_cut(program, segment_bytes));
     return program->device->backend->offload ? lk__program_plan_memory(program, true) : LK_OK;
 }
 

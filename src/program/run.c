@@ -79,7 +79,7 @@ static lk_status program_replay_bind(lk_replay *r)
 {
     lk_program *program = r->program;
     void *base = NULL;
-    if (program->planned && program->plan_bytes > 0)
+    if (program->planned && program->plan_bytes > 0 && !program->device->backend->modules)
         LK_TRY(lk__device_arena_take(program->device, program->plan_bytes, &base));
     r->bound = true;
     r->base = base;

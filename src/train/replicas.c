@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "dist/collectives/slices.h"
 #include "dist/strategy.h"
 #include "dist/sum/stored.h"
@@ -9,6 +10,7 @@
 #include "optim/optimizer_step.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/trainer.h"
+#include "train/update_program.h"
 
 struct lk_replicas {
     lk_strategy *strategy;
@@ -17,10 +19,18 @@ struct lk_replicas {
     lk_tensor **variables; /* [replica * n_variables + i]: read by passes */
     lk_tensor **owned;  /* [owner * n_variables + i]: written by updates; `variables` if every replica owns its own */
     lk_tensor **packed; /* [owner]: the parameters, packed by lk_pack */
-    lk_optimizer **optimizers; /* [owner]; NULL: none */
-    lk_slices *slices;         /* of `packed`, which the owners update; NULL: each owner updates all of them */
-    lk_stored *stored;         /* how the replicas read the variables that one device stores; NULL: each has its own */
+    lk_optimizer **optimizers;   /* [owner]; NULL: none */
+    lk_slices *slices;           /* of `packed`, which the owners update; NULL: each owner updates all of them */
+    lk_update_programs *updates; /* of devices that compile */
+    lk_tensor *skipped; /* of devices that compile: whether the first owner's last update was skipped; may be NULL */
+    lk_stored *stored;  /* how the replicas read the variables that one device stores; NULL: each has its own */
 };
+
+/* Returns whether the owners' devices compile programs and run nothing else fast. */
+static bool replicas_compile(const lk_replicas *replicas)
+{
+    return lk_tensor_device(replicas->owned[0])->backend->modules;
+}
 
 static lk_status replicas_init_variables(lk_replicas *replicas, uint64_t seed)
 {
@@ -71,7 +81,9 @@ static lk_status replicas_make_optimizer(lk_replicas *replicas, const lk_optimiz
     }
     replicas->optimizers[owner] =
         lk__optimizer_new_slice(opts, packed, lk__replicas_owned(replicas, owner), replicas->n_parameters, own, begin);
-    return replicas->optimizers[owner] ? LK_OK : lk_error_status();
+    if (!replicas->optimizers[owner])
+        return lk_error_status();
+    return replicas_compile(replicas) ? lk__optimizer_prepare_recording(replicas->optimizers[owner]) : LK_OK;
 }
 
 static lk_status replicas_make_optimizers(lk_replicas *replicas, const lk_optimizer_opts *opts)
@@ -127,6 +139,8 @@ void lk_replicas_release(lk_replicas *replicas)
     if (!replicas)
         return;
     lk__stored_release(replicas->stored);
+    lk__update_programs_release(replicas->updates);
+    lk_tensor_release(replicas->skipped);
     for (int o = 0; replicas->optimizers && o < replicas->n_owners; o++)
         lk_optimizer_release(replicas->optimizers[o]);
     lk__slices_release(replicas->slices);
@@ -190,34 +204,61 @@ lk_status lk__replicas_end_update(lk_replicas *replicas)
     return replicas->stored ? lk__stored_end_update(replicas->stored) : LK_OK;
 }
 
+static lk_status replicas_push_update(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss,
+                                      int64_t samples, double rate)
+{
+    lk_optimizer *optimizer = replicas->optimizers[owner];
+    LK_TRY(lk__optimizer_step(LK_HERE, optimizer, sums, loss < 0 ? NULL : sums[loss], rate));
+    if (replicas->n_statistics == 0)
+        return LK_OK;
+    return lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, owner),
+                                      sums + replicas->n_parameters, samples, 0, lk_optimizer_skipped(optimizer));
+}
+
+static lk_status replicas_run_update(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss,
+                                     int64_t samples, double rate)
+{
+    lk_tensor *skipped = NULL;
+    LK_TRY(lk__update_program_run(&replicas->updates, replicas, owner, sums,
+                                  replicas->n_parameters + replicas->n_statistics, loss, samples, rate, &skipped));
+    if (owner > 0) {
+        lk_tensor_release(skipped);
+        return LK_OK;
+    }
+    lk_tensor_release(replicas->skipped);
+    replicas->skipped = skipped;
+    return LK_OK;
+}
+
+lk_tensor *lk__replicas_skipped(const lk_replicas *replicas)
+{
+    return replicas_compile(replicas) ? replicas->skipped : lk_optimizer_skipped(lk_replicas_optimizer(replicas, 0));
+}
+
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
                              double rate)
 {
-    int n = replicas->n_parameters;
     if (!replicas->optimizers)
         LK_FAIL(LK_ERR_STATE, "replicas: there is no optimizer to apply gradients with");
     LK_TRY(lk__replicas_begin_update(replicas));
     for (int o = 0; o < replicas->n_owners; o++) {
         lk_tensor *const *values = sums + (int64_t)o * stride;
-        lk_optimizer *optimizer = replicas->optimizers[o];
-        LK_TRY(lk__optimizer_step(LK_HERE, optimizer, values, loss < 0 ? NULL : values[loss], rate));
-        if (replicas->n_statistics > 0)
-            LK_TRY(lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, o), values + n, samples, 0,
-                                              lk_optimizer_skipped(optimizer)));
+        LK_TRY(replicas_compile(replicas) ? replicas_run_update(replicas, o, values, loss, samples, rate)
+                                          : replicas_push_update(replicas, o, values, loss, samples, rate));
     }
     if (replicas->slices)
         LK_TRY(lk__slices_gather(replicas->slices));
     return lk__replicas_end_update(replicas);
 }
 
-lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *const *sums, int loss, int64_t samples,
+lk_status lk__replicas_record(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss, int64_t samples,
                               lk_tensor *rates)
 {
-    lk_optimizer *optimizer = replicas->optimizers[replica];
-    LK_TRY(lk__optimizer_record(LK_HERE, optimizer, sums, sums[loss], rates));
+    lk_optimizer *optimizer = replicas->optimizers[owner];
+    LK_TRY(lk__optimizer_record(LK_HERE, optimizer, sums, loss < 0 ? NULL : sums[loss], rates));
     if (replicas->n_statistics == 0)
         return LK_OK;
-    return lk_model_update_statistics(replicas->model, lk_replicas_variables(replicas, replica),
+    return lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, owner),
                                       sums + replicas->n_parameters, samples, 0, lk_optimizer_skipped(optimizer));
 }
 

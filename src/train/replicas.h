@@ -17,9 +17,12 @@ lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *s
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
                              double rate);
 
-/* Records the update of one replica in a program: see lk__optimizer_record. sums[0 … variables), and sums[loss], the
- * loss. */
-lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *const *sums, int loss, int64_t samples,
+/* Whether the first owner's last update was skipped: see lk_optimizer_skipped. */
+lk_tensor *lk__replicas_skipped(const lk_replicas *replicas);
+
+/* Records the update of one owner in a program: see lk__optimizer_record. sums[0 … variables), and sums[loss], the
+ * loss; loss -1: there is none. */
+lk_status lk__replicas_record(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss, int64_t samples,
                               lk_tensor *rates);
 
 /* The variables that updates write: lk__replicas_owned(replicas, o), o in [0, lk__replicas_owners). */

@@ -2,6 +2,7 @@
 
 #include "base/minmax.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "dist/strategy.h"
 #include "dist/sum/remote_nodes.h"
 #include "train/plan/agreement.h"
@@ -9,6 +10,7 @@
 #include "train/plan/plan.h"
 #include "train/processes.h"
 #include "train/trainer.h"
+#include "lockstep/pjrt.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +75,19 @@ static lk_status trainer_devices_set_storage(lk_trainer *trainer)
     return LK_OK;
 }
 
+/* Names all devices of the plug-in, but at most as many as shards. */
+static lk_status trainer_devices_of_plugin(int64_t shards, lk__spec_text devices)
+{
+    char text[1024];
+    LK_TRY(lk_device_describe_kind("pjrt", text, sizeof text));
+    const char *kind = lk_device_available("tpu") > 0 ? "tpu" : "pjrt";
+    int n = lk_device_available(kind);
+    if (n == 0)
+        LK_FAIL(LK_ERR_DEVICE, "strategy tpu: the plug-in has no device (%s)", text);
+    snprintf(devices, sizeof(lk__spec_text), "%lldx%s", (long long)lk__min(n, shards), kind);
+    return LK_OK;
+}
+
 lk_status lk__trainer_devices_open(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
@@ -80,13 +95,17 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
     lk__spec_text devices;
     int cores;
     if (config->devices.strategy)
-        LK_TRY(lk_strategy_find(config->devices.strategy, config->devices.pjrt));
+        LK_TRY(lk__strategy_check_name(config->devices.strategy));
+    if (config->devices.pjrt)
+        LK_TRY(lk_pjrt_use(config->devices.pjrt));
     LK_TRY(lk__join_processes(trainer, &cores));
     LK_TRY(lk__agree_on_options(trainer));
     plan->shards = lk__plan_shards(config, plan->batch_size, 1);
     if (config->devices.spec) {
         if (snprintf(devices, sizeof devices, "%s", config->devices.spec) >= (int)sizeof devices)
             LK_FAIL(LK_ERR_ARGUMENT, "--devices: longer than %zu characters", sizeof devices - 1);
+    } else if (lk__strategy_has(config->devices.strategy, LK_STRATEGY_PLUGIN)) {
+        LK_TRY(trainer_devices_of_plugin(plan->shards, devices));
     } else {
         lk_range own = lk_part(plan->shards, plan->processes, plan->process);
         snprintf(devices, sizeof devices, "%lldxcpu", (long long)lk__max(lk__min(cores, own.end - own.begin), 1));
@@ -95,6 +114,9 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
     LK_TRY(lk__check_shards(plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
+    if (config->devices.pjrt && !trainer->devices[0]->backend->modules)
+        LK_FAIL(LK_ERR_ARGUMENT, "--pjrt: %s has no use for a plug-in; devices pjrt:0, tpu:0 and --strategy tpu have",
+                lk_device_name(trainer->devices[0]));
     LK_TRY(lk__use_algorithms(trainer));
     trainer->strategy =
         lk_strategy_new(config->devices.strategy ? config->devices.strategy : lk__strategy_default(trainer->n_devices),

@@ -44,10 +44,17 @@ if [[ -e $pjrt ]]; then
     prints '  first line second line'
     prints '  TEST_0(process=0)'
     LOCKSTEP_TEST_PJRT='no answer' run 0 doctor --pjrt "$pjrt" --pjrt-timeout 0.2
-    prints "  $pjrt: has not listed its devices within 0.2 s (--pjrt-timeout)"
+    prints "  $pjrt: has not listed its devices within 0.2 s"
     LOCKSTEP_TEST_PJRT=crash run 0 doctor --pjrt "$pjrt"
     prints "  $pjrt: ended by signal 6 while it looked for devices"
+    run 1 compile --pjrt "$pjrt" --topology v5e:2x2 --data synthetic --limit-train 20 --batch-size 8
+    complains "$pjrt: a topology: no topology is known"
 fi
+run 2 compile --data synthetic --limit-train 20
+complains '--topology is missing'
+PJRT_PLUGIN_LIBRARY_PATH= TPU_LIBRARY_PATH= run 1 compile --topology v5e:2x2 --data synthetic --limit-train 20
+complains 'no PJRT plug-in is named'
+
 run 0 doctor
 for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo libpng libjpeg ZeroMQ; do
     shows "  $library "

@@ -23,8 +23,8 @@ run 2 "${small[@]}" --over batch-size=8,4,8
 complains '--over batch-size' '8 is given twice'
 run 2 "${small[@]}" --over batch-size=8,4 --shards 8
 complains '--over batch-size=4' '--shards 8' 'batch size, 4'
-run 2 "${small[@]}" --over devices=1,1xtpu
-complains '--over devices=1xtpu' "'tpu'"
+run 2 "${small[@]}" --over devices=1,1xnpu
+complains '--over devices=1xnpu' "'npu'"
 run 2 "${small[@]}" --over ledger=true
 complains '--over ledger'
 for seeds in 0 -1 1001 x; do

@@ -43,7 +43,7 @@ complains 'cpu:0' 'ref:0' 'one kind'
 LOCKSTEP_ENGINE=snyc run 2 "${small[@]}"
 complains 'LOCKSTEP_ENGINE=snyc' 'sync or async'
 
-for spec in 2xtpu tpu:0 cpu:x cpu: 'cpu:-1' x 2x 0 0xcpu 300 -1 99999999999999999999 '' ',' 'cpu,' '2 xcpu' '*'; do
+for spec in 2xnpu npu:0 cpu:x cpu: 'cpu:-1' x 2x 0 0xcpu 300 -1 99999999999999999999 '' ',' 'cpu,' '2 xcpu' '*'; do
     run 2 "${small[@]}" "--devices=$spec"
     complains 'device'
 done
@@ -73,7 +73,7 @@ run 2 "${small[@]}" --batch-size 4 --shards 4 --devices 7
 complains '7 devices' 'batch size' '4'
 
 verify=(verify --data synthetic --limit-train 20 --batch-size 8 --steps 2)
-for list in '' 0 1,,2 1,2xtpu 1,x; do
+for list in '' 0 1,,2 1,2xnpu 1,x; do
     run 2 "${verify[@]}" "--devices=$list"
     complains 'device'
 done

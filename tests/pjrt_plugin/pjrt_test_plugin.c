@@ -1,5 +1,5 @@
-/* A PJRT plug-in without devices. $LOCKSTEP_TEST_PJRT, which tests set, decides its answers. */
-#include "dist/strategies/pjrt_api.h"
+/* A PJRT plug-in whose devices can do nothing. $LOCKSTEP_TEST_PJRT, which tests set, decides its answers. */
+#include "pjrt/pjrt_api.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +115,30 @@ static lk_pjrt_error *description_text(lk_pjrt_description_text *args)
     return check(&args->head, sizeof *args);
 }
 
+static lk_pjrt_error *upload(lk_pjrt_upload *args)
+{
+    (void)args;
+    return fail("the device has no memory");
+}
+
+static lk_pjrt_error *compile(lk_pjrt_compile *args)
+{
+    (void)args;
+    return fail("nothing can be compiled");
+}
+
+static lk_pjrt_error *memory_stats(lk_pjrt_memory_stats *args)
+{
+    (void)args;
+    return fail("nothing is known about memory");
+}
+
+static lk_pjrt_error *topology_create(lk_pjrt_create_topology *args)
+{
+    (void)args;
+    return fail("no topology is known");
+}
+
 /* Returns the number of errors and clients that were not destroyed. */
 int lk_test_pjrt_left(void);
 
@@ -139,6 +163,10 @@ __attribute__((visibility("default"))) const lk_pjrt_api *GetPjrtApi(void)
         .client_version = client_version,
         .client_addressable_devices = client_devices,
         .device_description = device_description,
+        .upload = upload,
+        .compile = compile,
+        .memory_stats = memory_stats,
+        .topology_create = topology_create,
         .description_debug_text = description_text,
     };
     api.head.size = is("a short table") ? sizeof api - sizeof(void *) : is("no table") ? 8 : sizeof api;

@@ -32,7 +32,6 @@ done
 refused "$alone multi-worker parameter-server tpu" central-storage --storage cpu:0
 refused "$alone central-storage parameter-server tpu" multi-worker --compress bf16
 refused "$alone central-storage tpu" 'multi-worker and parameter-server' --cluster "$work/cluster.json"
-refused "$alone central-storage multi-worker parameter-server" tpu --pjrt "$work/plugin.so"
 
 # The default strategy takes this one.
 for strategy in central-storage parameter-server tpu; do

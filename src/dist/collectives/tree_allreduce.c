@@ -1,6 +1,7 @@
 #include "dist/collectives/tree_allreduce.h"
 
 #include "base/status.h"
+#include "core/backend.h"
 #include "core/tensor.h"
 #include "ops/ops.h"
 
@@ -93,7 +94,8 @@ lk_status lk__tree_allreduce_begin(lk_call_site at, lk_device *const *devices, i
     if (!like)
         return LK_OK;
     lk_scope_begin();
-    bool small = n_devices == 1 || lk_tensor_count(like) <= LK_SMALL_QUANTITY;
+    bool is_whole = devices[0]->backend->modules; /* such devices copy whole tensors to each other, no slices */
+    bool small = n_devices == 1 || is_whole || lk_tensor_count(like) <= LK_SMALL_QUANTITY;
     lk_status status =
         small ? tree_allreduce_reduce_small(&job, sums) : tree_allreduce_begin_large(&job, like, sums, slices);
     lk_scope_end();

@@ -13,6 +13,9 @@
 static lk_status multi_worker_check(lk_device *const *devices, int n_devices)
 {
     const lk_links_table *links = lk__links_of(devices[0]);
+    if (devices[0]->backend->modules)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "strategy multi-worker: not yet on devices of a PJRT plug-in, such as %s",
+                lk_device_name(devices[0]));
     return links ? links->check_library(devices, n_devices) : LK_OK;
 }
 

@@ -33,7 +33,6 @@ lk_status lk__check_strategy_options(const lk_train_config *config)
 {
     const char *strategy = config->devices.strategy;
     const strategy_option options[] = {
-        {"pjrt", LK_STRATEGY_PLUGIN, config->devices.pjrt != NULL},
         {"storage", LK_STRATEGY_STORES, config->devices.storage != NULL},
         {"optimizer-state", LK_STRATEGY_SHARDS, strategy && config->devices.optimizer_state != 0},
         {"compress", LK_STRATEGY_RANKS, config->devices.compress != 0},

@@ -124,14 +124,14 @@ const lk_option lk_train_options[] = {
      .value = "NAME",
      .help = "how devices work together: one-device, mirrored, central-storage (variables on one device), "
              "multi-worker (several processes, started by mpirun or lockstep launch), parameter-server "
-             "(asynchronous, processes with a --role) or tpu, which finds devices but cannot train on them (default: "
+             "(asynchronous, processes with a --role) or tpu (mirrored over the devices of a PJRT plug-in) (default: "
              "one-device for one device, else mirrored)"},
     {.name = "pjrt",
      .type = LK_OPTION_STRING,
      AT(devices.pjrt),
      .value = "FILE",
-     .help = "with --strategy tpu: PJRT plug-in that has the devices (default: $PJRT_PLUGIN_LIBRARY_PATH, else "
-             "$TPU_LIBRARY_PATH)"},
+     .help = "PJRT plug-in, such as libtpu.so, that has the devices tpu:0, … or pjrt:0, … (default: "
+             "$PJRT_PLUGIN_LIBRARY_PATH, else $TPU_LIBRARY_PATH)"},
     {.name = "storage",
      .type = LK_OPTION_STRING,
      AT(devices.storage),

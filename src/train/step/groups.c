@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "dist/sum/shard_sum.h"
 #include "dist/sum/tree.h"
 #include "train/trainer.h"
@@ -80,6 +81,8 @@ int64_t lk__group_nodes(const lk_trainer *trainer)
 bool lk__groups_span_devices(const lk_trainer *trainer, const lk_shard_sum *sum, int64_t first)
 {
     int ranks = lk_strategy_ranks(trainer->strategy);
+    if (trainer->devices[0]->backend->modules)
+        return trainer->sums.groups;
     for (int rank = 1; rank < ranks; rank++) {
         int64_t begin = first + lk_part(lk__shard_sum_shards(sum), ranks, rank).begin;
         if (lk__group_of(trainer, begin).begin != begin)

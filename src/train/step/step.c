@@ -153,7 +153,7 @@ static lk_status train_step_finish(lk_trainer *trainer, const lk_batch *batch)
     }
     lk_pending_step *pending = lk__pending_append(trainer, trainer->sums.results + trainer->sums.n_updated, batch);
     if (last)
-        pending->skipped = lk_tensor_retain(lk_optimizer_skipped(lk_replicas_optimizer(trainer->replicas, 0)));
+        pending->skipped = lk_tensor_retain(lk__replicas_skipped(trainer->replicas));
     pending->update = *update;
     trainer->progress.steps++;
     return LK_OK;
