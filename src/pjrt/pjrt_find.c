@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -118,8 +119,8 @@ lk_status lk_pjrt_find(const char *path, lk_pjrt **pjrt)
 
 /* --- in another process ------------------------------------------------------------------------------------------- */
 
-/* The answer is text: the status; then the error's message, or a line each for the version, the platform, its version,
- * the number of devices, and every device. No text has two lines. */
+/* The answer is text: the status; then the error's message, or a line each for the two numbers of the version,
+ * the platform, its version, the number of devices, and every device. No text has two lines. */
 static void pjrt_answer(const char *path, FILE *to)
 {
     lk_pjrt *pjrt;
@@ -129,7 +130,7 @@ static void pjrt_answer(const char *path, FILE *to)
         fputs(lk_error_message(), to);
         return;
     }
-    fprintf(to, "%d %d\n%s\n%s\n%d\n", pjrt->major, pjrt->minor, pjrt->platform, pjrt->version, pjrt->n_devices);
+    fprintf(to, "%d\n%d\n%s\n%s\n%d\n", pjrt->major, pjrt->minor, pjrt->platform, pjrt->version, pjrt->n_devices);
     for (int d = 0; d < pjrt->n_devices; d++)
         fprintf(to, "%s\n", pjrt->devices[d]);
 }
@@ -181,6 +182,18 @@ static const char *pjrt_next_line(char **text)
     return line;
 }
 
+/* Takes a line that is a number, from 0 on. */
+static lk_status pjrt_next_number(char **text, int *number)
+{
+    const char *line = pjrt_next_line(text);
+    char *end = NULL;
+    long value = line ? strtol(line, &end, 10) : -1;
+    if (!line || end == line || *end || value < 0 || value > INT_MAX)
+        LK_FAIL(LK_ERR_DEVICE, "PJRT plug-in: no answer");
+    *number = (int)value;
+    return LK_OK;
+}
+
 static lk_status pjrt_copy_line(char **text, const char **copy)
 {
     const char *line = pjrt_next_line(text);
@@ -189,13 +202,12 @@ static lk_status pjrt_copy_line(char **text, const char **copy)
 
 static lk_status pjrt_parse_found(char *text, lk_pjrt *pjrt)
 {
-    const char *version = pjrt_next_line(&text);
-    if (!version || sscanf(version, "%d %d", &pjrt->major, &pjrt->minor) != 2)
-        LK_FAIL(LK_ERR_DEVICE, "its answer is cut off");
+    int n = 0;
+    LK_TRY(pjrt_next_number(&text, &pjrt->major));
+    LK_TRY(pjrt_next_number(&text, &pjrt->minor));
     LK_TRY(pjrt_copy_line(&text, &pjrt->platform));
     LK_TRY(pjrt_copy_line(&text, &pjrt->version));
-    const char *count = pjrt_next_line(&text);
-    int n = count ? atoi(count) : 0;
+    LK_TRY(pjrt_next_number(&text, &n));
     const char **devices = lk__calloc((size_t)n + 1, sizeof *devices);
     if (!devices)
         return LK_ERR_MEMORY;
@@ -207,10 +219,10 @@ static lk_status pjrt_parse_found(char *text, lk_pjrt *pjrt)
 
 static lk_status pjrt_parse_answer(const char *path, char *answer, lk_pjrt **out)
 {
-    const char *first = pjrt_next_line(&answer);
-    int status = first ? atoi(first) : (int)LK_ERR_DEVICE;
+    int status = 0;
+    LK_TRY(pjrt_next_number(&answer, &status));
     if (status != LK_OK)
-        return lk__fail((lk_status)status, "%s", first ? answer : "PJRT plug-in: no answer");
+        return lk__fail((lk_status)status, "%s", answer);
     lk_pjrt *pjrt = lk__calloc(1, sizeof *pjrt);
     if (!pjrt)
         return LK_ERR_MEMORY;

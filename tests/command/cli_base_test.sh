@@ -52,7 +52,7 @@ if [[ -e $pjrt ]]; then
 fi
 run 2 compile --data synthetic --limit-train 20
 complains '--topology is missing'
-PJRT_PLUGIN_LIBRARY_PATH= TPU_LIBRARY_PATH= run 1 compile --topology v5e:2x2 --data synthetic --limit-train 20
+PJRT_PLUGIN_LIBRARY_PATH='' TPU_LIBRARY_PATH='' run 1 compile --topology v5e:2x2 --data synthetic --limit-train 20
 complains 'no PJRT plug-in is named'
 
 run 0 doctor

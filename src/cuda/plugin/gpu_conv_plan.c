@@ -436,7 +436,7 @@ void lk__gpu_keep_plans(const lk_gpu_plan_files *files)
     plan_files = files;
 }
 
-enum { KEY_TEXT = 1024, PLAN_HEAD = 192 };
+enum { KEY_TEXT = 1024, PLAN_HEAD = sizeof((lk_gpu_choice *)0)->name + 1 };
 
 static void gpu_conv_write_key(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, char text[KEY_TEXT])
 {
@@ -452,19 +452,15 @@ typedef struct kept_plan {
     const lk_gpu_libraries *libraries;
 } kept_plan;
 
-/* A kept plan is a line about it, and what cuDNN wrote: the graph, the engine, and kernels that were compiled for it.
- * If cuDNN does not take it, the plan is made again. */
+/* A kept plan is a line with its engine's name, and what cuDNN wrote: the graph, the engine, and kernels that were
+ * compiled for it. If cuDNN does not take it, the plan is made again. */
 static void gpu_conv_take_kept_plan(void *user, const char *text, size_t bytes)
 {
     const kept_plan *kept = user;
     lk_gpu_conv_plan *c = kept->plan;
-    char name[sizeof c->problem.choice.name] = "", head[PLAN_HEAD];
-    const char *end = memchr(text, '\n', bytes < PLAN_HEAD ? bytes : PLAN_HEAD);
-    int fallback = 0, used = 0;
+    size_t most = sizeof c->problem.choice.name;
+    const char *end = memchr(text, '\n', bytes < most ? bytes : most);
     if (!end)
-        return;
-    snprintf(head, sizeof head, "%.*s", (int)(end - text), text);
-    if (sscanf(head, "%127s %u %d %d%n", name, &c->notes, &fallback, &c->position, &used) != 4 || head[used] != '\0')
         return;
     cudnnBackendDescriptor_t plan = gpu_conv_plan_descriptor(c, kept->libraries);
     gpu_conv_descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
@@ -472,8 +468,7 @@ static void gpu_conv_take_kept_plan(void *user, const char *text, size_t bytes)
     if (c->status == LK_GPU_OK && gpu_conv_finalize_plan(c, plan)) {
         c->plan = plan;
         c->was_kept = true;
-        c->fallback = fallback != 0;
-        memcpy(c->problem.choice.name, name, sizeof name);
+        snprintf(c->problem.choice.name, most, "%.*s", (int)(end - text), text);
     } else {
         gpu_conv_free_descriptors(c);
         c->status = LK_GPU_OK;
@@ -490,7 +485,7 @@ static void gpu_conv_save_plan(const lk_gpu_conv_plan *c, const char *key)
     char *text = malloc(PLAN_HEAD + (size_t)bytes);
     if (!text)
         return;
-    int head = snprintf(text, PLAN_HEAD, "%s %u %d %d\n", c->problem.choice.name, c->notes, c->fallback, c->position);
+    int head = snprintf(text, PLAN_HEAD, "%s\n", c->problem.choice.name);
     if (cudnnBackendGetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, bytes, &n,
                                  text + head) == CUDNN_STATUS_SUCCESS)
         plan_files->save(key, text, (size_t)head + (size_t)bytes);

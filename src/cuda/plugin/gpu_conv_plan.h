@@ -35,9 +35,9 @@ enum { LK_GPU_MAX_CONFIGURATIONS = 128, LK_GPU_MAX_DESCRIPTORS = LK_GPU_MAX_CONF
 typedef struct lk_gpu_conv_plan {
     lk_gpu_problem problem;        /* its choice has the engine's name */
     cudnnBackendDescriptor_t plan; /* NULL: cuDNN has none */
+    bool was_kept;                 /* it was not made by this process; then notes, fallback and position are not set */
     unsigned notes;                /* bit i: its engine has numerical note i */
     int64_t workspace;             /* bytes */
-    bool was_kept;                 /* it was not made by this process */
     bool fallback;                 /* its configuration is from the list of fallbacks, which is in no order … */
     int position;                  /* … and stands there in this place */
     cudnnBackendDescriptor_t
