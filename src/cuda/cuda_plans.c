@@ -2,6 +2,7 @@
 
 #include "base/cache.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/whole_io.h"
 
 #include <errno.h>
@@ -47,7 +48,7 @@ static const char *cuda_plans_check_file(int fd, size_t *bytes)
     return s.st_size <= MAX_FILE_BYTES ? NULL : "it is too large";
 }
 
-/* Reads a file. Returns what is wrong with it, or NULL; *contents is to be freed in any case. */
+/* Reads a file. Returns what is wrong with it, or NULL; *contents is to be freed with lk__free in any case. */
 static const char *cuda_plans_read(int fd, const char *key, char **contents, const char **plan, size_t *plan_bytes)
 {
     size_t bytes = 0, key_bytes = strlen(key);
@@ -55,8 +56,12 @@ static const char *cuda_plans_read(int fd, const char *key, char **contents, con
     header h;
     if (wrong)
         return wrong;
-    *contents = malloc(bytes + 1);
-    if (!*contents || lk__read_whole(fd, *contents, bytes) != (ssize_t)bytes)
+    *contents = lk__calloc(bytes + 1, 1);
+    if (!*contents) {
+        lk_error_clear();
+        return "there is no memory for it";
+    }
+    if (lk__read_whole(fd, *contents, bytes) != (ssize_t)bytes)
         return strerror(errno);
     if (bytes < sizeof h)
         return "it is damaged";
@@ -85,7 +90,7 @@ static void cuda_plans_load(const char *key, void (*use)(void *user, const char 
         lk__log(LK_LOG_WARNING, "plan of a convolution: %s is ignored: %s", path, wrong);
     else
         use(user, plan, bytes);
-    free(contents);
+    lk__free(contents);
 }
 
 static bool cuda_plans_write(int fd, const char *key, const char *plan, size_t bytes)
