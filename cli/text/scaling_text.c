@@ -48,7 +48,7 @@ static void scaling_text_print_speedup(const lk_scaling_report *r, FILE *stream)
     else if (r->servers > 0)
         fputs("speed-up not measured: the run is too short\n", stream);
     else if (strcmp(r->kind, "cpu") != 0)
-        fputs("speed-up not measured: on GPUs it needs a run on one device to compare with\n", stream);
+        fputs("speed-up not measured: it needs a run on one device to compare with\n", stream);
     else
         fputs("speed-up not measured: no steps were recorded, and there is no run on one device to compare with\n",
               stream);
