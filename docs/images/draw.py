@@ -44,7 +44,7 @@ def layers():
         ("several devices", BLUE, [("dist: process, service, transports, sum, collectives, strategies", 5)]),
         ("services", GREEN, [("optim", 1), ("data", 1), ("io", 1)]),
         ("networks", GREEN, [("autograd", 1), ("program", 1), ("nn", 1)]),
-        ("kernels", GREEN, [("ref", 1), ("cpu", 1), ("cuda", 1), ("backends", 1)]),
+        ("kernels", GREEN, [("ref", 1), ("cpu", 1), ("cuda", 1), ("pjrt", 1), ("backends", 1)]),
         ("operators", GRAY, [("ops: one file an operator", 3)]),
         ("engine", GRAY, [("core: devices, queues, tensors, allocator, trace", 4)]),
         ("foundation", GRAY, [("base: errors, memory, Philox, options, threads", 4)]),
