@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <xxhash.h>
 
 enum { BUCKETS = 1024 };
 
@@ -33,15 +34,6 @@ lk_status lk__pjrt_modules_new(const lk_pjrt_session *session, lk_pjrt_modules *
     return LK_OK;
 }
 
-/* FNV-1a. */
-static uint64_t pjrt_modules_hash(const char *text, size_t size)
-{
-    uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3;
-    return hash;
-}
-
 /* Under the lock. */
 static lk_status pjrt_modules_compile(lk_pjrt_modules *modules, const char *text, size_t size, uint64_t hash,
                                       lk_pjrt_module **module)
@@ -67,7 +59,7 @@ static lk_status pjrt_modules_compile(lk_pjrt_modules *modules, const char *text
 
 lk_status lk__pjrt_modules_get(lk_pjrt_modules *modules, const char *text, size_t size, lk_pjrt_module **module)
 {
-    uint64_t hash = pjrt_modules_hash(text, size);
+    uint64_t hash = XXH3_64bits(text, size);
     lk_status status = LK_OK;
     *module = NULL;
     pthread_mutex_lock(&modules->lock);
