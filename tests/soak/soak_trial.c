@@ -80,6 +80,14 @@ static bool trial_was_interrupted(const soak_attempt *attempt, const soak_outcom
     return outcome->status == 130 || outcome->status == -15 || outcome->status == -2;
 }
 
+/* libzmq ends a process for which it gets no memory, with a line of its own. */
+static bool trial_was_ended_by_libzmq(const soak_attempt *attempt, const soak_outcome *outcome)
+{
+    static const char line[] = "FATAL ERROR: OUT OF MEMORY";
+    return outcome->status == -SIGABRT && soak_attempt_has(attempt, SOAK_MEMORY) &&
+           strncmp(outcome->last, line, sizeof line - 1) == 0;
+}
+
 /* The attempt ended with the reference's digest, or as its disturbances allow. */
 static bool trial_judge(trial *t, const soak_attempt *attempt, const soak_outcome *outcome, const char *name)
 {
@@ -98,7 +106,8 @@ static bool trial_judge(trial *t, const soak_attempt *attempt, const soak_outcom
         t->has_ended = true;
         return trial_check_digest(t, outcome, name);
     }
-    if ((outcome->first_was_killed && outcome->status == -9) || trial_was_interrupted(attempt, outcome))
+    if ((outcome->first_was_killed && outcome->status == -9) || trial_was_interrupted(attempt, outcome) ||
+        trial_was_ended_by_libzmq(attempt, outcome))
         return true;
     if (outcome->status == reference->status && *outcome->last)
         return true;
