@@ -6,6 +6,7 @@
 #include "soak_processes.h"
 #include "soak_rules.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
