@@ -204,15 +204,21 @@ lk_status lk__replicas_end_update(lk_replicas *replicas)
     return replicas->stored ? lk__stored_end_update(replicas->stored) : LK_OK;
 }
 
-static lk_status replicas_push_update(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss,
-                                      int64_t samples, double rate)
+/* Updates an owner's running statistics, unless its optimizer has skipped the update. */
+static lk_status replicas_update_statistics(lk_replicas *replicas, int owner, lk_tensor *const *sums, int64_t samples)
 {
-    lk_optimizer *optimizer = replicas->optimizers[owner];
-    LK_TRY(lk__optimizer_step(LK_HERE, optimizer, sums, loss < 0 ? NULL : sums[loss], rate));
     if (replicas->n_statistics == 0)
         return LK_OK;
     return lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, owner),
-                                      sums + replicas->n_parameters, samples, 0, lk_optimizer_skipped(optimizer));
+                                      sums + replicas->n_parameters, samples, 0,
+                                      lk_optimizer_skipped(replicas->optimizers[owner]));
+}
+
+static lk_status replicas_push_update(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss,
+                                      int64_t samples, double rate)
+{
+    LK_TRY(lk__optimizer_step(LK_HERE, replicas->optimizers[owner], sums, loss < 0 ? NULL : sums[loss], rate));
+    return replicas_update_statistics(replicas, owner, sums, samples);
 }
 
 static lk_status replicas_run_update(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss,
@@ -254,12 +260,8 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
 lk_status lk__replicas_record(lk_replicas *replicas, int owner, lk_tensor *const *sums, int loss, int64_t samples,
                               lk_tensor *rates)
 {
-    lk_optimizer *optimizer = replicas->optimizers[owner];
-    LK_TRY(lk__optimizer_record(LK_HERE, optimizer, sums, loss < 0 ? NULL : sums[loss], rates));
-    if (replicas->n_statistics == 0)
-        return LK_OK;
-    return lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, owner),
-                                      sums + replicas->n_parameters, samples, 0, lk_optimizer_skipped(optimizer));
+    LK_TRY(lk__optimizer_record(LK_HERE, replicas->optimizers[owner], sums, loss < 0 ? NULL : sums[loss], rates));
+    return replicas_update_statistics(replicas, owner, sums, samples);
 }
 
 lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum)
