@@ -136,7 +136,7 @@ void lk__lower_batch_norm_inference(lk_lowering *l, const lk_call *call)
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* What the gradients of one batch share, and the sums over its channels. */
+/* The values that the gradients of one batch share: operands, and sums over each channel. */
 typedef struct gradients {
     lk_hlo dy, x, scale; /* scale: gamma inverse */
     lk_hlo dgamma, dbeta;

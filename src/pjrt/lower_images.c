@@ -124,7 +124,7 @@ static lk_hlo lower_images_normalize(lk_lowering *l, const samples *s, lk_hlo im
     return lk__hlo_div(l, lk__hlo_sub(l, images, mean), divisor);
 }
 
-/* Whether each pixel along an axis is in the hole of each sample: [N, 1, size, 1] or [N, 1, 1, size]. */
+/* True for each pixel along an axis that is in the hole of the sample: [N, 1, size, 1] or [N, 1, 1, size]. */
 static lk_hlo lower_images_is_cut(lk_lowering *l, const samples *s, lk_hlo center, int axis)
 {
     int64_t side = s->attrs->opts.cutout;

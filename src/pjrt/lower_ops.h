@@ -42,7 +42,7 @@ lk_hlo lk__hlo_softmax(lk_lowering *l, lk_hlo below, int axis);
 lk_hlo lk__hlo_log_sum(lk_lowering *l, lk_hlo below, int axis);
 
 /* lower_random.c. Sets words to Philox' of blocks, any integers, of the streams (key, sample, epoch): 64-bit integers.
- * Of the key only seed and purpose are used. */
+ * The key gives only seed and purpose. */
 void lk__hlo_random_block(lk_lowering *l, const lk_random_key *key, lk_hlo block, lk_hlo sample, lk_hlo epoch,
                           lk_hlo words[4]);
 

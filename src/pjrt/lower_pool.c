@@ -61,7 +61,7 @@ static lk_hlo lower_pool_distance(lk_lowering *l, const lk_geometry *g, int64_t 
     return lk__hlo_integer(l, LK_I32, tap / g->kernel[1] * g->in[1] + tap % g->kernel[1]);
 }
 
-/* Whether windows lie side by side, so that each place has at most one. */
+/* Returns whether the windows lie side by side. Each place is then in at most one window. */
 static bool lower_pool_is_tiled(const lk_geometry *g)
 {
     return g->stride[0] == g->kernel[0] && g->stride[1] == g->kernel[1] && g->padding[0] == 0 && g->padding[1] == 0;

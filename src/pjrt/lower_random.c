@@ -130,7 +130,7 @@ void lk__lower_normal(lk_lowering *l, const lk_call *call)
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
 
-/* Whether each word is below rate 2^32. */
+/* Compares each word with rate 2^32: true if it is below. */
 static lk_hlo lower_is_dropped(lk_lowering *l, lk_hlo words, double rate)
 {
     double bound = ceil(rate * 0x1p32);

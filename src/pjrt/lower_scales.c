@@ -141,7 +141,7 @@ static lk_hlo lower_is_above(lk_lowering *l, lk_hlo x, double bound)
     return lk__hlo_compare(l, x, "GT", lk__hlo_number(l, x.type, bound));
 }
 
-/* Whether the update must be skipped: a scalar. */
+/* A scalar that is true if the update must be skipped. */
 static lk_hlo lower_skip_flag(lk_lowering *l, const lk_call *call, lk_hlo norm)
 {
     const lk_update_scales_attrs *attrs = LK_ATTRS(call, lk_update_scales_attrs);

@@ -96,7 +96,7 @@ static void test_whole_text(void **state)
     lk_scope_end();
 }
 
-/* What is written before it is read is no parameter, and what is not kept no result. */
+/* A storage that is written before it is read is no parameter. One that is not kept is no result. */
 static void test_values_between_calls(void **state)
 {
     (void)state;

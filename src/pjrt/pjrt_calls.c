@@ -5,7 +5,7 @@
 #include "pjrt/pjrt.h"
 #include "pjrt/pjrt_state.h"
 
-/* What was lowered, and what it was compiled to. */
+/* Lowered calls, and the module that was compiled from them. */
 typedef struct compiled {
     lk_lowered lowered;
     lk_pjrt_module *module;

@@ -1,4 +1,4 @@
-/* What a device of a plug-in has while it is open. */
+/* The state of an open device of a plug-in. */
 #pragma once
 
 #include "core/backend.h"

@@ -17,7 +17,7 @@ lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *s
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
                              double rate);
 
-/* Whether the first owner's last update was skipped: see lk_optimizer_skipped. */
+/* lk_optimizer_skipped of the first owner's last update. */
 lk_tensor *lk__replicas_skipped(const lk_replicas *replicas);
 
 /* Records the update of one owner in a program: see lk__optimizer_record. sums[0 … variables), and sums[loss], the

@@ -16,7 +16,7 @@ typedef struct lk_update_programs {
     int64_t samples;
 } recorded;
 
-/* What is recorded. Sums that are NULL are no inputs; the rates are the last one. */
+/* The update that is recorded. Its inputs are the sums that are not NULL, and then the rates. */
 typedef struct recording {
     lk_replicas *replicas;
     lk_tensor **sums; /* [n]: those of the recording */
@@ -72,7 +72,7 @@ static lk_status update_program_get(lk_update_programs **programs, recording *r,
     return LK_OK;
 }
 
-/* Which values of a bucket are present does not change from step to step. The loss, sums[loss], may lie past the sums
+/* The same values of a bucket are present in every step. The loss, sums[loss], may lie past the sums
  * that are applied; then it is one more of them. */
 static lk_status update_program_run(lk_update_programs **programs, recording *r, lk_tensor *const *sums, double rate,
                                     lk_tensor **in, bool *present, lk_tensor **skipped)

@@ -572,7 +572,7 @@ static void in_memory_old_files_are_overwritten(void **state)
     }
     lk__free(numbers);
     lk_trainer_release(trainer);
-    /* What an earlier training has left is not overwritten, but removed. */
+    /* Files that an earlier training has left are removed, not overwritten. */
     snprintf(spare, sizeof spare, "%s/%s/file", path, LK_SPARE);
     FILE *file = fopen(spare, "w");
     assert_non_null(file);
