@@ -19,6 +19,9 @@ void lk__pjrt_close(lk_device *device, void *state);
 void *lk__pjrt_alloc(void *self, size_t bytes);
 void lk__pjrt_free(void *self, void *data);
 
+/* Sets *file to `path`, or to lk_pjrt_default_path if that is NULL or empty. Errors: LK_ERR_NOT_FOUND. */
+lk_status lk__pjrt_file(const char *path, const char **file);
+
 /* Lowers calls to one module: see lk_modules.compile and lk__lowering_end. */
 lk_status lk__pjrt_lower(const lk_call *calls, int n, bool (*keeps)(void *user, lk_storage *storage), void *user,
                          lk_lowered *lowered);

@@ -90,16 +90,21 @@ lk_status lk__pjrt_memory_left(const lk_pjrt_session *session, int device, int64
 const char lk__pjrt_options[] = "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01\x20\x01";
 const size_t lk__pjrt_options_size = sizeof lk__pjrt_options - 1;
 
+lk_pjrt_program lk__pjrt_program(const char *text, size_t size)
+{
+    static const char format[] = "mlir";
+    return (lk_pjrt_program){.head = {sizeof(lk_pjrt_program), NULL},
+                             .code = (char *)(uintptr_t)text,
+                             .code_size = size,
+                             .format = format,
+                             .format_size = sizeof format - 1};
+}
+
 lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *text, size_t size,
                                   lk_pjrt_module **module)
 {
-    static const char format[] = "mlir";
     const lk_pjrt_plugin *plugin = &session->plugin;
-    lk_pjrt_program program = {.head = {sizeof program, NULL},
-                               .code = (char *)(uintptr_t)text,
-                               .code_size = size,
-                               .format = format,
-                               .format_size = sizeof format - 1};
+    lk_pjrt_program program = lk__pjrt_program(text, size);
     lk_pjrt_compile args = {.head = {sizeof args, NULL},
                             .client = session->client,
                             .program = &program,

@@ -27,6 +27,9 @@ lk_status lk__pjrt_memory_left(const lk_pjrt_session *session, int device, int64
 extern const char lk__pjrt_options[];
 extern const size_t lk__pjrt_options_size;
 
+/* Describes StableHLO in MLIR's text to the compiler. `text` must stay. */
+lk_pjrt_program lk__pjrt_program(const char *text, size_t size);
+
 /* Compiles StableHLO in MLIR's text. */
 lk_status lk__pjrt_module_compile(const lk_pjrt_session *session, const char *text, size_t size,
                                   lk_pjrt_module **module);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "pjrt/pjrt.h"
 #include "pjrt/pjrt_plugin.h"
 
 #include <errno.h>
@@ -97,13 +98,20 @@ const char *lk_pjrt_default_path(void)
     return pjrt_path_is_named(path) ? path : NULL;
 }
 
-lk_status lk_pjrt_find(const char *path, lk_pjrt **pjrt)
+lk_status lk__pjrt_file(const char *path, const char **file)
 {
-    finding f = {.plugin.path = pjrt_path_is_named(path) ? path : lk_pjrt_default_path()};
-    *pjrt = NULL;
-    if (!f.plugin.path)
+    *file = pjrt_path_is_named(path) ? path : lk_pjrt_default_path();
+    if (!*file)
         LK_FAIL(LK_ERR_NOT_FOUND, "no PJRT plug-in is named: give its file, libtpu.so for TPUs, with --pjrt, "
                                   "$PJRT_PLUGIN_LIBRARY_PATH or $TPU_LIBRARY_PATH");
+    return LK_OK;
+}
+
+lk_status lk_pjrt_find(const char *path, lk_pjrt **pjrt)
+{
+    finding f = {.pjrt = NULL};
+    *pjrt = NULL;
+    LK_TRY(lk__pjrt_file(path, &f.plugin.path));
     f.pjrt = lk__calloc(1, sizeof *f.pjrt);
     if (!f.pjrt)
         return LK_ERR_MEMORY;
@@ -254,10 +262,9 @@ static lk_status pjrt_end_child(const char *path, pid_t child, bool in_time, dou
 lk_status lk_pjrt_find_within(const char *path, double seconds, lk_pjrt **pjrt)
 {
     int pipes[2];
-    const char *file = pjrt_path_is_named(path) ? path : lk_pjrt_default_path();
+    const char *file;
     *pjrt = NULL;
-    if (!file)
-        return lk_pjrt_find(path, pjrt);
+    LK_TRY(lk__pjrt_file(path, &file));
     if (pipe2(pipes, O_CLOEXEC) != 0)
         LK_FAIL(LK_ERR_DEVICE, "%s: %s", file, strerror(errno));
     fflush(NULL);

@@ -1,9 +1,8 @@
 #include "pjrt/pjrt_topology.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include "pjrt/pjrt_client.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 /* A topology, and what is compiled for it. */
@@ -27,12 +26,7 @@ static lk_status topology_open(target *t, const char *name, lk_compile_result *r
 
 static lk_status topology_compile(target *t, const char *text, size_t size, lk_compile_result *result)
 {
-    static const char format[] = "mlir";
-    lk_pjrt_program program = {.head = {sizeof program, NULL},
-                               .code = (char *)(uintptr_t)text,
-                               .code_size = size,
-                               .format = format,
-                               .format_size = sizeof format - 1};
+    lk_pjrt_program program = lk__pjrt_program(text, size);
     lk_pjrt_compile_for args = {.head = {sizeof args, NULL},
                                 .topology = t->topology,
                                 .program = &program,
@@ -80,23 +74,20 @@ static void topology_ask_costs(const target *t, lk_compile_result *result)
     }
 }
 
-static lk_status topology_write(const target *t, const char *path, lk_compile_result *result)
+static lk_status topology_copy_executable(const target *t, char **executable, lk_compile_result *result)
 {
     lk_pjrt_serialize args = {.head = {sizeof args, NULL}, .executable = t->executable};
     LK_TRY(lk__pjrt_check(&t->plugin, "an executable's bytes", t->plugin.api->serialize(&args)));
-    FILE *file = fopen(path, "wb");
-    bool written = file && fwrite(args.bytes, 1, args.n_bytes, file) == args.n_bytes;
-    written = (!file || fclose(file) == 0) && written;
-    int failed = errno;
+    *executable = lk__calloc(args.n_bytes + 1, 1);
+    if (*executable)
+        memcpy(*executable, args.bytes, args.n_bytes);
     if (args.destroy)
         args.destroy(args.serialized);
-    if (!written)
-        LK_FAIL(LK_ERR_IO, "%s: %s", path, strerror(failed));
     result->out_bytes = args.n_bytes;
-    return LK_OK;
+    return *executable ? LK_OK : LK_ERR_MEMORY;
 }
 
-static lk_status topology_run(target *t, const char *name, const char *text, size_t size, const char *out,
+static lk_status topology_run(target *t, const char *name, const char *text, size_t size, char **executable,
                               lk_compile_result *result)
 {
     LK_TRY(lk__pjrt_load(&t->plugin));
@@ -104,20 +95,20 @@ static lk_status topology_run(target *t, const char *name, const char *text, siz
     LK_TRY(topology_compile(t, text, size, result));
     LK_TRY(topology_ask_memory(t, result));
     topology_ask_costs(t, result);
-    return out ? topology_write(t, out, result) : LK_OK;
+    return executable ? topology_copy_executable(t, executable, result) : LK_OK;
 }
 
-lk_status lk__pjrt_compile_for(const char *path, const char *topology, const char *text, size_t size, const char *out,
+lk_status lk__pjrt_compile_for(const char *path, const char *topology, const char *text, size_t size, char **executable,
                                lk_compile_result *result)
 {
     target t = {.plugin.path = path};
-    lk_status status = topology_run(&t, topology, text, size, out, result);
-    lk_pjrt_destroy_executable executable = {.head = {sizeof executable, NULL}, .executable = t.executable};
+    lk_status status = topology_run(&t, topology, text, size, executable, result);
+    lk_pjrt_destroy_executable compiled = {.head = {sizeof compiled, NULL}, .executable = t.executable};
     lk_pjrt_destroy_topology described = {.head = {sizeof described, NULL}, .topology = t.topology};
     lk_error_state kept;
     lk__error_save(&kept);
     if (t.executable)
-        lk__pjrt_check(&t.plugin, "the end of an executable", t.plugin.api->executable_destroy(&executable));
+        lk__pjrt_check(&t.plugin, "the end of an executable", t.plugin.api->executable_destroy(&compiled));
     if (t.topology)
         lk__pjrt_check(&t.plugin, "the end of a topology", t.plugin.api->topology_destroy(&described));
     lk__error_restore(&kept);

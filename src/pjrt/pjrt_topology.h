@@ -4,7 +4,8 @@
 #include "lockstep/compile.h"
 #include "base/status.h"
 
-/* Loads the plug-in `path` and compiles StableHLO in MLIR's text for the topology. Writes the executable to the file
- * `out` if that is not NULL. Sets the members of *result that say so. */
-lk_status lk__pjrt_compile_for(const char *path, const char *topology, const char *text, size_t size, const char *out,
+/* Loads the plug-in `path` and compiles StableHLO in MLIR's text for the topology. Sets *executable to
+ * result->out_bytes bytes, the executable in the plug-in's own form, which the caller frees with lk__free; NULL: not
+ * wanted. Sets the members of *result that say so. */
+lk_status lk__pjrt_compile_for(const char *path, const char *topology, const char *text, size_t size, char **executable,
                                lk_compile_result *result);

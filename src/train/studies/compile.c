@@ -1,29 +1,16 @@
 /* Lowers the training pass of a shard, which is recorded on a device of the processor, and compiles the module. */
 #include "lockstep/compile.h"
 
+#include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "io/durable.h"
 #include "pjrt/pjrt.h"
 #include "pjrt/pjrt_topology.h"
 #include "program/launch.h"
 #include "program/program.h"
 #include "train/plan/choices.h"
 #include "train/trainer.h"
-#include "lockstep/pjrt.h"
-
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
-static lk_status compile_write_text(const char *path, const lk_lowered *lowered)
-{
-    FILE *file = fopen(path, "w");
-    bool written = file && fwrite(lowered->text, 1, lowered->size, file) == lowered->size;
-    written = (!file || fclose(file) == 0) && written;
-    if (!written)
-        LK_FAIL(LK_ERR_IO, "%s: %s", path, strerror(errno));
-    return LK_OK;
-}
 
 static lk_status compile_pass(lk_trainer *trainer, const char *plugin, const lk_compile_opts *opts,
                               lk_compile_result *result)
@@ -40,21 +27,24 @@ static lk_status compile_pass(lk_trainer *trainer, const char *plugin, const lk_
     LK_TRY(status);
     result->text_bytes = lowered.size;
     if (opts->text)
-        status = compile_write_text(opts->text, &lowered);
+        status = lk__durable_write(opts->text, lowered.text, lowered.size);
+    char *executable = NULL;
     if (status == LK_OK)
-        status = lk__pjrt_compile_for(plugin, opts->topology, lowered.text, lowered.size, opts->out, result);
+        status = lk__pjrt_compile_for(plugin, opts->topology, lowered.text, lowered.size,
+                                      opts->out ? &executable : NULL, result);
+    if (status == LK_OK && opts->out)
+        status = lk__durable_write(opts->out, executable, result->out_bytes);
+    lk__free(executable);
     lk__lowered_free(&lowered);
     return status;
 }
 
 lk_status lk_compile(const lk_train_config *config, const lk_compile_opts *opts, lk_compile_result *result)
 {
-    const char *plugin = opts->plugin ? opts->plugin : lk_pjrt_default_path();
+    const char *plugin;
     lk_train_config here = *config;
     *result = (lk_compile_result){.devices = 0};
-    if (!plugin)
-        LK_FAIL(LK_ERR_NOT_FOUND, "no PJRT plug-in is named: give its file, libtpu.so for TPUs, with --pjrt, "
-                                  "$PJRT_PLUGIN_LIBRARY_PATH or $TPU_LIBRARY_PATH");
+    LK_TRY(lk__pjrt_file(opts->plugin, &plugin));
     here.devices.spec = "ref:0"; /* whose kernels are not run, and have no layouts of their own */
     here.devices.strategy = here.devices.pjrt = NULL;
     lk_trainer *trainer = lk_trainer_new(&here);
