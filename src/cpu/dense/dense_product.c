@@ -207,7 +207,7 @@ LK_BODY void tile_load(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, con
         sum[i][j] = vec_loadu(from + i * row + j * LK_WIDTH);
 }
 
-/* Stores the first n of eight words. */
+/* Stores the first n of eight words. Pairs of bf16 may begin at any even address. */
 LK_BODY void words_store(float *to, __m256 words, int n)
 {
     __m128 four = _mm256_castps256_ps128(words);
@@ -220,11 +220,14 @@ LK_BODY void words_store(float *to, __m256 words, int n)
         four = _mm256_extractf128_ps(words, 1);
     }
     if (n % 4 >= 2) {
-        _mm_storel_pi((__m64 *)(void *)(to + n / 4 * 4), four);
+        double two = _mm_cvtsd_f64(_mm_castps_pd(four));
+        memcpy(to + n / 4 * 4, &two, sizeof two);
         four = _mm_movehl_ps(four, four);
     }
-    if (n % 2 == 1)
-        _mm_store_ss(to + n - 1, four);
+    if (n % 2 == 1) {
+        float one = _mm_cvtss_f32(four);
+        memcpy(to + n - 1, &one, sizeof one);
+    }
 }
 
 /* Stores n rows of a tile whose columns are contiguous in y. rounds: to bf16, which needs an even n. */

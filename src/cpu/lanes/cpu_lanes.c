@@ -178,7 +178,8 @@ static lk_status lanes_prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepare
     (void)cpu;
     lk_lanes_conv conv = lanes_forward_conv(call);
     bool in_points = lk__cpu_choice(call)->in_points;
-    size_t packed = cpu_lanes_packed_bytes(call, &conv), bias = lk__cpu_lanes_wide_bytes(call->in[2]);
+    size_t packed = cpu_lanes_packed_bytes(call, &conv);
+    size_t bias = call->n_in > 2 ? lk__cpu_lanes_wide_bytes(call->in[2]) : 0; /* an input's gradient has none */
     if (in_points)
         packed = lk__lanes_winograd()->packed_count(&conv) * sizeof(float);
     LK_TRY(lanes_prepare(call, prepared, 1, in_points ? cpu_lanes_winograd_scratch_bytes(call) : packed + bias));
