@@ -10,8 +10,8 @@ set(LK_LONG_TESTS
     emulated_executor_test engine_stress_test export_c_test export_peers_test give_up_test gpu_check_test hosts_test
     launch_interrupt_test launch_restart_test launch_roles_test launch_sharded_test links_allreduce_test
     own_data_training_test package_test
-    parameter_server_lost_test parameter_server_resume_test processes_cuda_test recompute_training_test
-    resume_records_test resume_settings_test simulate_test torch_agreement_test)
+    parameter_server_lost_test parameter_server_resume_test pjrt_conformance_test processes_cuda_test recompute_training_test
+    resume_records_test resume_settings_test simulate_test torch_agreement_test tpu_compile_test)
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(LK_SANITIZE OR NOT ONEDNN_FOUND) # slower, as plain C kernels are
@@ -86,6 +86,9 @@ if(CMOCKA_FOUND)
   endif()
   add_dependencies(pjrt_test lockstep_pjrt_test)
   set_tests_properties(pjrt_test PROPERTIES ENVIRONMENT "LOCKSTEP_TEST_PJRT_PLUGIN=$<TARGET_FILE:lockstep_pjrt_test>")
+
+  lk_test(pjrt_conformance_test tests conformance_test)
+  set_tests_properties(pjrt_conformance_test PROPERTIES ENVIRONMENT "LOCKSTEP_TEST_DEVICES=2xpjrt:0")
 
   if(TARGET lockstep_emulated)
     foreach(isa avx512bf16 emulatedbf16)

@@ -47,6 +47,14 @@ static inline int test_operators(const char *title, CMUnitTestFunction test, boo
     static int ids[LK_OP_COUNT];
     struct CMUnitTest tests[LK_OP_COUNT] = {{0}}; /* cmocka leaves out those without a function */
     int n = 0;
+    const char *spec = getenv("LOCKSTEP_TEST_DEVICES"), *plugin = getenv("LOCKSTEP_PJRT_TEST_PLUGIN");
+    if (spec && strstr(spec, "pjrt")) {
+        if (!plugin || !*plugin) {
+            print_message("SKIP: $LOCKSTEP_PJRT_TEST_PLUGIN names no PJRT plug-in\n");
+            return 77;
+        }
+        setenv("PJRT_PLUGIN_LIBRARY_PATH", plugin, 1);
+    }
     for (int i = 1; i < argc; i++) {
         int op = 0;
         while (op < LK_OP_COUNT && strcmp(argv[i], lk_op_name(op)) != 0)
