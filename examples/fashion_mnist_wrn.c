@@ -215,9 +215,12 @@ static void set_arguments(int argc, char **argv, lk_train_config *config)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
-    lk_train_config args;
+    lk_train_config args, config;
     set_arguments(argc, argv, &args);
-    lk_trainer *trainer = lk_trainer_new_with(&args, create_model());
+    config = args; /* without what the callbacks below do in the trainer's place */
+    config.records.log_dir = NULL;
+    config.stop.target_accuracy = config.stop.patience = -1;
+    lk_trainer *trainer = lk_trainer_new_with(&config, create_model());
     check(trainer ? LK_OK : lk_error_status());
 
     print_throughput throughput = {.total_images = lk_trainer_plan(trainer)->train_samples};

@@ -22,6 +22,8 @@ typedef struct sweep_config {
     int measure; /* enum lk_measure */
     int64_t seeds;
     const char *out;
+    bool json;
+    const char *log_dir;
     int asked_measure; /* not an option: the value of `measure`, for amend */
 } sweep_config;
 
@@ -71,13 +73,10 @@ static const lk_option own_options[] = {
      AT(out),
      .value = "DIR",
      .help = "folder for study.json, study.svg and study.png (default: study-NAME, with the name of the option)"},
-    {.name = "json",
-     .type = LK_OPTION_FLAG,
-     AT(train.records.json),
-     .help = "print JSON on standard output instead of the table"},
+    {.name = "json", .type = LK_OPTION_FLAG, AT(json), .help = "print JSON on standard output instead of the table"},
     {.name = "log-dir",
      .type = LK_OPTION_STRING,
-     AT(train.records.log_dir),
+     AT(log_dir),
      .value = "DIR",
      .help =
          "folder for records of every run, as those of train, in DIR/NAME=VALUE,seed=N; writing them adds to the time "
@@ -222,7 +221,7 @@ static lk_status sweep_add_log_dir(const sweep *s, const lk_study *study, int in
              (long long)run->seed);
     for (char *slash = name; (slash = strchr(slash, '/')) != NULL;)
         *slash = '_';
-    snprintf(path, sizeof path, "%s/%s", s->config.train.records.log_dir, name);
+    snprintf(path, sizeof path, "%s/%s", s->config.log_dir, name);
     return lk_trainer_add(trainer, lk_callback_log_dir(path));
 }
 
@@ -238,9 +237,7 @@ static lk_status sweep_begin_run(void *user, const lk_study *study, int index, l
         cli_note_fallback();
     s->progress = (cli_progress){.announced = s->progress.announced};
     lk_status status = cli_progress_add(&s->progress, trainer);
-    if (status == LK_OK && config->stop.early_stop > 0)
-        status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->stop.early_stop, 0, NULL));
-    if (status == LK_OK && config->records.log_dir && *config->records.log_dir)
+    if (status == LK_OK && s->config.log_dir && *s->config.log_dir)
         status = sweep_add_log_dir(s, study, index, trainer);
     return status;
 }
@@ -289,12 +286,12 @@ static int sweep_print_results(const sweep *s, const lk_study *study)
         ended += run->ended;
         failed += run->ended && run->status != LK_OK;
     }
-    FILE *stream = s->config.train.records.json ? stderr : stdout;
+    FILE *stream = s->config.json ? stderr : stdout;
     cli_print_study(study, stream);
     if (ended < runs)
         fprintf(stream, "incomplete: %d of %d runs\n", ended, runs);
     fflush(stream);
-    if (!s->config.train.records.json)
+    if (!s->config.json)
         return failed > 0;
     char *json = lk_study_json(study);
     if (!json)

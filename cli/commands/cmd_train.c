@@ -10,7 +10,6 @@
 #include "lockstep/parameter_server.h"
 #include "lockstep/scaling.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +18,6 @@ typedef struct training {
     lk_train_config config; /* first, as cli_parse_train requires */
     const char *trace;      /* NULL: none */
     cli_progress progress;
-    FILE *lines;   /* the stream that lines of --throughput and similar options go to */
-    FILE *nowhere; /* /dev/null */
 } training;
 
 static const lk_option own_options[] = {
@@ -41,24 +38,6 @@ static size_t train_make_options(lk_option *table)
     return LK_TRAIN_OPTION_COUNT + OWN_OPTION_COUNT;
 }
 
-/* Callbacks are called in the order in which they are added. So the plot is removed before a line is printed, and the
- * bar before another line. */
-static lk_status train_add_records(training *t, lk_trainer *trainer)
-{
-    const lk_train_config *config = &t->config;
-    lk_status status = t->trace ? lk_trainer_add(trainer, lk_callback_trace(t->trace)) : LK_OK;
-    if (status == LK_OK && config->records.plot)
-        status = lk_trainer_add(trainer, lk_callback_live_plot(stderr));
-    if (status == LK_OK)
-        status = cli_progress_add(&t->progress, trainer);
-    if (status == LK_OK && config->records.json)
-        status = lk_trainer_add(trainer,
-                                lk_callback_json_lines("-", &(lk_json_lines_opts){.ledger = config->records.ledger}));
-    if (status == LK_OK && config->records.log_dir && *config->records.log_dir)
-        status = lk_trainer_add(trainer, lk_callback_log_dir(config->records.log_dir));
-    return status;
-}
-
 /* Runs on one device get a report only if it is kept, for comparison with runs on several. */
 static lk_status train_add_scaling(const training *t, lk_trainer *trainer)
 {
@@ -67,47 +46,23 @@ static lk_status train_add_scaling(const training *t, lk_trainer *trainer)
     return has_others || dir ? lk_trainer_add(trainer, lk_callback_scaling(dir)) : LK_OK;
 }
 
-static lk_status train_add_checkpoints(const lk_train_config *config, lk_trainer *trainer)
-{
-    lk_checkpoint_opts opts = {.keep = config->checkpoints.keep, .best = (lk_best_metric)config->checkpoints.best};
-    lk_status status = lk_checkpoint_parse_every(config->checkpoints.every, &opts);
-    return status == LK_OK ? lk_trainer_add(trainer, lk_callback_checkpoint(config->checkpoints.dir, &opts)) : status;
-}
-
-/* If several processes train, only the first writes and prints. All have the callbacks that may end training, or have
- * it rest for a checkpoint; these decide the same everywhere. */
+/* The trainer adds the callbacks of the configuration behind these, so that the bar is removed before a line is
+ * printed. */
 static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
 {
-    const lk_train_config *config = &t->config;
     bool is_first = lk_trainer_plan(trainer)->process == 0;
     lk_status status = train_add_scaling(t, trainer);
-    if (status == LK_OK && is_first)
-        status = train_add_records(t, trainer);
-    if (!is_first)
-        t->lines = t->nowhere;
-    if (status == LK_OK && config->records.throughput)
-        status = lk_trainer_add(trainer, lk_callback_throughput(t->lines));
-    if (status == LK_OK && config->stop.target_accuracy >= 0)
-        status = lk_trainer_add(trainer, lk_callback_stop_at_accuracy(config->stop.target_accuracy,
-                                                                      lk_trainer_plan(trainer)->patience, t->lines));
-    if (status == LK_OK && config->stop.early_stop > 0)
-        status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->stop.early_stop, 0, t->lines));
-    if (status == LK_OK && config->records.total_time)
-        status = lk_trainer_add(trainer, lk_callback_total_time(t->lines));
-    if (status == LK_OK && config->checkpoints.dir && *config->checkpoints.dir)
-        status = train_add_checkpoints(config, trainer);
-    const char *memory = getenv(LK_MEMORY_VARIABLE);
-    if (status == LK_OK && memory && *memory)
-        status = lk_trainer_add(trainer, lk_callback_memory_checkpoints(memory));
-    return status;
+    if (status == LK_OK && is_first && t->trace)
+        status = lk_trainer_add(trainer, lk_callback_trace(t->trace));
+    return status == LK_OK && is_first ? cli_progress_add(&t->progress, trainer) : status;
 }
 
 /* Prints the last lines of Keras scripts, if one of their other lines was asked for. */
-static void train_print_test_lines(const training *t, const lk_metrics *val)
+static void train_print_test_lines(const lk_train_config *config, const lk_metrics *val)
 {
-    bool asked = t->config.records.throughput || t->config.records.total_time || t->config.stop.target_accuracy >= 0;
+    bool asked = config->records.throughput || config->records.total_time || config->stop.target_accuracy >= 0;
     if (asked && val->loss.count)
-        fprintf(t->lines, "Test loss: %.4f\nTest accuracy: %.4f\n", lk_mean_value(val->loss),
+        fprintf(config->stop.stream, "Test loss: %.4f\nTest accuracy: %.4f\n", lk_mean_value(val->loss),
                 lk_mean_value(val->accuracy));
 }
 
@@ -120,9 +75,10 @@ static lk_status train_fit(training *t, lk_trainer *trainer)
         status = lk_trainer_fit(trainer, &result);
     if (status == LK_ERR_INTERRUPTED || !*result.digest)
         return status;
-    train_print_test_lines(t, &result.val);
-    if (lk_trainer_plan(trainer)->process == 0)
+    if (lk_trainer_plan(trainer)->process == 0) {
+        train_print_test_lines(&t->config, &result.val);
         cli_progress_done(trainer, &result);
+    }
     cli_print_async(trainer);
     return status;
 }
@@ -163,10 +119,7 @@ static int train_run(int argc, char **argv)
     if (t.trace && *t.trace && cli_check_file("trace", t.trace) != 0)
         return 1;
     t.progress.ledger = t.config.records.ledger;
-    t.lines = t.config.records.json ? stderr : stdout;
-    t.nowhere = fopen("/dev/null", "we");
-    if (!t.nowhere)
-        return cli_error("/dev/null: %s", strerror(errno));
+    t.config.stop.stream = t.config.records.json ? stderr : stdout;
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     train_warn_of_others(&t.config);
     lk_train_role role;
@@ -180,7 +133,6 @@ static int train_run(int argc, char **argv)
         lk_status left = lk_leave_processes();
         status = status == LK_OK ? left : status;
     }
-    fclose(t.nowhere);
     if (status == LK_OK)
         return 0;
     int code = cli_fail();

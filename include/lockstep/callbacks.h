@@ -1,4 +1,5 @@
-/* Callbacks that come with the library.
+/* Callbacks that come with the library. lk_trainer_fit adds those that its configuration asks for, after the caller's:
+ * see lk_stop_config, lk_checkpoint_config and lk_record_config.
  * Each has its own file in src/train/callbacks/ and uses only lk_callback (lockstep/trainer.h), so these files are
  * examples for callbacks of your own.
  *
@@ -42,7 +43,7 @@ LK_API lk_callback lk_callback_progress_bar(FILE *stream);
 /* Ends training after `patience` epochs in a row whose validation accuracy is above `target`; an epoch that is not
  * above, equal included, restarts the count. It then prints `Early stopping after epoch 7` to `stream` (NULL: nothing)
  * when training ends. 0 <= target <= 1; patience >= 0, rounded up, at least 1. Errors when training begins:
- * LK_ERR_ARGUMENT (no evaluation). */
+ * LK_ERR_ARGUMENT (no evaluation). Its name is "stop at accuracy". */
 LK_API lk_callback lk_callback_stop_at_accuracy(double target, double patience, FILE *stream);
 
 /* Ends training after `patience` epochs in a row whose validation loss was not below the best so far by more than

@@ -1,7 +1,7 @@
 /* Checkpoints: the state of a training in a folder, from which training can resume and programs can load the network.
  *
- *     lk_trainer_add(trainer, lk_callback_checkpoint("runs/a", NULL));       writes them during lk_trainer_fit
- *     config.checkpoints.dir = "runs/a", config.checkpoints.resume = true;   resumes, in the next lk_trainer_new
+ *     config.checkpoints.dir = "runs/a";                                     lk_trainer_fit writes them there
+ *     config.checkpoints.resume = true;                                      lk_trainer_new goes on from the last one
  *     lk_checkpoint_open_model("runs/a", LK_CHECKPOINT_BEST, &checkpoint);   opens one, for lockstep/predict.h
  *
  * A checkpoint folder holds a folder for each checkpoint, such as checkpoint-00000120 after 120 steps, and best.json,

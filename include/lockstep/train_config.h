@@ -12,6 +12,7 @@
 #include "lockstep/options.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -168,6 +169,7 @@ typedef struct lk_stop_config {
     double target_accuracy; /* validation accuracy to exceed; below 0: no target */
     double patience;        /* epochs in a row above the target, rounded up; -1: 2 */
     int64_t early_stop;     /* stop after this many epochs without a smaller validation loss; 0: never */
+    FILE *stream;           /* gets a line that says so when training ends early; NULL: none */
 } lk_stop_config;
 
 /* Checks while training runs. */
@@ -177,7 +179,7 @@ typedef struct lk_check_config {
     int64_t top_k;       /* also report how often the label is among the k likeliest classes; 0: do not */
 } lk_check_config;
 
-/* See lockstep/checkpoint.h. */
+/* See lockstep/checkpoint.h. lk_trainer_fit writes checkpoints. */
 typedef struct lk_checkpoint_config {
     const char *dir;     /* folder for checkpoints; NULL: none are written */
     const char *every;   /* "100" steps, "5m" minutes or "epoch": see lk_checkpoint_parse_every */
@@ -188,14 +190,15 @@ typedef struct lk_checkpoint_config {
     const char *weights; /* safetensors file of initial parameters and buffers; NULL: as the model initializes them */
 } lk_checkpoint_config;
 
-/* Records and output of `lockstep train`; lk_trainer does not read it. */
+/* Records and output of lk_trainer_fit: see lockstep/callbacks.h. Lines go to standard output or, with json, to standard
+ * error. If several processes train, the first one writes and prints. */
 typedef struct lk_record_config {
     const char *log_dir; /* folder for event files, CSV, JSON lines and curves; NULL: none */
     bool throughput;     /* print images per second after every epoch */
     bool total_time;     /* print the training time so far after every epoch */
     bool plot;           /* draw curves in the terminal */
     bool json;           /* print JSON lines on standard output */
-    bool ledger;         /* print how often samples were used */
+    bool ledger;         /* JSON lines say how often samples were used */
 } lk_record_config;
 
 /* The settings of a training. lk_train_defaults fills them; a program then changes what it wants to change. "The

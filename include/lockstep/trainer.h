@@ -2,8 +2,7 @@
  *
  *     lk_train_result result;
  *     lk_trainer *trainer = lk_trainer_new(&config);                      (config: lockstep/train_config.h)
- *     if (trainer && lk_trainer_add(trainer, lk_callback_log_dir("logs")) == LK_OK &&   (lockstep/callbacks.h)
- *         lk_trainer_fit(trainer, &result) == LK_OK)
+ *     if (trainer && lk_trainer_fit(trainer, &result) == LK_OK)
  *         printf("accuracy %.4f\n", lk_mean_value(result.val.accuracy));
  *     else
  *         fprintf(stderr, "%s\n", lk_error_message());
@@ -73,7 +72,9 @@ LK_API void lk_trainer_release(lk_trainer *trainer);
 /* Trains all epochs. Blocks. *result is set as far as training went, also on failure. Errors: those of operators and
  * callbacks; LK_ERR_INTERRUPTED; LK_ERR_NUMERIC (with LK_NAN_GUARD_STOP; the message names layer or loss, step and
  * samples); LK_ERR_STATE (a sample was not used exactly once in an epoch; an audit found replicas that differ;
- * lk_trainer_run, or a fit that step_end ended, stopped in the middle of an epoch). */
+ * lk_trainer_run, or a fit that step_end ended, stopped in the middle of an epoch).
+ * When it first trains, it adds the callbacks that the configuration asks for (lockstep/callbacks.h): lk_stop_config,
+ * lk_checkpoint_config and lk_record_config. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
 /* Evaluates every validation sample once, and calls eval_step of the callbacks. Blocks. Errors: those of operators and

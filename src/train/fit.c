@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "train/audit.h"
+#include "train/callbacks/configured.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_read.h"
 #include "train/fit_state.h"
@@ -290,6 +291,10 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
         LK_FAIL(LK_ERR_STATE, "training: a worker of strategy parameter-server works for its chief: lk_trainer_work");
     lk_fit fit = {.trainer = trainer, .result = result, .began = lk__seconds(), .first_epoch = trainer->progress.epoch};
     lk__activity_set(LK_ACTIVITY_WORK, "records");
+    if (!trainer->has_configured) {
+        trainer->has_configured = true;
+        LK_TRY(lk__or_give_up(trainer, lk__callbacks_add_configured(trainer)));
+    }
     LK_TRY(lk__or_give_up(trainer, fit_resume(&fit)));
     trainer->fit = &fit;
     trainer->progress.at_rest = true;

@@ -53,6 +53,7 @@ struct lk_trainer {
     /* While training runs: */
     lk_trainer_progress progress;
     lk_callbacks callbacks;
+    bool has_configured;        /* the callbacks of the configuration are among them */
     struct lk_fit *fit;         /* the call of lk_trainer_fit in progress; NULL: none */
     lk_scaling_report *scaling; /* see lk_trainer_scaling */
 };

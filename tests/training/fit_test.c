@@ -488,6 +488,61 @@ static void images_of_another_size_are_refused(void **state)
     lk_dataset_release(dataset);
 }
 
+/* --- what the configuration asks for ------------------------------------------------------------------------------ */
+
+static bool test_dir_has(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", test_dir, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Nothing but the configuration is given, and the trainer stops, keeps records and writes checkpoints. */
+static void the_configuration_is_carried_out(void **state)
+{
+    (void)state;
+    char logs[128], checkpoints[128];
+    lk_train_result result;
+    lk_checkpoint *last;
+    lk_train_config config = small_training();
+    snprintf(logs, sizeof logs, "%s/logs", test_dir);
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", test_dir);
+    config.epochs = 9;
+    config.stop.target_accuracy = 0;
+    config.stop.patience = 2;
+    config.stop.stream = tmpfile();
+    config.records.log_dir = logs;
+    config.checkpoints.dir = checkpoints;
+    config.checkpoints.every = "1";
+    config.optimizer.base_lr = 1e-3;
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_string_equal(result.stopped_by, "stop at accuracy");
+    assert_int_equal(result.epochs, 2);
+    assert_true(ftell(config.stop.stream) > 0);
+    fclose(config.stop.stream);
+    assert_true(test_dir_has("logs/epochs.csv") && test_dir_has("logs/epochs.jsonl"));
+    assert_ok(lk_checkpoint_open(checkpoints, LK_CHECKPOINT_LAST, &last));
+    assert_int_equal(lk_checkpoint_get_info(last)->steps, result.steps);
+    lk_checkpoint_release(last);
+}
+
+static void an_early_stop_ends_training(void **state)
+{
+    (void)state;
+    lk_train_result result;
+    lk_train_config config = small_training();
+    config.epochs = 9;
+    config.stop.early_stop = 1;
+    config.optimizer.base_lr = 1e-9; /* so small that nothing improves */
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_string_equal(result.stopped_by, "stop on plateau");
+    assert_true(result.epochs < 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,6 +562,8 @@ int main(void)
         cmocka_unit_test(gradients_are_those_of_the_last_update),
         cmocka_unit_test(predictions_agree_with_the_evaluation),
         FOLDER_TEST(images_of_another_size_are_refused),
+        FOLDER_TEST(the_configuration_is_carried_out),
+        cmocka_unit_test(an_early_stop_ends_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

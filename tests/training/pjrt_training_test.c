@@ -119,7 +119,6 @@ static lk_train_result train_a_part(const char *spec, lk_train_config config, bo
     config.checkpoints.dir = test_dir;
     config.checkpoints.resume = config.checkpoints.override = resume; /* another kind of device gives other bits */
     lk_trainer *trainer = small_trainer(&config);
-    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &(lk_checkpoint_opts){.keep = 2})));
     if (!to_the_end)
         assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt_after_three_steps}));
     lk_status status = lk_trainer_fit(trainer, &result);

@@ -43,22 +43,22 @@ static lk_status break_in_evaluation(void *self, lk_trainer *trainer, const lk_e
     return LK_OK;
 }
 
-static void add_checkpoints(lk_trainer *trainer, int64_t every)
+static void keep_checkpoints(lk_train_config *config, const char *every)
 {
-    lk_checkpoint_opts opts = {.every_steps = every, .keep = 2};
-    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &opts)));
+    config->checkpoints.dir = test_dir;
+    config->checkpoints.every = every;
+    config->checkpoints.keep = 2;
 }
 
 static void train_until(const lk_train_config *config, breaking b)
 {
     lk_train_result result;
     lk_train_config own = *config;
-    own.checkpoints.dir = test_dir;
+    keep_checkpoints(&own, "2");
     lk_trainer *trainer = small_trainer(&own);
     assert_ok(lk_trainer_add(
         trainer,
         (lk_callback){.name = "break", .step_end = break_at_step, .eval_step = break_in_evaluation, .self = &b}));
-    add_checkpoints(trainer, 2);
     assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
     lk_error_clear();
     lk_trainer_release(trainer);
@@ -81,12 +81,11 @@ static lk_status keep_report(void *self, lk_trainer *trainer, const lk_epoch_rep
 static void train_to_the_end(const lk_train_config *config, bool resume, kept *k)
 {
     lk_train_config own = *config;
-    own.checkpoints.dir = resume ? test_dir : NULL;
+    if (resume)
+        keep_checkpoints(&own, "epoch");
     own.checkpoints.resume = resume;
     lk_trainer *trainer = small_trainer(&own);
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_report, .self = k}));
-    if (resume)
-        add_checkpoints(trainer, 0);
     if (lk_trainer_fit(trainer, &k->result) != LK_OK)
         fail_msg("%s", lk_error_message());
     same_replicas(trainer, k->result.digest);
@@ -311,7 +310,7 @@ static void overwrites_no_checkpoints(void **state)
     lk_train_result result;
     train_until(&config, (breaking){.step = 4});
     lk_trainer *trainer = small_trainer(&config);
-    add_checkpoints(trainer, 0);
+    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, NULL)));
     assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "holds checkpoints of another training"));
     lk_error_clear();
@@ -354,14 +353,13 @@ static lk_train_result train_with_stops(bool resume, int64_t until, int64_t *epo
     breaking b = {.step = until};
     config.epochs = 4;
     config.optimizer.base_lr = 1e-6; /* so small that nothing improves */
-    config.checkpoints.dir = until || resume ? test_dir : NULL;
+    if (until || resume)
+        keep_checkpoints(&config, "epoch");
     config.checkpoints.resume = resume;
     lk_trainer *trainer = small_trainer(&config);
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
     assert_ok(lk_trainer_add(trainer, lk_callback_stop_on_plateau(2, 0.5, NULL)));
     assert_ok(lk_trainer_add(trainer, lk_callback_stop_at_accuracy(0, 9, NULL)));
-    if (config.checkpoints.dir)
-        add_checkpoints(trainer, 0);
     lk_status status = lk_trainer_fit(trainer, &result);
     assert_int_equal(status, until ? LK_ERR_INTERRUPTED : LK_OK);
     lk_error_clear();
@@ -404,10 +402,9 @@ static void a_name_given_twice_is_refused(void **state)
     double value = 1;
     lk_train_config config = usual();
     lk_train_result result;
-    config.checkpoints.dir = test_dir;
+    keep_checkpoints(&config, "2");
     lk_trainer *trainer = small_trainer(&config);
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "twice", .save = save_a_name_twice, .self = &value}));
-    add_checkpoints(trainer, 2);
     assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "patience"));
     lk_error_clear();
@@ -456,13 +453,11 @@ static lk_trainer *training_with_best(bool resume, int64_t epochs, double losses
     config.model = "keras-cnn";
     config.optimizer.base_lr = 0.02;
     config.epochs = epochs;
-    config.checkpoints.dir = test_dir;
-    config.checkpoints.resume = config.checkpoints.override = resume;
-    lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1, .best = LK_BEST_VAL_LOSS};
+    config.checkpoints = (lk_checkpoint_config){
+        .dir = test_dir, .every = "1", .keep = 1, .best = LK_BEST_VAL_LOSS, .resume = resume, .override = resume};
     lk_trainer *trainer = new_trainer(&config);
     assert_ok(lk_trainer_add(trainer, lk_callback_rate(rate_until_third, NULL)));
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "way", .epoch_end = block_the_checkpoint, .self = losses}));
-    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &opts)));
     return trainer;
 }
 
@@ -532,14 +527,12 @@ static void keeps_a_best_that_best_json_does_not_name(void **state)
     lk_train_result result;
     lk_checkpoint *best;
     lk_train_config config = small_training();
-    lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1};
     config.model = "keras-cnn";
-    config.checkpoints.dir = test_dir;
+    config.checkpoints = (lk_checkpoint_config){.dir = test_dir, .every = "1", .keep = 1};
     snprintf(path, sizeof path, "%s/best.json", test_dir);
     for (config.epochs = 1; config.epochs <= 2; config.epochs++) {
         lk_trainer *trainer = new_trainer(&config);
         assert_ok(lk_trainer_add(trainer, lk_callback_rate(no_rate, NULL)));
-        assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &opts)));
         assert_ok(lk_trainer_fit(trainer, &result));
         lk_trainer_release(trainer);
         assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &best));
@@ -561,11 +554,10 @@ static void resumes_again_and_again(void **state)
         breaking b = {.step = step};
         lk_train_result result;
         lk_train_config own = config;
-        own.checkpoints.dir = test_dir;
+        keep_checkpoints(&own, "100");
         own.checkpoints.resume = true;
         lk_trainer *trainer = small_trainer(&own);
         assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
-        add_checkpoints(trainer, 100);
         lk_status status = lk_trainer_fit(trainer, &result);
         assert_true(status == LK_ERR_INTERRUPTED || status == LK_OK);
         lk_error_clear();

@@ -312,7 +312,6 @@ static void go_on_until_evaluation(int epoch, const char *dir)
     lk_callback interrupts = {.name = "interrupt", .eval_step = interrupt_evaluation, .self = &epoch};
     assert_int_equal(lk_trainer_add(trainer, interrupts), LK_OK);
     assert_int_equal(lk_trainer_add(trainer, lk_callback_log_dir(dir)), LK_OK);
-    assert_int_equal(lk_trainer_add(trainer, lk_callback_checkpoint(checkpoints, NULL)), LK_OK);
     lk_train_result result;
     assert_int_equal(lk_trainer_fit(trainer, &result), epoch ? LK_ERR_INTERRUPTED : LK_OK);
     lk_trainer_release(trainer);

@@ -357,44 +357,7 @@ static void study_detach_trainer(lk_study *study)
 
 /* --- runs --------------------------------------------------------------------------------------------------------- */
 
-/* Wraps lk_callback_stop_at_accuracy and records when it stopped training. */
-typedef struct watch {
-    lk_callback stopper;
-    lk_study_run *run;
-} watch;
-
-static lk_status study_watch_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
-{
-    watch *w = self;
-    LK_TRY(w->stopper.epoch_end(w->stopper.self, trainer, report, stop));
-    if (*stop) {
-        w->run->reached = true;
-        w->run->seconds_to_accuracy = report->total_seconds;
-        w->run->epochs_to_accuracy = report->epoch;
-    }
-    return LK_OK;
-}
-
-static void study_watch_release(void *self)
-{
-    watch *w = self;
-    w->stopper.release(w->stopper.self);
-}
-
-/* `w` must live as long as the trainer. */
-static lk_status study_watch_add(lk_trainer *trainer, watch *w)
-{
-    const lk_train_config *config = lk_trainer_config(trainer);
-    w->stopper = lk_callback_stop_at_accuracy(config->stop.target_accuracy, lk_trainer_plan(trainer)->patience, NULL);
-    if (!w->stopper.name)
-        return lk_error_status();
-    return lk_trainer_add(trainer, (lk_callback){.name = w->stopper.name,
-                                                 .epoch_end = study_watch_epoch_end,
-                                                 .release = study_watch_release,
-                                                 .self = w});
-}
-
-static lk_status study_run_fit(lk_study *study, int index, lk_trainer *trainer, watch *w)
+static lk_status study_run_fit(lk_study *study, int index, lk_trainer *trainer)
 {
     const lk_study_opts *opts = &study->opts;
     const lk_plan *plan = lk_trainer_plan(trainer);
@@ -402,11 +365,14 @@ static lk_status study_run_fit(lk_study *study, int index, lk_trainer *trainer, 
     run->devices = plan->devices;
     run->shards = plan->shards;
     run->batch_size = plan->batch_size;
-    if (opts->measure == LK_MEASURE_TIME_TO_ACCURACY)
-        LK_TRY(study_watch_add(trainer, w));
     if (opts->begin)
         LK_TRY(opts->begin(opts->user, study, index, trainer));
     LK_TRY(lk_trainer_fit(trainer, &run->result));
+    run->reached = run->result.stopped_by && strcmp(run->result.stopped_by, "stop at accuracy") == 0;
+    if (run->reached) {
+        run->seconds_to_accuracy = run->result.total_seconds;
+        run->epochs_to_accuracy = run->result.epochs;
+    }
     bool measured = run->result.epochs > 1 && isfinite(run->result.images_per_second);
     if (opts->measure == LK_MEASURE_THROUGHPUT && !measured)
         LK_FAIL(LK_ERR_STATE, "the run ended in its first epoch, which throughput leaves out");
@@ -416,14 +382,13 @@ static lk_status study_run_fit(lk_study *study, int index, lk_trainer *trainer, 
 static lk_status study_run_train(lk_study *study, int index)
 {
     lk_study_run *run = &study->runs[index];
-    watch w = {.run = run};
     lk_train_config config;
     LK_TRY(study_value_config(study, run->value, run->seed, &config));
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         return lk_error_status();
     study_attach_trainer(study, trainer);
-    lk_status status = study_run_fit(study, index, trainer, &w);
+    lk_status status = study_run_fit(study, index, trainer);
     study_detach_trainer(study);
     lk_trainer_release(trainer);
     return status;
