@@ -6,8 +6,8 @@
  *
  * A checkpoint folder holds a folder for each checkpoint, such as checkpoint-00000120 after 120 steps, and best.json,
  * which names the best one. A checkpoint holds model.safetensors (parameters and buffers), optimizer.safetensors,
- * state.json, implementations (a tuning), model.lk if the model came from a file, and manifest.json with the size and
- * XXH3-64 of each file; see docs/checkpoints.md. A checkpoint gets its name once it is on disk as a whole, so it is
+ * state.json, implementations (a tuning), model.lk (a model file, unless the network is a reference model or has layers
+ * of a program's own), and manifest.json with the size and XXH3-64 of each file; see docs/checkpoints.md. A checkpoint gets its name once it is on disk as a whole, so it is
  * never incomplete. */
 #ifndef LOCKSTEP_CHECKPOINT_H
 #define LOCKSTEP_CHECKPOINT_H
@@ -33,7 +33,7 @@ typedef struct lk_checkpoint_setting {
 typedef struct lk_checkpoint_info {
     const char *folder; /* of the checkpoint itself */
     const char *model;  /* name of a reference model, path of a model file as it was given, or lk_model_build's name */
-    const char *model_file; /* path of the copy of the model file in the checkpoint; NULL: there is none */
+    const char *model_file; /* path of the model file in the checkpoint; NULL: there is none */
     const char *data;       /* name of the data set */
     int64_t channels, height, width, classes;
     const char *const *class_names; /* [classes]; NULL: classes have no names */
@@ -74,8 +74,8 @@ LK_API const lk_checkpoint_info *lk_checkpoint_get_info(const lk_checkpoint *che
 LK_API const char *lk_checkpoint_get_setting(const lk_checkpoint *checkpoint, const char *name);
 
 /* Builds the model again, for the same images; its variables are those of the checkpoint, in the same order. Release it
- * with lk_model_release. NULL on failure. Errors: LK_ERR_UNSUPPORTED (a model that a program made with lk_model_build,
- * which only that program can build), LK_ERR_FORMAT (its variables differ from the checkpoint's). */
+ * with lk_model_release. NULL on failure. Errors: LK_ERR_UNSUPPORTED (a network with layers of a program's own, which
+ * only that program can build: lk_predictor_new_with), LK_ERR_FORMAT (its variables differ from the checkpoint's). */
 LK_API lk_model *lk_checkpoint_model(const lk_checkpoint *checkpoint);
 
 /* The number of variables: parameters, then buffers. */

@@ -31,6 +31,12 @@ typedef struct lk_predictor_opts {
  * NULL: defaults. NULL on failure. Errors: those of lk_checkpoint_model and lk_devices_open; LK_ERR_UNSUPPORTED (a
  * network without classes). */
 LK_API lk_predictor *lk_predictor_new(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts);
+
+/* As lk_predictor_new, for a network that only its program can build, since a model file has no lines for its layers.
+ * Takes the model, also on failure. A NULL model gives NULL and keeps the error. Errors: LK_ERR_FORMAT (the variables
+ * are not the checkpoint's). */
+LK_API lk_predictor *lk_predictor_new_with(const lk_checkpoint *checkpoint, lk_model *model,
+                                           const lk_predictor_opts *opts);
 LK_API void lk_predictor_release(lk_predictor *predictor); /* NULL is fine */
 
 /* The size of the images that the network takes, and its number of classes. */

@@ -26,6 +26,18 @@ lk_init lk__init_or(lk_init init, lk_init_kind kind)
     return init;
 }
 
+const char *lk__init_name(lk_init_kind kind)
+{
+    static const char *const names[LK_INIT_KIND_COUNT] = {
+        [LK_INIT_ZEROS] = "zeros",
+        [LK_INIT_ONES] = "ones",
+        [LK_INIT_GLOROT_UNIFORM] = "glorot_uniform",
+        [LK_INIT_HE_NORMAL] = "he_normal",
+        [LK_INIT_TORCH_UNIFORM] = "torch_uniform",
+    };
+    return names[kind];
+}
+
 static lk_tensor *nn_init_normal(const lk_variable_spec *spec, lk_device *device, double std, lk_random_key key)
 {
     return std == 0 ? lk_zeros(device, LK_F32, spec->shape) : lk_normal(device, LK_F32, spec->shape, 0, std, key);

@@ -13,5 +13,8 @@ bool lk__init_is_deviation(double value);
  * LK_ERR_ARGUMENT. */
 lk_status lk__init_check(const char *kind, const char *what, lk_init init);
 
+/* The kind's name in model files; NULL: it has none, or takes a value. */
+const char *lk__init_name(lk_init_kind kind);
+
 /* Returns `init`, or the initializer `kind` if `init` is the default. */
 lk_init lk__init_or(lk_init init, lk_init_kind kind);

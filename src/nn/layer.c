@@ -2,6 +2,7 @@
 #include "nn/layer.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "nn/model_text.h"
 
 #include <string.h>
 
@@ -104,6 +105,23 @@ lk_layer *lk_layer_named(const char *name, lk_layer *layer)
     lk__free(layer->name);
     layer->name = copy;
     return layer;
+}
+
+lk_layer *lk__layer_writes(lk_layer *layer, void (*write)(const lk_layer *layer, lk_model_text *out))
+{
+    if (layer)
+        layer->write = write;
+    return layer;
+}
+
+static void layer_write_kind(const lk_layer *layer, lk_model_text *out)
+{
+    lk__model_text_put(out, "%s", layer->table->kind);
+}
+
+lk_layer *lk__layer_writes_kind(lk_layer *layer)
+{
+    return lk__layer_writes(layer, layer_write_kind);
 }
 
 lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int64_t low, int64_t high)

@@ -3,10 +3,13 @@
 
 #include "lockstep/nn.h"
 
+struct lk_model_text; /* nn/model_text.h */
+
 struct lk_layer {
     const lk_layer_table *table;
     void *config;
-    char *name; /* NULL: unnamed */
+    char *name;                                                      /* NULL: unnamed */
+    void (*write)(const lk_layer *layer, struct lk_model_text *out); /* see lk__layer_writes */
     lk_layer **children;
     int n_children;
     int line;   /* of the model file that describes it; 0: none */
@@ -51,6 +54,13 @@ typedef struct lk_layer_list {
 } lk_layer_list;
 
 lk_status lk__layer_list_add(lk_layer_list *list, lk_layer *layer);
+
+/* Returns the layer, or NULL for NULL. write: puts the layer's line, without its name, into a model file. Without it a
+ * network with the layer has no such file. */
+lk_layer *lk__layer_writes(lk_layer *layer, void (*write)(const lk_layer *layer, struct lk_model_text *out));
+
+/* For layers without settings: their line is their kind. */
+lk_layer *lk__layer_writes_kind(lk_layer *layer);
 
 extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table;
 

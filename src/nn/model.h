@@ -15,8 +15,9 @@ typedef struct lk_variable_spec {
 struct lk_model {
     char *name;
     const char *file; /* `name`, if it is a file's; else NULL */
-    char *text;       /* the file's text as it was read; NULL: not from a file */
-    bool reference;   /* true: `name` is a reference model's */
+    char *text;     /* of the model file as it was read; of a network built in C as a model file would describe it, NULL
+                     * if none could; NULL: a reference model's */
+    bool reference; /* true: `name` is a reference model's */
     lk_model_input input;
     lk_layer *root;
     lk_variable_spec *variables; /* once built: parameters, then buffers */

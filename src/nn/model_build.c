@@ -6,6 +6,7 @@
 #include "nn/init.h"
 #include "nn/model.h"
 #include "nn/model_names.h"
+#include "nn/model_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -327,7 +328,11 @@ lk_model *lk__model_of(const char *name, bool file, lk_layer *root, lk_model_inp
 
 lk_model *lk_model_build(const char *name, lk_layer *root, lk_model_input input)
 {
-    return lk__model_finish(lk__model_of(name ? name : "model", false, root, input));
+    lk_model *model = lk__model_finish(lk__model_of(name ? name : "model", false, root, input));
+    if (!model || lk__model_text_make(model, &model->text) == LK_OK)
+        return model;
+    lk_model_release(model);
+    return NULL;
 }
 
 void lk_model_release(lk_model *model)

@@ -237,17 +237,10 @@ static bool model_setting_read_normal(const char *text, double *std)
 
 static lk_status model_setting_read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
 {
-    static const struct {
-        const char *name;
-        lk_init_kind kind;
-    } kinds[] = {{"zeros", LK_INIT_ZEROS},
-                 {"ones", LK_INIT_ONES},
-                 {"glorot_uniform", LK_INIT_GLOROT_UNIFORM},
-                 {"he_normal", LK_INIT_HE_NORMAL},
-                 {"torch_uniform", LK_INIT_TORCH_UNIFORM}};
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (strcmp(text, kinds[i].name) == 0) {
-            *init = (lk_init){.kind = kinds[i].kind};
+    for (lk_init_kind kind = LK_INIT_DEFAULT; kind < LK_INIT_KIND_COUNT; kind++) {
+        const char *name = lk__init_name(kind);
+        if (name && strcmp(text, name) == 0) {
+            *init = (lk_init){.kind = kind};
             return LK_OK;
         }
     }

@@ -8,6 +8,7 @@
 #include "lockstep/autograd.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
+#include "core/shape.h"
 #include "nn/model.h"
 #include "nn/nn_testing.h"
 
@@ -267,6 +268,88 @@ static void test_names_of_files(void **state)
         "unknown model 'transformer'; expected one of lenet, keras-cnn, resnet18, wrn-16-10, or a file (*.lk)");
 }
 
+/* --- as text ------------------------------------------------------------------------------------------------------ */
+
+/* Builds the network again from its text, and compares all that names and initial values depend on. */
+static void expect_text_of_same(const lk_model *model)
+{
+    assert_non_null(model->text);
+    lk_model *again = lk__model_from_text("again.lk", model->text, model->input);
+    assert_no_error(again != NULL);
+    assert_int_equal(again->n_variables, model->n_variables);
+    for (int i = 0; i < model->n_variables; i++) {
+        const lk_variable_spec *have = &again->variables[i], *want = &model->variables[i];
+        assert_string_equal(have->name, want->name);
+        assert_true(lk__shape_equal(have->shape, want->shape));
+        assert_int_equal(have->init.kind, want->init.kind);
+        assert_true(have->init.value == want->init.value);
+    }
+    assert_int_equal(lk_model_layer_count(again), lk_model_layer_count(model));
+    for (int i = 0; i < lk_model_layer_count(model); i++) {
+        lk_layer_info have = lk_model_layer(again, i), want = lk_model_layer(model, i);
+        assert_string_equal(have.path, want.path);
+        assert_string_equal(have.kind, want.kind);
+        assert_true(lk__shape_equal(have.output, want.output));
+        assert_true(have.flops == want.flops && have.bytes == want.bytes);
+    }
+    lk_model_release(again);
+}
+
+static void test_networks_in_c_have_a_text(void **state)
+{
+    (void)state;
+    const lk_reference_model *const references[] = {&lk__model_lenet, &lk__model_keras_cnn, &lk__model_resnet18,
+                                                    &lk__model_wrn_16_10};
+    for (int i = 0; i < 4; i++) {
+        lk_model *model = lk_model_build("own", references[i]->make(gray28), gray28);
+        assert_no_error(model != NULL);
+        expect_text_of_same(model);
+        lk_model_release(model);
+    }
+    const lk_init normal = {.kind = LK_INIT_NORMAL, .value = 0.1};
+    const lk_conv2d_layer_opts conv = {.stride = 2, .padding = 1, .no_bias = true, .weight = normal};
+    const lk_dense_layer_opts dense = {.weight = {.kind = LK_INIT_HE_NORMAL}, .bias = {.kind = LK_INIT_ONES}};
+    lk_layer *net = lk_layer_named(
+        "all", LK_SEQUENTIAL(lk_layer_named("first", lk_layer_conv2d(4, 3, &conv)),
+                             lk_layer_batch_norm(&(lk_batch_norm_layer_opts){.epsilon = 1e-3, .momentum = 0.01}),
+                             lk_layer_add(lk_layer_activation(LK_TANH), lk_layer_identity()),
+                             lk_layer_add(LK_SEQUENTIAL(lk_layer_activation(LK_GELU), lk_layer_activation(LK_GELU)),
+                                          lk_layer_named("side", LK_SEQUENTIAL(lk_layer_activation(LK_LEAKY_RELU)))),
+                             lk_layer_max_pool(3, &(lk_pool_layer_opts){.stride = 1, .padding = 1}),
+                             lk_layer_avg_pool(2, NULL), lk_layer_flatten(), lk_layer_reshape(4, 7, 7),
+                             lk_layer_dropout(0.3), lk_layer_global_max_pool(), lk_layer_dense(10, &dense)));
+    lk_model *model = lk_model_build(NULL, net, gray28);
+    assert_no_error(model != NULL);
+    expect_text_of_same(model);
+    lk_model_release(model);
+}
+
+static lk_tensor *forward_own(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    (void)call, (void)config;
+    return lk_relu(x);
+}
+
+/* No model file describes it: not its layer, or not so deep a network. */
+static void test_some_networks_have_no_text(void **state)
+{
+    (void)state;
+    static const lk_layer_table table = {.kind = "relu", .forward = forward_own};
+    lk_layer *deep = lk_layer_activation(LK_RELU);
+    lk_model *model = lk_model_build(
+        "own", LK_SEQUENTIAL(lk_layer_new(&table, NULL, 0, NULL, 0), lk_layer_flatten(), lk_layer_dense(10, NULL)),
+        gray28);
+    assert_no_error(model != NULL);
+    assert_null(model->text);
+    lk_model_release(model);
+    for (int i = 0; i < 40; i++)
+        deep = lk_layer_named("block", LK_SEQUENTIAL(deep));
+    model = lk_model_build("deep", LK_SEQUENTIAL(deep, lk_layer_flatten(), lk_layer_dense(10, NULL)), gray28);
+    assert_no_error(model != NULL);
+    assert_null(model->text);
+    lk_model_release(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +362,8 @@ int main(void)
         cmocka_unit_test(test_told_flops_are_counted_flops),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_names_of_files),
+        cmocka_unit_test(test_networks_in_c_have_a_text),
+        cmocka_unit_test(test_some_networks_have_no_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,9 +86,9 @@ static lk_status predictor_allocate(lk_predictor *p)
 static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts, lk_predictor *p)
 {
     const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
-    p->model = lk_checkpoint_model(checkpoint);
     if (!p->model)
         return lk_error_status();
+    LK_TRY(lk__checkpoint_check_model(checkpoint, p->model));
     p->input = lk_model_get_input(p->model);
     p->n_variables = lk_model_variable_count(p->model);
     p->dtype = info->dtype;
@@ -106,14 +106,24 @@ static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predi
     return LK_OK;
 }
 
-lk_predictor *lk_predictor_new(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts)
+lk_predictor *lk_predictor_new_with(const lk_checkpoint *checkpoint, lk_model *model, const lk_predictor_opts *opts)
 {
     static const lk_predictor_opts defaults;
     lk_predictor *p = lk__calloc(1, sizeof *p);
-    if (p && predictor_build(checkpoint, opts ? opts : &defaults, p) == LK_OK)
+    if (!p) {
+        lk_model_release(model);
+        return NULL;
+    }
+    p->model = model;
+    if (predictor_build(checkpoint, opts ? opts : &defaults, p) == LK_OK)
         return p;
     lk_predictor_release(p);
     return NULL;
+}
+
+lk_predictor *lk_predictor_new(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts)
+{
+    return lk_predictor_new_with(checkpoint, lk_checkpoint_model(checkpoint), opts);
 }
 
 void lk_predictor_release(lk_predictor *p)

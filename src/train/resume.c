@@ -142,13 +142,16 @@ static void resume_note_difference(comparison *c, const char *what, const char *
                      *now ? now : none);
 }
 
-/* Model files are compared by their contents, not by their paths. */
+/* Networks that have a text are compared by it, not by their names. */
 static void resume_compare_models(comparison *c, const char *then, const char *now)
 {
-    const char *text = c->trainer->model->text;
-    bool are_files = text && c->checkpoint->model_text;
-    if (strcmp(are_files ? c->checkpoint->model_text : then, are_files ? text : now) != 0)
-        resume_note_difference(c, "--model", are_files ? c->checkpoint->model_file : then, now);
+    const char *text = c->trainer->model->text, *old = c->checkpoint->model_text;
+    if (!text || !old) {
+        if (strcmp(then, now) != 0)
+            resume_note_difference(c, "--model", then, now);
+    } else if (strcmp(text, old) != 0) {
+        resume_note_difference(c, "--model", c->checkpoint->model_file, now);
+    }
 }
 
 /* A setting's name as the user knows it: an option, or a quantity. */

@@ -261,6 +261,58 @@ static void refuses_what_does_not_fit(void **state)
     lk_error_clear();
 }
 
+static lk_tensor *forward_own(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    (void)call, (void)config;
+    return lk_tanh(x);
+}
+
+static const lk_layer_table own_table = {.kind = "own", .forward = forward_own};
+
+static lk_model *model_in_c(bool is_own)
+{
+    lk_layer *middle = is_own ? lk_layer_new(&own_table, NULL, 0, NULL, 0) : lk_layer_activation(LK_TANH);
+    return lk_model_build("in-c",
+                          LK_SEQUENTIAL(lk_layer_conv2d(4, 5, &(lk_conv2d_layer_opts){.stride = 3}), middle,
+                                        lk_layer_dropout(0.2), lk_layer_flatten(), lk_layer_dense(CLASSES, NULL)),
+                          (lk_model_input){1, 28, 28, CLASSES});
+}
+
+/* A network that was built in C is built again from the checkpoint or, with layers of its own, by its program. */
+static void predicts_with_networks_built_in_c(void **state)
+{
+    (void)state;
+    static float want[IMAGES * CLASSES], have[IMAGES * CLASSES];
+    for (int is_own = 0; is_own < 2; is_own++) {
+        char folder[128];
+        lk_checkpoint *saved;
+        lk_train_config config = small_training();
+        snprintf(folder, sizeof folder, "%s/in-c-%d", test_dir, is_own);
+        lk_trainer *maker = lk_trainer_new_with(&config, model_in_c(is_own));
+        assert_non_null(maker);
+        assert_ok(lk_trainer_run(maker, 3));
+        assert_ok(lk_trainer_save(maker, folder));
+        assert_ok(lk_trainer_predict(maker, dataset, want));
+        lk_trainer_release(maker);
+        assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &saved));
+        lk_predictor *predictor = lk_predictor_new(saved, NULL);
+        if (is_own) {
+            assert_null(predictor);
+            assert_int_equal(lk_error_status(), LK_ERR_UNSUPPORTED);
+            lk_error_clear();
+            predictor = lk_predictor_new_with(saved, model_in_c(true), NULL);
+        }
+        assert_non_null(predictor);
+        assert_ok(lk_predict(predictor, lk_dataset_images(dataset), IMAGES, have));
+        near(have, want);
+        lk_predictor_release(predictor);
+        lk_checkpoint_release(saved);
+    }
+    assert_null(lk_predictor_new_with(checkpoint, model_in_c(true), NULL));
+    assert_int_equal(lk_error_status(), LK_ERR_FORMAT);
+    lk_error_clear();
+}
+
 /* An allocation fails, in any thread: the call succeeds or ends in LK_ERR_MEMORY. */
 static void survives_failed_allocations(void **state)
 {
@@ -296,6 +348,7 @@ int main(void)
         cmocka_unit_test(cuts_names_between_characters),
         cmocka_unit_test(orders_classes),
         cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(predicts_with_networks_built_in_c),
         cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, train_and_save, remove_all);

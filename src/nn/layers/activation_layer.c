@@ -97,5 +97,5 @@ lk_layer *lk_layer_activation(lk_activation activation)
                  LK_ACTIVATION_COUNT - 1);
         return NULL;
     }
-    return lk_layer_new(&tables[activation], &activation, sizeof activation, NULL, 0);
+    return lk__layer_writes_kind(lk_layer_new(&tables[activation], &activation, sizeof activation, NULL, 0));
 }

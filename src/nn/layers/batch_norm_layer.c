@@ -6,6 +6,7 @@
 #include "nn/layer.h"
 #include "nn/model.h"
 #include "nn/model_build.h"
+#include "nn/model_text.h"
 #include "lockstep/ops.h"
 
 #include <math.h>
@@ -136,6 +137,14 @@ lk_status lk__batch_norm_update(const lk_layer *layer, lk_tensor *const *variabl
                                 sums, samples * layer->samples, momentum != 0 ? momentum : c->momentum, skip);
 }
 
+static void batch_norm_layer_write(const lk_layer *layer, lk_model_text *out)
+{
+    const batch_norm_config *c = layer->config;
+    lk__model_text_put(out, "batch_norm");
+    lk__model_text_put_real(out, "epsilon", c->epsilon);
+    lk__model_text_put_real(out, "momentum", c->momentum);
+}
+
 lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts)
 {
     const batch_norm_config config = {.epsilon = opts && opts->epsilon != 0 ? opts->epsilon : 1e-5,
@@ -145,6 +154,7 @@ lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts)
     else if (!(config.momentum > 0 && config.momentum <= 1))
         lk__fail(LK_ERR_ARGUMENT, "batch_norm: momentum is %g; it must be above 0 and at most 1", config.momentum);
     else
-        return lk_layer_new(&batch_norm_table, &config, sizeof config, NULL, 0);
+        return lk__layer_writes(lk_layer_new(&batch_norm_table, &config, sizeof config, NULL, 0),
+                                batch_norm_layer_write);
     return NULL;
 }

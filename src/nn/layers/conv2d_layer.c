@@ -2,7 +2,10 @@
 #include "nn/init.h"
 #include "nn/layer.h"
 #include "nn/model_build.h"
+#include "nn/model_text.h"
 #include "lockstep/ops.h"
+
+#include <inttypes.h>
 
 typedef struct conv2d_config {
     int64_t filters, kernel, stride, padding;
@@ -47,6 +50,15 @@ static void conv2d_layer_describe(const void *config, lk_node *node)
     node->padding = c->padding;
 }
 
+static void conv2d_layer_write(const lk_layer *layer, lk_model_text *out)
+{
+    const conv2d_config *c = layer->config;
+    lk__model_text_put(out, "conv2d %" PRId64 " kernel=%" PRId64 " stride=%" PRId64 " padding=%" PRId64 " bias=%s",
+                       c->filters, c->kernel, c->stride, c->padding, c->bias ? "yes" : "no");
+    lk__model_text_put_init(out, "init", c->weight_init);
+    lk__model_text_put_init(out, "bias_init", c->bias_init);
+}
+
 static const lk_layer_table conv2d_table = {
     .kind = "conv2d", .build = conv2d_layer_build, .forward = conv2d_layer_forward, .describe = conv2d_layer_describe};
 
@@ -79,5 +91,5 @@ lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer
     };
     if (conv2d_layer_check(&config, o->same, o->padding) != LK_OK)
         return NULL;
-    return lk_layer_new(&conv2d_table, &config, sizeof config, NULL, 0);
+    return lk__layer_writes(lk_layer_new(&conv2d_table, &config, sizeof config, NULL, 0), conv2d_layer_write);
 }

@@ -2,7 +2,10 @@
 #include "nn/init.h"
 #include "nn/layer.h"
 #include "nn/model_build.h"
+#include "nn/model_text.h"
 #include "lockstep/ops.h"
+
+#include <inttypes.h>
 
 typedef struct dense_config {
     int64_t units;
@@ -37,6 +40,14 @@ static void dense_layer_describe(const void *config, lk_node *node)
     node->kind = LK_NODE_DENSE;
 }
 
+static void dense_layer_write(const lk_layer *layer, lk_model_text *out)
+{
+    const dense_config *c = layer->config;
+    lk__model_text_put(out, "dense %" PRId64 " bias=%s", c->units, c->bias ? "yes" : "no");
+    lk__model_text_put_init(out, "init", c->weight_init);
+    lk__model_text_put_init(out, "bias_init", c->bias_init);
+}
+
 static const lk_layer_table dense_table = {
     .kind = "dense", .build = dense_layer_build, .forward = dense_layer_forward, .describe = dense_layer_describe};
 
@@ -52,5 +63,5 @@ lk_layer *lk_layer_dense(int64_t units, const lk_dense_layer_opts *opts)
         lk__init_check("dense", "weight", config.weight_init) != LK_OK ||
         lk__init_check("dense", "bias", config.bias_init) != LK_OK)
         return NULL;
-    return lk_layer_new(&dense_table, &config, sizeof config, NULL, 0);
+    return lk__layer_writes(lk_layer_new(&dense_table, &config, sizeof config, NULL, 0), dense_layer_write);
 }

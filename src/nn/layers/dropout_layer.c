@@ -1,5 +1,6 @@
 #include "base/status.h"
 #include "nn/layer.h"
+#include "nn/model_text.h"
 #include "lockstep/ops.h"
 
 static lk_status dropout_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
@@ -35,6 +36,12 @@ static void dropout_layer_describe(const void *config, lk_node *node)
     node->kind = LK_NODE_IDENTITY;
 }
 
+static void dropout_layer_write(const lk_layer *layer, lk_model_text *out)
+{
+    lk__model_text_put(out, "dropout");
+    lk__model_text_put_real(out, "rate", *(const double *)layer->config);
+}
+
 static const lk_layer_table dropout_table = {.kind = "dropout",
                                              .build = dropout_layer_build,
                                              .forward = dropout_layer_forward,
@@ -46,5 +53,5 @@ lk_layer *lk_layer_dropout(double rate)
         lk__fail(LK_ERR_ARGUMENT, "dropout: rate is %g; it must be at least 0 and below 1", rate);
         return NULL;
     }
-    return lk_layer_new(&dropout_table, &rate, sizeof rate, NULL, 0);
+    return lk__layer_writes(lk_layer_new(&dropout_table, &rate, sizeof rate, NULL, 0), dropout_layer_write);
 }

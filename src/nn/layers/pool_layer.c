@@ -2,7 +2,10 @@
 #include "base/status.h"
 #include "nn/layer.h"
 #include "nn/model_build.h"
+#include "nn/model_text.h"
 #include "lockstep/ops.h"
+
+#include <inttypes.h>
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
@@ -45,6 +48,13 @@ static void pool_layer_describe(const void *config, lk_node *node)
     node->padding = c->padding;
 }
 
+static void pool_layer_write(const lk_layer *layer, lk_model_text *out)
+{
+    const pool_config *c = layer->config;
+    lk__model_text_put(out, "%s %" PRId64 " stride=%" PRId64 " padding=%" PRId64, layer->table->kind, c->kernel,
+                       c->stride, c->padding);
+}
+
 static const lk_layer_table max_pool_table = {
     .kind = "max_pool", .build = pool_layer_build, .forward = pool_layer_forward, .describe = pool_layer_describe};
 static const lk_layer_table avg_pool_table = {
@@ -60,7 +70,7 @@ static lk_layer *pool_layer_new(const lk_layer_table *table, int64_t kernel, con
         lk__layer_range(table->kind, "stride", config.stride, 1, LK_LAYER_MAX_KERNEL) != LK_OK ||
         lk__layer_range(table->kind, "padding", config.padding, 0, kernel / 2) != LK_OK)
         return NULL;
-    return lk_layer_new(table, &config, sizeof config, NULL, 0);
+    return lk__layer_writes(lk_layer_new(table, &config, sizeof config, NULL, 0), pool_layer_write);
 }
 
 lk_layer *lk_layer_max_pool(int64_t kernel, const lk_pool_layer_opts *opts)
@@ -133,10 +143,10 @@ static const lk_layer_table global_avg_table = {.kind = "global_avg_pool",
 
 lk_layer *lk_layer_global_max_pool(void)
 {
-    return lk_layer_new(&global_max_table, NULL, 0, NULL, 0);
+    return lk__layer_writes_kind(lk_layer_new(&global_max_table, NULL, 0, NULL, 0));
 }
 
 lk_layer *lk_layer_global_avg_pool(void)
 {
-    return lk_layer_new(&global_avg_table, NULL, 0, NULL, 0);
+    return lk__layer_writes_kind(lk_layer_new(&global_avg_table, NULL, 0, NULL, 0));
 }

@@ -1,7 +1,10 @@
 /* Flatten and reshape: views. */
 #include "core/shape.h"
 #include "nn/layer.h"
+#include "nn/model_text.h"
 #include "lockstep/ops.h"
+
+#include <inttypes.h>
 
 static lk_status flatten_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
@@ -31,7 +34,7 @@ static const lk_layer_table flatten_table = {.kind = "flatten",
 
 lk_layer *lk_layer_flatten(void)
 {
-    return lk_layer_new(&flatten_table, NULL, 0, NULL, 0);
+    return lk__layer_writes_kind(lk_layer_new(&flatten_table, NULL, 0, NULL, 0));
 }
 
 typedef struct reshape_config {
@@ -58,6 +61,13 @@ static lk_tensor *reshape_layer_forward(lk_layer_call *call, const void *config,
     return x ? lk_reshape(x, LK_SHAPE(lk_tensor_shape(x).dim[0], c->channels, c->height, c->width)) : NULL;
 }
 
+static void reshape_layer_write(const lk_layer *layer, lk_model_text *out)
+{
+    const reshape_config *c = layer->config;
+    lk__model_text_put(out, "reshape channels=%" PRId64 " height=%" PRId64 " width=%" PRId64, c->channels, c->height,
+                       c->width);
+}
+
 static const lk_layer_table reshape_table = {.kind = "reshape",
                                              .build = reshape_layer_build,
                                              .forward = reshape_layer_forward,
@@ -70,5 +80,5 @@ lk_layer *lk_layer_reshape(int64_t channels, int64_t height, int64_t width)
         lk__layer_range("reshape", "height", height, 1, LK_LAYER_MAX_SIZE) != LK_OK ||
         lk__layer_range("reshape", "width", width, 1, LK_LAYER_MAX_SIZE) != LK_OK)
         return NULL;
-    return lk_layer_new(&reshape_table, &config, sizeof config, NULL, 0);
+    return lk__layer_writes(lk_layer_new(&reshape_table, &config, sizeof config, NULL, 0), reshape_layer_write);
 }
