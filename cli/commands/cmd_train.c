@@ -17,10 +17,15 @@
 typedef struct training {
     lk_train_config config; /* first, as cli_parse_train requires */
     const char *trace;      /* NULL: none */
+    bool verbose;
     cli_progress progress;
 } training;
 
 static const lk_option own_options[] = {
+    {.name = "verbose",
+     .type = LK_OPTION_FLAG,
+     .offset = offsetof(training, verbose),
+     .help = "end with where the time of a step went, what the exchange took, and predictions for more devices"},
     {.name = "trace",
      .type = LK_OPTION_STRING,
      .offset = offsetof(training, trace),
@@ -77,7 +82,7 @@ static lk_status train_fit(training *t, lk_trainer *trainer)
         return status;
     if (lk_trainer_plan(trainer)->process == 0) {
         train_print_test_lines(&t->config, &result.val);
-        cli_progress_done(trainer, &result);
+        cli_progress_done(&t->progress, trainer, &result);
     }
     cli_print_async(trainer);
     return status;
@@ -119,6 +124,7 @@ static int train_run(int argc, char **argv)
     if (t.trace && *t.trace && cli_check_file("trace", t.trace) != 0)
         return 1;
     t.progress.ledger = t.config.records.ledger;
+    t.progress.verbose = t.verbose;
     t.config.stop.stream = t.config.records.json ? stderr : stdout;
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     train_warn_of_others(&t.config);
@@ -157,8 +163,8 @@ const cli_command cmd_train = {
         "scaling.json, and algorithms.txt, with which --algorithms repeats the implementations of this run. If an\n"
         "earlier run's files are there, the names are epochs-2.csv and so on.\n"
         "\n"
-        "A run on several devices ends with their speed-up and where the time of a step went. `lockstep report`\n"
-        "prints more about a --log-dir.\n"
+        "A run on several devices ends with their speed-up; --verbose adds where the time of a step went, and\n"
+        "`lockstep report` prints more about a --log-dir.\n"
         "\n"
         "--trace writes a recording when training ends: operators with shapes and flops, queues, exchange, loader\n"
         "and waits, in Chrome's trace event format. `lockstep profile` adds up where the time goes.\n"

@@ -6,9 +6,13 @@
 
 #include "lockstep/callbacks.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 void cli_note_fallback(void)
@@ -25,15 +29,51 @@ static void progress_print_ledger(const char *what, const lk_ledger_report *ledg
             (long long)ledger->used_once, what, (long long)ledger->unused, (long long)ledger->repeated);
 }
 
-/* Prints the metrics that were measured. `prefix`: "" or "val ". */
-static void progress_print_metrics(const char *prefix, const lk_metrics *metrics, int64_t k)
+/* The fields of an epoch's line. Those of least worth are left out where a terminal is too narrow. */
+typedef struct epoch_line {
+    struct {
+        char text[40];
+        int worth;
+    } fields[12];
+    int n;
+} epoch_line;
+
+enum { WORTH_RATE, WORTH_SECONDS, WORTH_SPEED, WORTH_TOP_K, WORTH_ACCURACY, WORTH_LOSS, WORTH_MOST };
+
+static void LK_PRINTF(3, 4) epoch_line_add(epoch_line *line, int worth, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line->fields[line->n].text, sizeof line->fields[0].text, format, arguments);
+    va_end(arguments);
+    line->fields[line->n++].worth = worth;
+}
+
+/* Adds the metrics that were measured. `prefix`: "" or "val ". */
+static void epoch_line_add_metrics(epoch_line *line, const char *prefix, const lk_metrics *metrics, int64_t k)
 {
     if (metrics->loss.count)
-        fprintf(stderr, "  %sloss %.4f", prefix, lk_mean_value(metrics->loss));
+        epoch_line_add(line, WORTH_LOSS, "  %sloss %.4f", prefix, lk_mean_value(metrics->loss));
     if (metrics->accuracy.count)
-        fprintf(stderr, "  %saccuracy %.4f", prefix, lk_mean_value(metrics->accuracy));
+        epoch_line_add(line, *prefix ? WORTH_MOST : WORTH_ACCURACY, "  %saccuracy %.4f", prefix,
+                       lk_mean_value(metrics->accuracy));
     if (metrics->top_k.count)
-        fprintf(stderr, "  %stop-%lld %.4f", prefix, (long long)k, lk_mean_value(metrics->top_k));
+        epoch_line_add(line, WORTH_TOP_K, "  %stop-%lld %.4f", prefix, (long long)k, lk_mean_value(metrics->top_k));
+}
+
+/* Prints the fields that fit into a line. */
+static void epoch_line_print(const epoch_line *line)
+{
+    int columns = cli_columns(), least = 0, width;
+    do {
+        width = 0;
+        for (int i = 0; i < line->n; i++)
+            width += line->fields[i].worth >= least ? (int)strlen(line->fields[i].text) : 0;
+    } while (width > columns && ++least < WORTH_MOST);
+    for (int i = 0; i < line->n; i++)
+        if (line->fields[i].worth >= least)
+            fputs(line->fields[i].text, stderr);
+    fputc('\n', stderr);
 }
 
 static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
@@ -41,14 +81,18 @@ static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_ep
     (void)trainer, (void)stop;
     cli_progress *progress = self;
     const lk_plan *plan = progress->plan;
-    fprintf(stderr, "epoch %*lld/%lld", plan->epochs > 9 ? 2 : 1, (long long)report->epoch, (long long)plan->epochs);
-    progress_print_metrics("", &report->train, plan->top_k);
-    progress_print_metrics("val ", &report->val, plan->top_k);
-    fprintf(stderr, "  rate %g  %.1f s  %.0f images/s", report->rate, report->seconds, report->images_per_second);
+    epoch_line line = {.n = 0};
+    epoch_line_add(&line, WORTH_MOST, "epoch %*lld/%lld", plan->epochs > 9 ? 2 : 1, (long long)report->epoch,
+                   (long long)plan->epochs);
+    epoch_line_add_metrics(&line, "", &report->train, plan->top_k);
+    epoch_line_add_metrics(&line, "val ", &report->val, plan->top_k);
+    epoch_line_add(&line, WORTH_RATE, "  rate %g", report->rate);
+    epoch_line_add(&line, WORTH_SECONDS, "  %.1f s", report->seconds);
+    epoch_line_add(&line, WORTH_SPEED, "  %.0f images/s", report->images_per_second);
     if (report->skipped_steps)
-        fprintf(stderr, "  %lld step%s skipped", (long long)report->skipped_steps,
-                report->skipped_steps == 1 ? "" : "s");
-    fputc('\n', stderr);
+        epoch_line_add(&line, WORTH_MOST, "  %lld step%s skipped", (long long)report->skipped_steps,
+                       report->skipped_steps == 1 ? "" : "s");
+    epoch_line_print(&line);
     if (progress->ledger) {
         progress_print_ledger("training", &report->train_ledger);
         if (report->val.loss.count)
@@ -90,24 +134,69 @@ lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer)
                                                  .self = progress});
 }
 
-void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result)
+static bool progress_is_named(const char *path)
+{
+    return path && *path;
+}
+
+/* Says where things were saved, and which command shows them. */
+static void progress_print_places(const lk_train_config *config)
+{
+    const struct {
+        const char *what, *command, *folder, *argument;
+    } places[] = {{"checkpoints", "predict", config->checkpoints.dir, " PICTURE"},
+                  {"records", "report", config->records.log_dir, ""}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        if (!progress_is_named(places[i].folder))
+            continue;
+        fprintf(stderr, "  %-11s ", places[i].what);
+        cli_print_clean(places[i].folder, stderr);
+        fprintf(stderr, ": lockstep %s ", places[i].command);
+        cli_print_clean(places[i].folder, stderr);
+        fprintf(stderr, "%s\n", places[i].argument);
+    }
+}
+
+/* The result stands last and alone. */
+void cli_progress_done(const cli_progress *progress, const lk_trainer *trainer, const lk_train_result *result)
 {
     const lk_scaling_report *scaling = lk_trainer_scaling(trainer);
+    bool has_others = scaling && (scaling->devices > 1 || scaling->servers > 0);
+    if (result->audits > 0)
+        fprintf(stderr, "audit: replicas compared %lld time%s, no difference\n", (long long)result->audits,
+                result->audits == 1 ? "" : "s");
+    if (progress->verbose && isfinite(result->flops_per_second))
+        fprintf(stderr, "%.1f GFLOP/s\n", 1e-9 * result->flops_per_second);
+    if (has_others)
+        cli_print_scaling(scaling, progress->verbose, stderr);
+    fprintf(stderr, "state digest %s\n", result->state_digest);
+    cli_set_bold(true);
     fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->seconds);
     if (isfinite(result->images_per_second))
         fprintf(stderr, ", %.0f images/s", result->images_per_second);
-    if (isfinite(result->flops_per_second))
-        fprintf(stderr, ", %.1f GFLOP/s", 1e-9 * result->flops_per_second);
     if (result->val.accuracy.count)
         fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
+    cli_set_bold(false);
     fputc('\n', stderr);
-    if (scaling && (scaling->devices > 1 || scaling->servers > 0))
-        cli_print_scaling(scaling, stderr);
-    if (result->audits > 0)
-        fprintf(stderr, "audit: replicas compared %lld time%s, no difference\n", (long long)result->audits,
-                result->audits == 1 ? "" : "s");
-    fprintf(stderr, "state digest %s\ndigest %s\n", result->state_digest, result->digest);
+    progress_print_places(lk_trainer_config(trainer));
+    fprintf(stderr, "digest %s\n", result->digest);
+}
+
+/* --- the terminal ------------------------------------------------------------------------------------------------- */
+
+int cli_columns(void)
+{
+    struct winsize size;
+    return isatty(STDERR_FILENO) && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                                                    : INT_MAX;
+}
+
+void cli_set_bold(bool is_bold)
+{
+    const char *terminal = getenv("TERM"), *none = getenv("NO_COLOR"); /* no-color.org: set and not empty */
+    if (isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") != 0 && !(none && *none))
+        fputs(is_bold ? "\033[1m" : "\033[0m", stderr);
 }
 
 void cli_clear_line(void)

@@ -6,6 +6,7 @@
 
 typedef struct cli_progress {
     bool ledger;         /* print the ledger after every epoch */
+    bool verbose;        /* end with all that is known of the run's speed */
     const lk_plan *plan; /* set when training begins */
     bool announced;      /* the plan has been printed */
 } cli_progress;
@@ -14,7 +15,13 @@ typedef struct cli_progress {
 lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer);
 
 /* Prints the last lines of a training that ended without an error. */
-void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result);
+void cli_progress_done(const cli_progress *progress, const lk_trainer *trainer, const lk_train_result *result);
+
+/* Columns of the terminal that stderr is; INT_MAX: it is none. */
+int cli_columns(void);
+
+/* Begins or ends bold type, if stderr is a terminal that has it and $NO_COLOR is not set. */
+void cli_set_bold(bool is_bold);
 
 /* Clears the current line if stderr is a terminal. */
 void cli_clear_line(void);

@@ -39,10 +39,30 @@ static const char *scaling_text_source_of(const lk_scaling_report *r, const lk_s
                           : "against one as estimated from the recorded steps' computing time";
 }
 
+/* Returns whether other processes took more than a tenth of the cores' time. */
+static bool scaling_text_is_disturbed(const lk_scaling_report *r)
+{
+    return r->steps > 0 && r->core_share < 0.9;
+}
+
+/* Returns whether the recorded steps were a fifth slower or faster than the run's average step. */
+static bool scaling_text_is_unlike_run(const lk_scaling_report *r)
+{
+    double run_step = (double)r->batch_size / r->images_per_second;
+    return r->servers == 0 && r->steps > 0 && (r->step_seconds > 1.2 * run_step || r->step_seconds < run_step / 1.2);
+}
+
+/* Gives no number that is not believed. */
 static void scaling_text_print_speedup(const lk_scaling_report *r, FILE *stream)
 {
     lk_speedup s = lk_scaling_speedup(r);
-    if (isfinite(s.speedup))
+    if (isfinite(s.speedup) && scaling_text_is_disturbed(r))
+        fprintf(stream,
+                "speed-up unclear: other processes, or more devices than cores, took %.0f%% of the cores' time\n",
+                100 * (1 - r->core_share));
+    else if (isfinite(s.speedup) && !s.measured && scaling_text_is_unlike_run(r))
+        fputs("speed-up unclear: the recorded steps took other times than the run's\n", stream);
+    else if (isfinite(s.speedup))
         fprintf(stream, "speed-up %.2f on %lld device%s, efficiency %.0f%%, %s\n", s.speedup, (long long)r->devices,
                 r->devices == 1 ? "" : "s", 100 * s.efficiency, scaling_text_source_of(r, &s));
     else if (r->servers > 0)
@@ -77,18 +97,16 @@ static void scaling_text_print_no_exchange(const lk_scaling_report *r, FILE *str
 /* Prints the share of time that other processes took the cores, if it is above a tenth. */
 static void scaling_text_print_other_processes(const lk_scaling_report *r, const char *indent, FILE *stream)
 {
-    if (r->steps > 0 && r->core_share < 0.9)
+    if (scaling_text_is_disturbed(r))
         fprintf(stream, "%sother processes, or more devices than cores, took the cores for %.0f%% of the %s time\n",
                 indent, 100 * (1 - r->core_share), r->servers > 0 ? "computing" : "operators'");
 }
 
-/* Warns if the recorded steps were a fifth slower or faster than the run's average step. */
 static void scaling_text_print_unlike_run(const lk_scaling_report *r, const char *indent, FILE *stream)
 {
-    double run_step = (double)r->batch_size / r->images_per_second;
-    if (r->servers == 0 && r->steps > 0 && (r->step_seconds > 1.2 * run_step || r->step_seconds < run_step / 1.2))
+    if (scaling_text_is_unlike_run(r))
         fprintf(stream, "%sthe run's steps took %.2f ms on average: the recorded ones are not typical\n", indent,
-                scaling_text_in_milliseconds(run_step));
+                scaling_text_in_milliseconds((double)r->batch_size / r->images_per_second));
 }
 
 static void scaling_text_print_exchange(const lk_scaling_report *r, FILE *stream)
@@ -149,9 +167,11 @@ static void scaling_text_print_predicted(const lk_scaling_report *r, FILE *strea
     fputc('\n', stream);
 }
 
-void cli_print_scaling(const lk_scaling_report *r, FILE *stream)
+void cli_print_scaling(const lk_scaling_report *r, bool verbose, FILE *stream)
 {
     scaling_text_print_speedup(r, stream);
+    if (!verbose)
+        return;
     fputs("  ", stream);
     if (r->steps > 0)
         scaling_print_parts(r, stream);
