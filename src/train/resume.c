@@ -186,6 +186,9 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
     char name[64];
     const char *then = lk_checkpoint_get_setting(c->checkpoint, setting->name);
     const char *now = setting->text ? setting->text : "";
+    bool epochs_are_free = c->trainer->plan.schedule.kind != LK_SCHEDULE_COSINE; /* whose rates depend on the end */
+    if (strcmp(setting->name, "epochs") == 0 && epochs_are_free)
+        return LK_OK;
     if (then && strcmp(setting->name, "model") == 0)
         resume_compare_models(c, then, now);
     else if (then && strcmp(then, now) != 0 && !resume_name_is_one_of(setting->name, may_differ)) {

@@ -141,7 +141,6 @@ for steps in 9 6; do
         run "$expected" "${usual[@]}" --checkpoint-dir "$work/kept" --resume --override "$option" "$value"
         [[ $expected -eq 0 ]] || complains '--override' 'in the middle of an epoch'
     done <<'END'
---epochs 5
 --batch-size 32
 --accumulate 2
 --seed 7

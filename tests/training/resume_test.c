@@ -241,6 +241,26 @@ static void refused(const lk_train_config *config, const char *message)
     lk_error_clear();
 }
 
+/* An ended training goes on for more epochs, to the bits of one that was that long from its beginning. With a cosine the
+ * number of epochs decides the rates before. */
+static void goes_on_longer(void **state)
+{
+    (void)state;
+    lk_train_config config = usual(), shorter = config;
+    kept whole = {0}, resumed = {0};
+    train_to_the_end(&config, false, &whole);
+    shorter.epochs = 1;
+    train_until(&shorter, (breaking){.step = 2});
+    train_to_the_end(&shorter, true, &resumed);
+    train_to_the_end(&config, true, &resumed);
+    same_end(&resumed, &whole, "longer");
+    config.optimizer.schedule = "cosine";
+    config.checkpoints.dir = test_dir;
+    config.checkpoints.resume = true;
+    config.epochs = 5;
+    refused(&config, "--epochs was 3 and is 5");
+}
+
 /* The checkpoint's shards and batch-norm are kept if none are asked for, whatever the defaults are. A fifth device
  * stays idle. */
 static void keeps_how_batches_are_cut(void **state)
@@ -651,6 +671,7 @@ int main(void)
         FOLDER_TEST(resumes_after_any_step),
         FOLDER_TEST(resumes_with_any_setting),
         FOLDER_TEST(resumes_with_any_strategy),
+        FOLDER_TEST(goes_on_longer),
         FOLDER_TEST(keeps_how_batches_are_cut),
         FOLDER_TEST(refuses_unsuitable_folders_and_settings),
         FOLDER_TEST(overwrites_no_checkpoints),
