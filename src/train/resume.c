@@ -172,6 +172,7 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
                                              "recompute",
                                              "max-staleness", /* see resume_compare_staleness */
                                              "audit-every",
+                                             "strategy in use",
                                              "devices in use",
                                              "batches an epoch",
                                              "rate in use",

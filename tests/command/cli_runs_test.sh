@@ -25,6 +25,7 @@ lines '"path":".*/a/epochs.jsonl".*"best_of":"validation".*"finished":true' '"de
 run 0 runs compare "$work/logs/b/epochs.jsonl" "$work/logs/b" --out "$work/curves.svg"
 line '^  base-lr +0\.05 +[0-9.]+$'
 line '^  shards +2 '
+line '^  strategy in use +mirrored +one-device$'
 line '^  devices in use +cpu:0,cpu:1 +cpu:0$'
 line "^  digest +[0-9a-f]{32} +$digest\$"
 line '^  best accuracy +[01]\.[0-9]{4} \(epoch [1-3]\) +[01]\.[0-9]{4} \(training, epoch 1\)$'

@@ -1,6 +1,7 @@
 #include "train/plan/settings.h"
 
 #include "base/number.h"
+#include "base/status.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -118,6 +119,10 @@ static lk_status settings_visit_devices(const lk_trainer *trainer, lk__setting_f
     for (int r = 0; r < lk_strategy_num_replicas(strategy) && used < sizeof text; r++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", r ? "," : "",
                                  lk_device_name(lk_strategy_device(strategy, r)));
+    int processes = lk_trainer_plan(trainer)->processes;
+    if (processes > 1 && used < sizeof text)
+        snprintf(text + used, sizeof text - used, " in each of %d processes", processes);
+    LK_TRY(fn(user, &LK_TEXT("strategy in use", lk_trainer_plan(trainer)->strategy)));
     return fn(user, &LK_TEXT("devices in use", text));
 }
 
