@@ -19,6 +19,8 @@
 #include <stdbool.h>
 
 #ifdef __cplusplus
+#include <initializer_list>
+
 extern "C" {
 #endif
 
@@ -59,9 +61,17 @@ LK_API lk_layer *lk_layer_named(const char *name, lk_layer *layer);
 
 /* n layers, taken, one after the other. n 0: the identity. */
 LK_API lk_layer *lk_layer_sequential(lk_layer *const *layers, int n);
+#ifdef __cplusplus
+extern "C++" inline lk_layer *lk_layer_sequential_of(std::initializer_list<lk_layer *> layers)
+{
+    return lk_layer_sequential(layers.begin(), (int)layers.size());
+}
+#define LK_SEQUENTIAL(...) lk_layer_sequential_of({__VA_ARGS__})
+#else
 #define LK_SEQUENTIAL(...)                                \
     lk_layer_sequential((lk_layer *const[]){__VA_ARGS__}, \
                         (int)(sizeof((lk_layer *const[]){__VA_ARGS__}) / sizeof(lk_layer *)))
+#endif
 
 /* body(x) + shortcut(x), a residual connection (He et al. 2016); with lk_layer_identity() as the shortcut, body(x) + x.
  * Errors when the model is built: LK_ERR_SHAPE (the shapes differ). */

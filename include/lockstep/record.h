@@ -36,11 +36,19 @@ typedef struct lk_field {
     const char *text; /* of LK_FIELD_TEXT: UTF-8; NULL: no value */
 } lk_field;
 
+#ifdef __cplusplus
+#define LK_NONE(name_) (lk_field{(name_), LK_FIELD_NONE, 0, 0, nullptr})
+#define LK_INT(name_, value_) (lk_field{(name_), LK_FIELD_INT, (value_), 0, nullptr})
+#define LK_REAL(name_, value_) (lk_field{(name_), LK_FIELD_REAL, 0, (value_), nullptr})
+#define LK_TEXT(name_, value_) (lk_field{(name_), LK_FIELD_TEXT, 0, 0, (value_)})
+#define LK_BOOL(name_, value_) (lk_field{(name_), LK_FIELD_BOOL, (value_), 0, nullptr})
+#else
 #define LK_NONE(name_) ((lk_field){.name = (name_), .kind = LK_FIELD_NONE})
 #define LK_INT(name_, value_) ((lk_field){.name = (name_), .kind = LK_FIELD_INT, .integer = (value_)})
 #define LK_REAL(name_, value_) ((lk_field){.name = (name_), .kind = LK_FIELD_REAL, .real = (value_)})
 #define LK_TEXT(name_, value_) ((lk_field){.name = (name_), .kind = LK_FIELD_TEXT, .text = (value_)})
 #define LK_BOOL(name_, value_) ((lk_field){.name = (name_), .kind = LK_FIELD_BOOL, .integer = (value_)})
+#endif
 
 /* LK_ROWS_CSV: RFC 4180 with lines that end in LF; the first line holds the names. LK_ROWS_JSON: an object per line.
  * Numbers have the fewest digits that read back to the same double, and a decimal point in any locale. Numbers that are

@@ -45,7 +45,11 @@ typedef struct lk_call_site {
     int line;
 } lk_call_site;
 
+#ifdef __cplusplus
+#define LK_HERE (lk_call_site{__FILE__, __LINE__})
+#else
 #define LK_HERE ((lk_call_site){__FILE__, __LINE__})
+#endif
 
 /* The status in words: "shape mismatch". Never NULL; static. */
 LK_API const char *lk_status_name(lk_status status);

@@ -23,6 +23,8 @@
 #include <stdio.h>
 
 #ifdef __cplusplus
+#include <initializer_list>
+
 extern "C" {
 #endif
 
@@ -41,9 +43,14 @@ typedef struct lk_shape {
 } lk_shape;
 
 /* LK_SHAPE(256, 1, 28, 28) */
+#ifdef __cplusplus
+#define LK_SHAPE(...) (lk_shape{(int)std::initializer_list<int64_t>{__VA_ARGS__}.size(), {__VA_ARGS__}})
+#define LK_SCALAR (lk_shape{})
+#else
 #define LK_SHAPE(...) \
     ((lk_shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define LK_SCALAR ((lk_shape){.ndim = 0})
+#endif
 
 /* The number of elements; -1: ndim or a size is out of range, or 64 bits do not hold the number. */
 LK_API int64_t lk_shape_count(lk_shape shape);

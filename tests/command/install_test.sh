@@ -53,6 +53,11 @@ prints "accuracy ${said[1]} ("
 if [[ -e $build/liblockstep_mpi.so ]]; then
     [[ $("$work/outside" multi-worker) == "$expected" ]] || fail "made with pkg-config: no plug-in for MPI"
 fi
+if command -v c++ >/dev/null; then
+    c++ -std=c++17 -Wall -Wextra -pedantic -Werror "$outside/outside.cpp" -o "$work/outside-cpp" "${flags[@]}"
+    "$work/outside-cpp" >"$work/stdout"
+    line '^[0-9a-f]{32} 3$'
+fi
 cmake -S "$outside" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" >"$work/stdout" 2>"$work/stderr" ||
     fail "find_package(lockstep) fails"
 cmake --build "$work/cmake" >"$work/stdout" 2>"$work/stderr" || fail "made with find_package: does not build"

@@ -1,6 +1,7 @@
 /* lk_trainer_fit: the order of hooks, all ways to end, learning rates, gradients, predictions. */
 #include "training.h"
 #include "base/folder_testing.h"
+#include "lockstep/checkpoint.h"
 
 #include <math.h>
 
