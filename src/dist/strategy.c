@@ -151,12 +151,10 @@ lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange)
 lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded)
 {
     if (sharded && !(strategy->table->facts & LK_STRATEGY_SHARDS))
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "strategy %s: its devices cannot share the optimizer's state; those of mirrored and multi-worker can",
-                strategy->table->name);
-    if (sharded && strategy->devices[0]->backend->modules)
-        LK_FAIL(LK_ERR_ARGUMENT, "devices of a PJRT plug-in cannot share the optimizer's state yet: %s",
-                lk_device_name(strategy->devices[0]));
+        LK_FAIL(
+            LK_ERR_ARGUMENT,
+            "strategy %s: its devices cannot share the optimizer's state; those of mirrored, multi-worker and tpu can",
+            strategy->table->name);
     strategy->sharded = sharded;
     return LK_OK;
 }

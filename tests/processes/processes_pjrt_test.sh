@@ -47,11 +47,11 @@ several 2 2 --bn sync --clip-norm 1 --momentum 0.9
 says 'devices   4, strategy multi-worker, exchange by '
 several 3 1 --bn sync --clip-norm 1 --momentum 0.9
 
-# Updates of two batches each.
+# Updates of two batches each; then the processes divide the optimizer's state.
 lars=(--bn shard --optimizer lars --accumulate 2 --audit-every 2)
 one "${lars[@]}"
 several 2 1 "${lars[@]}"
-several 2 2 "${lars[@]}"
+several 2 2 "${lars[@]}" --optimizer-state sharded
 says 'audit: replicas compared 3 times, no difference'
 
 # An update is skipped.
@@ -69,7 +69,7 @@ several 3 1 "${few[@]}"
 
 adam=(--bn shard --optimizer adam)
 one "${adam[@]}"
-ranks 2 0 "${small[@]}" "${adam[@]}" --strategy multi-worker --devices pjrt:1 --epochs 1 \
+ranks 2 0 "${small[@]}" "${adam[@]}" --strategy multi-worker --devices pjrt:1 --optimizer-state sharded --epochs 1 \
     --checkpoint-dir "$work/checkpoints"
 several 2 2 "${adam[@]}" --checkpoint-dir "$work/checkpoints" --resume --override
 

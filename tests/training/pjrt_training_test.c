@@ -101,6 +101,31 @@ static void data_and_variables_may_be_elsewhere(void **state)
     same(&device, &all);
 }
 
+/* Each device updates a slice of the parameters; LARS has segments that two slices share. */
+static void devices_share_the_state_of_the_optimizer(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"adam", "lars"};
+    lk_train_config config = usual();
+    config.batch_norm.mode = LK_BN_SHARD;
+    config.optimizer.clip_norm = 1;
+    for (int o = 0; o < 2; o++) {
+        config.optimizer.name = optimizers[o];
+        config.optimizer.momentum = o == 0 ? 0 : 0.9;
+        config.devices.optimizer_state = 0;
+        config.devices.strategy = NULL;
+        outcome mirrored = train_on("1xpjrt", config);
+        config.devices.optimizer_state = 1;
+        outcome sharded = train_on("3xpjrt", config);
+        config.devices.strategy = "tpu";
+        outcome tpu = train_on("2xpjrt", config);
+        same(&mirrored, &sharded);
+        same(&mirrored, &tpu);
+        assert_string_equal(sharded.result.state_digest, mirrored.result.state_digest);
+        assert_string_equal(tpu.result.state_digest, mirrored.result.state_digest);
+    }
+}
+
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
 static lk_status interrupt_after_three_steps(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
@@ -161,6 +186,7 @@ int main(void)
         cmocka_unit_test(groups_of_shards_give_equal_bits),
         cmocka_unit_test(bf16_gives_equal_bits),
         cmocka_unit_test(data_and_variables_may_be_elsewhere),
+        cmocka_unit_test(devices_share_the_state_of_the_optimizer),
         cmocka_unit_test_setup_teardown(checkpoints_go_to_other_devices, make_test_dir, remove_test_dir),
     };
     const char *plugin = getenv("LOCKSTEP_PJRT_TEST_PLUGIN");
