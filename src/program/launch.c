@@ -174,14 +174,32 @@ static lk_call program_module_call(const lk_program *program)
     return call;
 }
 
-/* A program of such a device has one segment: see record.c. */
-static lk_status program_launch_module(lk_program *program, lk_segment *segment, uint64_t step)
+typedef struct segment_of {
+    const lk_program *program;
+    const lk_segment *segment;
+} segment_of;
+
+/* Later segments use values inside too. */
+static bool program_launch_keeps(void *user, lk_storage *storage)
+{
+    const segment_of *s = user;
+    int number = lk__number_of(&s->program->numbers, storage);
+    return lk__program_keeps((void *)(uintptr_t)s->program, storage) ||
+           (number >= 0 && s->program->values[number].last >= s->segment->end);
+}
+
+static lk_status program_launch_compile(lk_program *program, lk_segment *segment)
+{
+    segment_of s = {program, segment};
+    return program->device->backend->modules->compile(program->device, program->calls + segment->begin,
+                                                      segment->end - segment->begin, program_launch_keeps, &s,
+                                                      &segment->module);
+}
+
+static lk_status program_launch_run_module(lk_program *program, lk_segment *segment, uint64_t step)
 {
     lk_device *device = program->device;
     const lk_modules *modules = device->backend->modules;
-    if (!segment->module)
-        LK_TRY(
-            modules->compile(device, program->calls, program->n_calls, lk__program_keeps, program, &segment->module));
     int64_t began = lk__trace_begin();
     if (!began || !lk__stamps_are_used(device))
         return modules->run(device, segment->module, step);
@@ -189,6 +207,17 @@ static lk_status program_launch_module(lk_program *program, lk_segment *segment,
     LK_TRY(lk__stamps_begin(device));
     LK_TRY(modules->run(device, segment->module, step));
     return lk__stamps_end(device, &call, began);
+}
+
+/* Between segments values keep their memory until their last use. */
+static lk_status program_launch_module(lk_program *program, lk_segment *segment, uint64_t step)
+{
+    if (!segment->module)
+        LK_TRY(program_launch_compile(program, segment));
+    LK_TRY(program_launch_run_module(program, segment, step));
+    for (int d = program->first_dying[segment->begin]; d < program->first_dying[segment->end]; d++)
+        lk__value_give_back(program, &program->values[program->dying[d]]);
+    return LK_OK;
 }
 
 /* A recording shows single calls, and the synchronous engine waits for each: neither uses graphs. */

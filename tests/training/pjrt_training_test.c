@@ -65,7 +65,7 @@ static void shards_by_themselves_give_equal_bits(void **state)
     close_to(&here, &cpu, 1e-4);
 }
 
-/* Batch-norm over the shards of several devices: every operator is a module. */
+/* Batch-norm over the shards of several devices: a pass is cut into modules where its groups are added up. */
 static void groups_of_shards_give_equal_bits(void **state)
 {
     (void)state;
@@ -154,8 +154,8 @@ static lk_trace *stop_recording(void)
     return trace;
 }
 
-/* A step is four passes and two updates. No thread of a device waits for a result. */
-static void steps_wait_for_no_device(lk_train_config config)
+/* A step is four passes, each of so many modules, and two updates. No thread of a device waits for a result. */
+static void steps_wait_for_no_device(lk_train_config config, int modules)
 {
     enum { STEPS = 3, SHARDS = 4, DEVICES = 2 };
     config.devices.spec = "2xpjrt";
@@ -165,7 +165,7 @@ static void steps_wait_for_no_device(lk_train_config config)
     assert_ok(lk_trace_start(NULL));
     assert_ok(lk_trainer_run(trainer, STEPS));
     lk_trace *trace = stop_recording();
-    assert_int_equal(count_on_devices(trace, LK_TRACE_CALL, "module"), STEPS * (SHARDS + DEVICES));
+    assert_int_equal(count_on_devices(trace, LK_TRACE_CALL, "module"), STEPS * (SHARDS * modules + DEVICES));
     assert_int_equal(count_on_devices(trace, LK_TRACE_WAIT_RESULT, NULL), 0);
     lk_trace_release(trace);
     lk_trainer_release(trainer);
@@ -178,10 +178,12 @@ static void recordings_show_modules_and_no_wait(void **state)
     config.batch_norm.mode = LK_BN_SHARD;
     config.optimizer.clip_norm = 1;
     config.data.memory = LK_DATA_ON_DEVICE;
-    steps_wait_for_no_device(config);
+    steps_wait_for_no_device(config, 1);
     config.data.memory = LK_DATA_ON_HOST;
     config.devices.optimizer_state = 1;
-    steps_wait_for_no_device(config);
+    steps_wait_for_no_device(config, 1);
+    config.batch_norm.mode = LK_BN_SYNC; /* two layers, with a sum in the forward and one in the backward pass */
+    steps_wait_for_no_device(config, 5);
 }
 
 /* A part of a tensor goes to another device without the host too. */
