@@ -296,7 +296,7 @@ const lk_option lk_train_options[] = {
      .value = "NAME",
      .recorded = true,
      .help = "how operators run: program records a shard's pass once and replays it; eager runs each operator as it "
-             "is called, as --bn sync always does"},
+             "is called, as --bn sync always does on CPUs and GPUs"},
     {.name = "fuse",
      .type = LK_OPTION_CHOICE,
      AT(execution.fuse),

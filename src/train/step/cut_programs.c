@@ -179,6 +179,7 @@ lk_status lk__cut_pass_begin(lk_trainer *trainer, const lk_shard *shard, int pos
     cut_program *c;
     LK_TRY(cut_programs_get(trainer, shard, position, count, seed, &c));
     *pass = (lk_cut_pass){.cuts = c->cuts, .out = c->out, .sums = c->in + FIRST_SUM};
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a program in the list has its arrays */
     c->in[IMAGES] = shard->images;
     c->in[LABELS] = shard->labels;
     c->in[INDICES] = shard->indices;
