@@ -164,13 +164,17 @@ static double program_module_flops(const lk_call *call)
 
 static const lk_op module_op = {.name = "module", .id = -1, .flops = program_module_flops};
 
-static lk_call program_module_call(const lk_program *program)
+static lk_call program_module_call(const lk_program *program, const lk_segment *segment)
 {
     enum { SHOWN = 3 };
+    module_attrs attrs = {0};
     lk_call call = {.op = &module_op, .device = program->device};
+    for (int i = segment->begin; i < segment->end; i++)
+        if (program->calls[i].op->flops)
+            attrs.flops += program->calls[i].op->flops(&program->calls[i]);
     call.n_in = program->n_in < SHOWN ? program->n_in : SHOWN;
     memcpy(call.in, program->in, (size_t)call.n_in * sizeof(lk_tensor *));
-    memcpy(call.attrs.bytes, &(module_attrs){program->flops}, sizeof(module_attrs));
+    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
     return call;
 }
 
@@ -196,14 +200,14 @@ static lk_status program_launch_compile(lk_program *program, lk_segment *segment
                                                       &segment->module);
 }
 
-static lk_status program_launch_run_module(lk_program *program, lk_segment *segment, uint64_t step)
+static lk_status program_launch_run_module(lk_program *program, const lk_segment *segment, uint64_t step)
 {
     lk_device *device = program->device;
     const lk_modules *modules = device->backend->modules;
     int64_t began = lk__trace_begin();
     if (!began || !lk__stamps_are_used(device))
         return modules->run(device, segment->module, step);
-    lk_call call = program_module_call(program);
+    lk_call call = program_module_call(program, segment);
     LK_TRY(lk__stamps_begin(device));
     LK_TRY(modules->run(device, segment->module, step));
     return lk__stamps_end(device, &call, began);
