@@ -57,7 +57,7 @@ typedef struct profile {
     lk_trainer *trainer;
     int n_devices;
     lk_dtype dtype;   /* of the peaks */
-    double *peaks;    /* of each device, in operations per second */
+    double *peaks;    /* of each device, in operations per second; 0: they cannot be measured */
     double copy;      /* mean bytes per second that a device copies; 0: not all devices are GPUs */
     double processor; /* processor time of all devices' threads, in seconds */
     lk_trace_summary *summary;
@@ -83,6 +83,10 @@ static lk_status profile_measure_peaks(profile *p)
         double copy = 0;
         lk_device *device = lk_strategy_device(strategy, d);
         lk_status status = lk_device_measure_peak(device, p->dtype, &p->peaks[d]);
+        if (status == LK_ERR_UNSUPPORTED) { /* the devices are of one kind */
+            lk_error_clear();
+            return LK_OK;
+        }
         if (status == LK_OK && all_gpus)
             status = lk_device_measure_copy(device, &copy);
         if (status != LK_OK)
@@ -156,6 +160,11 @@ static lk_status profile_measure(profile *p)
 
 /* --- the operators ------------------------------------------------------------------------------------------------ */
 
+static bool profile_has_peaks(const profile *p)
+{
+    return p->peaks[0] > 0;
+}
+
 static double profile_least_peak(const profile *p)
 {
     double least = p->peaks[0];
@@ -207,6 +216,11 @@ static void profile_print_head(const profile *p)
         cli_print_clean(plan->algorithms, stdout);
         printf(", hash %016llx\n", (unsigned long long)plan->implementations);
     }
+    if (!profile_has_peaks(p)) {
+        printf("peak of a device: not known for %s\n\n",
+               lk_device_name(lk_strategy_device(lk_trainer_strategy(p->trainer), 0)));
+        return;
+    }
     printf("peak of a device, %s, measured: %.1f GFLOP/s",
            p->dtype == LK_BF16 ? "bf16"
            : plan->tf32        ? "tf32"
@@ -222,7 +236,7 @@ static void profile_print_head(const profile *p)
 /* These return the share of the peak that an operator reaches, and the share of a copy's bytes per second. */
 static double profile_peak_share(const profile *p, const lk_trace_operator *row)
 {
-    return row->seconds > 0 ? row->flops / row->seconds / profile_mean_peak(p) : 0;
+    return row->seconds > 0 && profile_has_peaks(p) ? row->flops / row->seconds / profile_mean_peak(p) : 0;
 }
 
 static double profile_copy_share(const profile *p, const lk_trace_operator *row)
@@ -236,9 +250,13 @@ static void profile_print_operator(const profile *p, const lk_trace_operator *ro
     printf("%-34s %8lld %10.3f %6.1f%%", row->name, (long long)row->calls, profile_per_step(p, row->seconds),
            100 * row->seconds / profile_device_seconds(p));
     if (counts)
-        printf(" %9.1f %6.0f%%", 1e-9 * row->flops / row->seconds, 100 * profile_peak_share(p, row));
+        printf(" %9.1f", 1e-9 * row->flops / row->seconds);
     else
-        printf(" %9s %7s", "", "");
+        printf(" %9s", "");
+    if (profile_has_peaks(p) && counts)
+        printf(" %6.0f%%", 100 * profile_peak_share(p, row));
+    else if (profile_has_peaks(p))
+        printf(" %7s", "");
     if (p->copy > 0)
         printf(" %7.0f%%", 100 * profile_copy_share(p, row));
     printf("  %s", row->problem);
@@ -263,8 +281,8 @@ static void profile_print_operators(const profile *p)
 {
     const lk_trace_summary *summary = p->summary;
     int rows = p->config.rows < summary->n_operators ? (int)p->config.rows : summary->n_operators;
-    printf("%-34s %8s %10s %7s %9s %7s%s  %s\n", "operator", "calls", "ms a step", "share", "GFLOP/s", "of peak",
-           p->copy > 0 ? "  of copy" : "", "inputs -> outputs");
+    printf("%-34s %8s %10s %7s %9s%s%s  %s\n", "operator", "calls", "ms a step", "share", "GFLOP/s",
+           profile_has_peaks(p) ? " of peak" : "", p->copy > 0 ? "  of copy" : "", "inputs -> outputs");
     for (int i = 0; i < rows; i++)
         profile_print_operator(p, &summary->operators[i]);
     lk_trace_operator rest = profile_sum_of_rows(summary, rows), all = profile_sum_of_rows(summary, 0);
@@ -321,11 +339,11 @@ static void profile_print_parts(const profile *p)
     }
 }
 
-/* Returns the share of the operators' time in which their threads had no core; 0 for GPUs, whose operators need
+/* Returns the share of the operators' time in which their threads had no core; 0 for devices whose operators need
  * none. */
 static double profile_other_processes_share(const profile *p)
 {
-    if (profile_count_gpus(p) > 0)
+    if (profile_count_gpus(p) > 0 || !profile_has_peaks(p))
         return 0;
     double seconds = profile_sum_of_rows(p->summary, 0).seconds;
     return p->processor < seconds ? 1 - p->processor / seconds : 0;
@@ -364,7 +382,7 @@ static void profile_print_bound(const profile *p)
            first->name, first->problem, 100 * first->seconds / profile_device_seconds(p));
     if (by_memory)
         printf(", bound by memory, at %.0f%% of a copy", 100 * profile_copy_share(p, first));
-    else if (first->flops > 0)
+    else if (first->flops > 0 && profile_has_peaks(p))
         printf(", at %.0f%% of the peak", 100 * profile_peak_share(p, first));
     printf(".\n");
 }

@@ -88,6 +88,9 @@ static void scaling_text_print_no_exchange(const lk_scaling_report *r, FILE *str
     if (r->servers > 0)
         fputs("servers: latency and bandwidth not measured: no pull of all variables was slower than one of none\n",
               stream);
+    else if (strcmp(r->kind, "pjrt") == 0 || strcmp(r->kind, "tpu") == 0)
+        fputs("exchange: not measured: its model does not fit devices of a plug-in, which send whole tensors\n",
+              stream);
     else if (r->messages > 0)
         fputs("exchange: latency and bandwidth not measured: a long row was not slower than a short one\n", stream);
     else

@@ -104,7 +104,8 @@ typedef enum lk_exchange {
 LK_API lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange);
 
 /* Returns the way that a sum of `bytes` takes: LK_EXCHANGE_FLAT or LK_EXCHANGE_TREE. LK_EXCHANGE_AUTO: none, because
- * there is one device, or devices read each other's memory, or NCCL adds up. */
+ * there is one device, or devices read each other's memory, or NCCL adds up, or devices of a PJRT plug-in do, which get
+ * whole tensors. */
 LK_API lk_exchange lk_strategy_exchange(const lk_strategy *strategy, int64_t bytes);
 
 /* Returns the transport of gradients between devices: "inproc" (memory of the process), "peer copies", "NCCL 2.28.9",

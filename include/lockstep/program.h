@@ -34,6 +34,10 @@ typedef struct lk_program_opts {
     bool recompute;
     /* A segment ends when its finished outputs have at least this many bytes; 0: the program is one segment. */
     size_t segment_bytes;
+    /* The last `cuts` outputs, in their order, each end a segment; input n_in - cuts + k must be written before the
+     * segment after output n_out - cuts + k is pushed, and is not used before. Devices of a PJRT plug-in run a segment
+     * as one module, and know no other segments. */
+    int cuts;
     /* This many bytes may hold what kernels compute from variables alone, such as weights in another order, until a
      * variable is written. This saves time if a program is replayed several times between updates. Results do not
      * depend on it. */
@@ -44,7 +48,7 @@ typedef struct lk_program_opts {
 
 /* Records `fn` on `device`, in the calling thread, and compiles it. like[i] has the shape and dtype of in[i]; its
  * elements do not matter. opts NULL: fused, one segment. NULL on failure. Errors: those of `fn`; LK_ERR_DEVICE (an
- * operator on another device), LK_ERR_MEMORY. */
+ * operator on another device), LK_ERR_STATE (it cannot be cut as opts.cuts asks), LK_ERR_MEMORY. */
 LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
                                      int n_out, const lk_program_opts *opts);
 

@@ -159,11 +159,11 @@ static bool execute_any_out_of_reach(const lk_device *device, const lk_call *cal
 }
 
 /* Finds the part of x's storage that must be copied: the elements of a dense view, which keep their offset, or else the
- * whole storage. */
+ * whole storage. A device that compiles copies only whole ones without the host. */
 static void execute_part_of_storage(const lk_tensor *x, size_t *begin, size_t *bytes)
 {
     size_t size = lk_dtype_size(x->dtype);
-    bool is_slice = !x->storage->layout && lk__tensor_is_dense(x);
+    bool is_slice = !x->storage->layout && lk__tensor_is_dense(x) && !x->storage->device->backend->modules;
     *begin = is_slice ? (size_t)x->offset * size : 0;
     *bytes = is_slice ? (size_t)lk_tensor_count(x) * size : x->storage->bytes;
 }

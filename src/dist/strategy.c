@@ -131,7 +131,8 @@ lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
 
 lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed)
 {
-    if (compressed && (!strategy->group || lk__links_of(strategy->devices[0])))
+    const lk_backend *backend = strategy->devices[0]->backend;
+    if (compressed && (!strategy->group || backend->links || backend->modules))
         LK_FAIL(LK_ERR_ARGUMENT, "exchange in bf16: strategy multi-worker on CPU devices has it, not %s on %s",
                 strategy->table->name, lk_device_name(strategy->devices[0]));
     strategy->compressed = compressed;
@@ -150,19 +151,18 @@ lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange)
 lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded)
 {
     if (sharded && !(strategy->table->facts & LK_STRATEGY_SHARDS))
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "strategy %s: its devices cannot share the optimizer's state; those of mirrored and multi-worker can",
-                strategy->table->name);
-    if (sharded && strategy->devices[0]->backend->modules)
-        LK_FAIL(LK_ERR_ARGUMENT, "devices of a PJRT plug-in cannot share the optimizer's state yet: %s",
-                lk_device_name(strategy->devices[0]));
+        LK_FAIL(
+            LK_ERR_ARGUMENT,
+            "strategy %s: its devices cannot share the optimizer's state; those of mirrored, multi-worker and tpu can",
+            strategy->table->name);
     strategy->sharded = sharded;
     return LK_OK;
 }
 
 lk_exchange lk_strategy_exchange(const lk_strategy *strategy, int64_t bytes)
 {
-    if (!strategy->allreduce || strategy->ranks == 1 || strategy->reduce == LK_REDUCE_NCCL)
+    bool is_gathered = strategy->devices[0]->backend->modules;
+    if (!strategy->allreduce || strategy->ranks == 1 || strategy->reduce == LK_REDUCE_NCCL || is_gathered)
         return LK_EXCHANGE_AUTO;
     return lk__links_allreduce_way(strategy->allreduce, bytes, strategy->compressed);
 }

@@ -36,7 +36,7 @@ typedef struct lk_adam_attrs { /* (w, g, m, v, skip, scale, rates) → w, m, v *
 
 /* Segment i of a flat tensor is [offsets[i], offsets[i + 1]). */
 typedef struct lk_update_segments {
-    lk_tensor *offsets; /* i64 [n + 1], ascending */
+    lk_tensor *offsets; /* i64 [n + 1], ascending; a program may keep the values that it had first */
     lk_tensor *ratios;  /* f32 [n]: factors of the rate */
     lk_tensor *adapted; /* f32 [n], 1 or 0: whether the segment has weight decay and a trust ratio */
 } lk_update_segments;

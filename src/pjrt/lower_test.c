@@ -4,6 +4,7 @@
 #include "base/status_testing.h"
 #include "core/tensor.h"
 #include "ops/ops.h"
+#include "ops/update.h"
 #include "pjrt/lower.h"
 #include "lockstep/device.h"
 
@@ -211,6 +212,37 @@ static void test_random_calls_take_the_step(void **state)
     lk_scope_end();
 }
 
+/* The ends of LARS' segments are written into the module, which does the same work however many there are; elements
+ * outside of all segments stay. */
+static void test_segments_are_constants(void **state)
+{
+    (void)state;
+    enum { SEGMENTS = 3, ELEMENTS = 20 };
+    lk_scope_begin();
+    int64_t ends[SEGMENTS + 1] = {2, 5, 5, 18};
+    lk_tensor *offsets = lk_tensor_from(device, LK_I64, LK_SHAPE(SEGMENTS + 1), ends);
+    lk_tensor *w = f32(LK_SHAPE(ELEMENTS)), *v = f32(LK_SHAPE(ELEMENTS));
+    assert_ok(lk_tensor_wait(offsets));
+    lk_call call = call_of(&lk__op_lars_update, w, w, f32(LK_SHAPE(ELEMENTS)));
+    call.n_in = 9;
+    call.n_out = 2;
+    call.in[2] = call.out[1] = v;
+    call.in[3] = offsets;
+    call.in[4] = f32(LK_SHAPE(SEGMENTS));
+    call.in[5] = f32(LK_SHAPE(SEGMENTS));
+    lk_lars_attrs attrs = {.rate = 0.1, .momentum = 0.9};
+    lk__call_set_attrs(&call, &attrs, sizeof attrs);
+    lk_lowered module = lowered(&call, 1, NULL);
+    assert_int_equal(module.n_parameters, 5); /* the offsets are none */
+    has_line(&module, "-> tensor<3xf32>\n");
+    has_line(&module, "-> tensor<13xf32>\n");
+    has_line(&module, "(tensor<3xf32>, tensor<13xf32>) -> tensor<16xf32>");
+    assert_null(strstr(module.text, "gather"));
+    assert_null(strstr(module.text, "reduce"));
+    lk__lowered_free(&module);
+    lk_scope_end();
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -245,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_views_that_are_no_slices),
         cmocka_unit_test(test_equal_series_have_equal_texts),
         cmocka_unit_test(test_random_calls_take_the_step),
+        cmocka_unit_test(test_segments_are_constants),
         cmocka_unit_test(test_no_memory),
     };
     int failed = cmocka_run_group_tests_name("lower", tests, NULL, NULL);

@@ -1,7 +1,10 @@
 #include "pjrt/lower_values.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "core/tensor.h"
+
+#include <string.h>
 
 /* --- storages ----------------------------------------------------------------------------------------------------- */
 
@@ -190,6 +193,19 @@ lk_hlo lk__hlo_read(lk_lowering *l, const lk_tensor *t)
     if (!lower_view_as_box(t, lk__hlo_count(&x), &box))
         return lower_view_gather(l, t, x);
     return lower_view_repeat(l, t, lower_view_read_box(l, t, &box, x));
+}
+
+bool lk__hlo_constants(lk_lowering *l, const lk_tensor *t, int64_t *values)
+{
+    const lk_offload *offload = t->storage->device->backend->offload;
+    size_t bytes = (size_t)lk_tensor_count(t) * sizeof *values;
+    if (!t->storage->data)
+        l->body.status = lk__fail(LK_ERR_STATE, "a constant of a module was never written");
+    else if (offload)
+        l->body.status = offload->read(t->storage->device, lk__data(t), values, bytes);
+    else
+        memcpy(values, lk__data(t), bytes);
+    return l->body.status == LK_OK;
 }
 
 int lk__hlo_compute_type(lk_dtype dtype)

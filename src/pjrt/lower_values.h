@@ -10,6 +10,10 @@ lk_hlo lk__hlo_read(lk_lowering *l, const lk_tensor *tensor);
 /* The same, with bf16 converted to f32: the type that floats are computed in. */
 lk_hlo lk__hlo_read_float(lk_lowering *l, const lk_tensor *tensor);
 
+/* Copies the elements of a whole i64 tensor that was written and does not change, in order to write them into the
+ * module. Waits for what wrote them. Returns false after a failure. */
+bool lk__hlo_constants(lk_lowering *l, const lk_tensor *tensor, int64_t *values);
+
 /* Returns whether a module can write to the tensor. It cannot if that is a part of its storage that no slice of the
  * storage, in some shape, holds. */
 bool lk__hlo_can_write(const lk_tensor *tensor);

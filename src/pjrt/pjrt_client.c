@@ -1,5 +1,6 @@
 #include "pjrt/pjrt_client.h"
 #include "base/mem.h"
+#include "core/trace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -185,8 +186,11 @@ lk_status lk__pjrt_download(const lk_pjrt_session *session, lk_pjrt_buffer *buff
 {
     const lk_pjrt_plugin *plugin = &session->plugin;
     lk_pjrt_download args = {.head = {sizeof args, NULL}, .buffer = buffer, .to = to, .to_size = bytes};
+    int64_t began = lk__trace_begin();
     LK_TRY(lk__pjrt_check(plugin, "a copy from a device", plugin->api->download(&args)));
-    return lk__pjrt_event_wait(session, args.done);
+    lk_status status = lk__pjrt_event_wait(session, args.done);
+    lk__trace_end(LK_TRACE_WAIT_RESULT, began, 0);
+    return status;
 }
 
 lk_status lk__pjrt_copy(const lk_pjrt_session *session, lk_pjrt_buffer *buffer, int device, lk_pjrt_buffer **copy)

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "base/mem.h"
 #include "pjrt/pjrt.h"
 #include "pjrt/pjrt_state.h"
@@ -203,7 +204,8 @@ enum { MOST_WORKS = 128 };
 struct lk_pjrt_work {
     lk_pjrt_state *state;
     lk_pjrt_event *done;
-    uint64_t sequence; /* the entry of the queue that started it */
+    uint64_t sequence;   /* the entry of the queue that started it */
+    int stamp, n_stamps; /* the slots that get the time of its end, [stamp, stamp + n_stamps) */
     lk_pjrt_work *previous, *next;
 };
 
@@ -228,6 +230,8 @@ static void pjrt_work_end(lk_pjrt_error *error, void *user)
     pthread_mutex_lock(&state->lock);
     if (error)
         pjrt_work_note_fault(state, error);
+    for (int i = 0; i < work->n_stamps; i++)
+        state->stamps[work->stamp + i] = lk__nanoseconds();
     *(work->previous ? &work->previous->next : &state->first) = work->next;
     *(work->next ? &work->next->previous : &state->last) = work->previous;
     state->n_works--;
@@ -322,6 +326,27 @@ static lk_status pjrt_offload_bring(lk_device *device, void *to, lk_device *othe
     return lk__pjrt_memory_bring(state->memory, to, source->memory, from, bytes);
 }
 
+/* The device reaches this point when the work that was started last has ended. Slots are used in order. */
+static lk_status pjrt_offload_stamp(lk_device *device, int slot)
+{
+    lk_pjrt_state *state = device->state;
+    pthread_mutex_lock(&state->lock);
+    if (!state->last)
+        state->stamps[slot] = lk__nanoseconds();
+    else if (state->last->n_stamps++ == 0)
+        state->last->stamp = slot;
+    pthread_mutex_unlock(&state->lock);
+    return LK_OK;
+}
+
+static lk_status pjrt_offload_read_stamps(lk_device *device, int n, int64_t *times)
+{
+    lk_pjrt_state *state = device->state;
+    lk_status status = pjrt_work_wait(state, UINT64_MAX);
+    memcpy(times, state->stamps, (size_t)n * sizeof *times);
+    return status;
+}
+
 /* A plug-in that does not tell, such as one for the processor, has what the process has. */
 static lk_status pjrt_offload_memory_left(lk_device *device, int64_t *bytes)
 {
@@ -344,6 +369,8 @@ const lk_offload lk__pjrt_offload = {
     .read = pjrt_offload_read,
     .write = pjrt_offload_write,
     .bring = pjrt_offload_bring,
+    .stamp = pjrt_offload_stamp,
+    .read_stamps = pjrt_offload_read_stamps,
     .memory_left = pjrt_offload_memory_left,
     .workspace = pjrt_offload_workspace,
 };

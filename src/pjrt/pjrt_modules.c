@@ -1,5 +1,6 @@
 #include "pjrt/pjrt_modules.h"
 #include "base/clock.h"
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -42,7 +43,9 @@ static lk_status pjrt_modules_compile(lk_pjrt_modules *modules, const char *text
     double began = lk__seconds();
     if (!c)
         return LK_ERR_MEMORY;
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_OPERATOR, "compile"); /* it may take longer than a stall */
     lk_status status = lk__pjrt_module_compile(modules->session, text, size, &c->module);
+    lk__activity_end(before);
     if (status != LK_OK) {
         lk__free(c);
         return status;

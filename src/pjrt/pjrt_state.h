@@ -32,6 +32,7 @@ typedef struct lk_pjrt_state {
     int n_works;
     lk_status fault; /* of the first work that failed; it stays */
     char message[512];
+    int64_t stamps[LK_STAMPS];
 } lk_pjrt_state;
 
 /* Returns the process's client. Loads the plug-in and makes it if there is none yet. */

@@ -8,8 +8,11 @@
 #include "core/backend.h"
 #include "core/execute.h"
 #include "core/hold.h"
+#include "core/stamps.h"
 #include "core/trace.h"
 #include "program/program.h"
+
+#include <string.h>
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
@@ -149,14 +152,76 @@ bool lk__program_keeps(void *user, lk_storage *storage)
     return number >= 0 && program->values[number].kind != LK_VALUE_INSIDE;
 }
 
-/* A program of such a device has one segment: see record.c. */
+/* Stands for a module in recordings, with the program's first inputs. */
+typedef struct module_attrs {
+    double flops;
+} module_attrs;
+
+static double program_module_flops(const lk_call *call)
+{
+    return LK_ATTRS(call, module_attrs)->flops;
+}
+
+static const lk_op module_op = {.name = "module", .id = -1, .flops = program_module_flops};
+
+static lk_call program_module_call(const lk_program *program, const lk_segment *segment)
+{
+    enum { SHOWN = 3 };
+    module_attrs attrs = {0};
+    lk_call call = {.op = &module_op, .device = program->device};
+    for (int i = segment->begin; i < segment->end; i++)
+        if (program->calls[i].op->flops)
+            attrs.flops += program->calls[i].op->flops(&program->calls[i]);
+    call.n_in = program->n_in < SHOWN ? program->n_in : SHOWN;
+    memcpy(call.in, program->in, (size_t)call.n_in * sizeof(lk_tensor *));
+    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    return call;
+}
+
+typedef struct segment_of {
+    const lk_program *program;
+    const lk_segment *segment;
+} segment_of;
+
+/* Later segments use values inside too. */
+static bool program_launch_keeps(void *user, lk_storage *storage)
+{
+    const segment_of *s = user;
+    int number = lk__number_of(&s->program->numbers, storage);
+    return lk__program_keeps((void *)(uintptr_t)s->program, storage) ||
+           (number >= 0 && s->program->values[number].last >= s->segment->end);
+}
+
+static lk_status program_launch_compile(lk_program *program, lk_segment *segment)
+{
+    segment_of s = {program, segment};
+    return program->device->backend->modules->compile(program->device, program->calls + segment->begin,
+                                                      segment->end - segment->begin, program_launch_keeps, &s,
+                                                      &segment->module);
+}
+
+static lk_status program_launch_run_module(lk_program *program, const lk_segment *segment, uint64_t step)
+{
+    lk_device *device = program->device;
+    const lk_modules *modules = device->backend->modules;
+    int64_t began = lk__trace_begin();
+    if (!began || !lk__stamps_are_used(device))
+        return modules->run(device, segment->module, step);
+    lk_call call = program_module_call(program, segment);
+    LK_TRY(lk__stamps_begin(device));
+    LK_TRY(modules->run(device, segment->module, step));
+    return lk__stamps_end(device, &call, began);
+}
+
+/* Between segments values keep their memory until their last use. */
 static lk_status program_launch_module(lk_program *program, lk_segment *segment, uint64_t step)
 {
-    const lk_modules *modules = program->device->backend->modules;
     if (!segment->module)
-        LK_TRY(modules->compile(program->device, program->calls, program->n_calls, lk__program_keeps, program,
-                                &segment->module));
-    return modules->run(program->device, segment->module, step);
+        LK_TRY(program_launch_compile(program, segment));
+    LK_TRY(program_launch_run_module(program, segment, step));
+    for (int d = program->first_dying[segment->begin]; d < program->first_dying[segment->end]; d++)
+        lk__value_give_back(program, &program->values[program->dying[d]]);
+    return LK_OK;
 }
 
 /* A recording shows single calls, and the synchronous engine waits for each: neither uses graphs. */

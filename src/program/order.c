@@ -58,10 +58,22 @@ static bool order_depends(const lk_call *writer, const lk_call *user)
     return false;
 }
 
-/* A call outside branches waits for all branches, so it never passes a call inside one, nor the other way round. */
-static bool order_may_pass(const lk_call *before, const lk_call *call)
+/* Returns whether `call` uses an input that is given only after `before` has finished an output. */
+static bool order_is_cut(const lk_program *program, const lk_call *before, const lk_call *call)
 {
-    return (before->branch > 0) == (call->branch > 0) && !order_depends(before, call) && !order_depends(call, before);
+    for (int k = 1; k <= program->cuts; k++) {
+        const lk_tensor *out = program->out[program->n_out - k], *in = program->in[program->n_in - k];
+        if (out && lk__lists_storage(before->out, before->n_out, out->storage) && order_call_uses(call, in->storage))
+            return true;
+    }
+    return false;
+}
+
+/* A call outside branches waits for all branches, so it never passes a call inside one, nor the other way round. */
+static bool order_may_pass(const lk_program *program, const lk_call *before, const lk_call *call)
+{
+    return (before->branch > 0) == (call->branch > 0) && !order_depends(before, call) && !order_depends(call, before) &&
+           !order_is_cut(program, before, call);
 }
 
 /* Moves a call from position `from` up to `to`, where it joins the pass of the call before it. */
@@ -87,7 +99,7 @@ lk_status lk__program_finish_outputs_early(lk_program *program)
         int position = i;
         if (!finishes[i])
             continue;
-        while (position > 0 && order_may_pass(&program->calls[position - 1], &program->calls[i]))
+        while (position > 0 && order_may_pass(program, &program->calls[position - 1], &program->calls[i]))
             position--;
         order_move_up(program->calls, finishes, i, position);
     }

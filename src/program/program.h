@@ -52,6 +52,7 @@ struct lk_program {
     lk_device *device;
     lk_tensor **in, **out; /* stand for those of a replay; out[i] may be NULL */
     int n_in, n_out;
+    int cuts; /* the last inputs and outputs between which segments end: see lk_program_opts */
 
     lk_call *calls; /* with references to their tensors */
     int n_calls;

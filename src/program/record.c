@@ -121,7 +121,7 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     for (int i = 0; i < program->n_in; i++)
         LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
     LK_TRY(program_record_calls(program, fn, user));
-    size_t segment_bytes = program->device->backend->modules ? 0 : opts->segment_bytes; /* a module is not cut */
+    size_t segment_bytes = program->device->backend->modules ? 0 : opts->segment_bytes; /* `cuts` alone cut it */
     program->graphs = program->graphs && program_uses_one_device(program);
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
@@ -158,6 +158,7 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
     program->graphs = (opts ? opts : &defaults)->graphs && device->backend->graphs;
     program->n_in = n_in;
     program->n_out = n_out;
+    program->cuts = opts ? opts->cuts : 0;
     if (program_build(program, like, fn, user, opts ? opts : &defaults) == LK_OK)
         return program;
     lk_program_release(program);

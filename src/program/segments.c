@@ -1,5 +1,6 @@
 #include "program/segments.h"
 #include "base/mem.h"
+#include "base/status.h"
 #include "program/program.h"
 #include "program/values.h"
 
@@ -51,8 +52,37 @@ static void segments_close(lk_program *program, int call, int n)
     segment[1] = (lk_segment){.begin = call, .first_ready = n};
 }
 
+/* Returns whether a segment has to end after `call`. */
+static bool segments_is_cut(const lk_program *program, int call)
+{
+    for (int k = 1; k <= program->cuts; k++) {
+        const lk_value *value = segments_output_value(program, program->n_out - k);
+        if (value && value->last == call)
+            return true;
+    }
+    return false;
+}
+
+/* Checks that each of the last outputs ends a segment, in order, after which its input is used first. */
+static lk_status segments_check_cuts(const lk_program *program)
+{
+    int before = -1, first_in = program->n_in - program->cuts, first_out = program->n_out - program->cuts;
+    for (int k = 0; k < program->cuts; k++) {
+        const lk_value *value = segments_output_value(program, first_out + k);
+        const lk_storage *given = program->in[first_in + k]->storage;
+        bool is_right = value && value->last > before;
+        for (int call = 0; is_right && call <= value->last; call++)
+            is_right = !lk__lists_storage(program->calls[call].in, program->calls[call].n_in, given);
+        if (!is_right)
+            LK_FAIL(LK_ERR_STATE, "program: cannot be cut where output %d is finished", first_out + k);
+        before = value->last;
+    }
+    return LK_OK;
+}
+
 lk_status lk__program_cut(lk_program *program, size_t segment_bytes)
 {
+    LK_TRY(segments_check_cuts(program));
     size_t bytes = 0;
     /* Each segment but the last finishes an output, and one more is begun after the last. */
     program->segments = lk__calloc((size_t)program->n_out + 2, sizeof *program->segments);
@@ -63,7 +93,8 @@ lk_status lk__program_cut(lk_program *program, size_t segment_bytes)
     segments_list_present(program, n);
     for (int call = 0; call < program->n_calls; call++) {
         bytes += segments_pass_ready(program, call, &n);
-        if (segment_bytes > 0 && bytes >= segment_bytes && call + 1 < program->n_calls) {
+        bool ends = (segment_bytes > 0 && bytes >= segment_bytes) || segments_is_cut(program, call);
+        if (ends && call + 1 < program->n_calls) {
             segments_close(program, call + 1, n);
             bytes = 0;
         }

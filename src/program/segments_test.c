@@ -376,6 +376,60 @@ static void every_allocation_may_fail(void **state)
     end(&net);
 }
 
+/* --- cuts --------------------------------------------------------------------------------------------------------- */
+
+/* What the caller gives in the middle, in[1], is used in three ways: with what came before, alone, or too early. */
+typedef struct cut_function {
+    bool too_early;
+} cut_function;
+
+static lk_status with_a_sum(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const cut_function *f = user;
+    lk_tensor *y = lk_relu(in[0]);
+    if (f->too_early)
+        y = lk_mul(y, in[1]);
+    out[2] = lk_sum(y, NULL);
+    out[0] = lk_mul(y, in[1]);
+    out[1] = lk_add(in[1], in[1]); /* an output that could be finished at once */
+    return out[0] && out[1] && out[2] ? LK_OK : lk_error_status();
+}
+
+static void an_input_is_given_between_segments(void **state)
+{
+    (void)state;
+    lk_device *device = lk_device_open("cpu");
+    lk_program_opts opts = {.fuse = true, .cuts = 1};
+    lk_replay *replay;
+    const int *ready;
+    int n_ready;
+    double part, given, doubled;
+    lk_scope_begin();
+    lk_tensor *x = numbers(device, LK_SHAPE(5, 7), 1), *in[] = {x, lk_tensor_new(device, LK_F32, LK_SCALAR)}, *out[3];
+    lk_program *program = lk_program_record(device, with_a_sum, &(cut_function){false}, in, 2, 3, &opts);
+    assert_non_null(program);
+    assert_ok(lk_program_begin(program, in, 0, out, &replay));
+    assert_int_equal(lk_replay_segments_left(replay), 2);
+    assert_ok(lk_replay_push(replay, &ready, &n_ready));
+    assert_int_equal(n_ready, 1);
+    assert_int_equal(ready[0], 2);
+    assert_ok(lk_copy_into(in[1], lk_add(out[2], out[2])));
+    assert_ok(lk_replay_push(replay, &ready, &n_ready));
+    lk_replay_end(replay);
+    assert_ok(lk_tensor_item(out[2], &part));
+    assert_ok(lk_tensor_item(in[1], &given));
+    assert_ok(lk_tensor_item(out[1], &doubled));
+    assert_true(part != 0 && given == 2 * part && doubled == 2 * given);
+    expect_equal(out[0], lk_mul(lk_relu(x), in[1]));
+    lk_program_release(program);
+    assert_null(lk_program_record(device, with_a_sum, &(cut_function){true}, in, 2, 3, &opts));
+    assert_int_equal(lk_error_status(), LK_ERR_STATE);
+    assert_string_equal(lk_error_message(), "program: cannot be cut where output 2 is finished");
+    lk_error_clear();
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +442,7 @@ int main(void)
         cmocka_unit_test(a_program_is_replayed_by_one_at_a_time),
         cmocka_unit_test(what_follows_a_failure_is_left_out),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(an_input_is_given_between_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
 #include "train/trainer_programs.h"
 
 #include "base/status.h"
+#include "core/backend.h"
 #include "optim/optimizer_step.h"
+#include "train/step/cut_programs.h"
 #include "train/step/shard_programs.h"
 #include "train/step/step_program.h"
 #include "train/trainer.h"
@@ -10,6 +12,8 @@ lk_status lk__trainer_programs_new(lk_trainer *trainer)
 {
     if (trainer->config.execution.executor == LK_EXECUTOR_PROGRAM)
         LK_TRY(lk__shard_programs_new(&trainer->programs.shard));
+    if (trainer->programs.shard && trainer->devices[0]->backend->modules)
+        LK_TRY(lk__cut_programs_new(&trainer->programs.cut));
     if (lk__step_programs_fit(trainer))
         LK_TRY(lk__step_programs_new(&trainer->programs.step));
     if (lk__step_is_one_program(trainer))
@@ -20,5 +24,6 @@ lk_status lk__trainer_programs_new(lk_trainer *trainer)
 void lk__trainer_programs_release(lk_trainer_programs *programs)
 {
     lk__shard_programs_release(programs->shard);
+    lk__cut_programs_release(programs->cut);
     lk__step_programs_release(programs->step);
 }

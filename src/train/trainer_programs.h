@@ -5,7 +5,8 @@
 
 typedef struct lk_trainer_programs {
     struct lk_shard_programs *shard; /* of one shard each; NULL: operators run one by one, without programs */
-    struct lk_step_programs *step;   /* of all shards of a device, or of a group; NULL: shards run one by one */
+    struct lk_cut_programs *cut;   /* of one shard whose group's others run next to it; NULL: devices do not compile */
+    struct lk_step_programs *step; /* of all shards of a device, or of a group; NULL: shards run one by one */
 } lk_trainer_programs;
 
 /* Decides how steps run, and makes the members for that. They are empty: a program is recorded when a step first needs

@@ -34,9 +34,9 @@ refused "$alone central-storage parameter-server tpu" multi-worker --compress bf
 refused "$alone central-storage tpu" 'multi-worker and parameter-server' --cluster "$work/cluster.json"
 
 # The default strategy takes this one.
-for strategy in central-storage parameter-server tpu; do
+for strategy in central-storage parameter-server; do
     run 2 train "${small[@]}" --strategy $strategy --optimizer-state sharded
-    complains_just "--optimizer-state: is for --strategy one-device, mirrored and multi-worker, not $strategy"
+    complains_just "--optimizer-state: is for --strategy one-device, mirrored, multi-worker and tpu, not $strategy"
 done
 
 # A server or a worker refuses these as well.

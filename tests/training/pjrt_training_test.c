@@ -1,6 +1,8 @@
-/* Trains on the devices of a real PJRT plug-in, that of $LOCKSTEP_PJRT_TEST_PLUGIN, with every number of them. */
+/* Trains on the devices of a real PJRT plug-in, that of $LOCKSTEP_PJRT_TEST_PLUGIN, with every number of them. An
+ * argument selects tests: 'part*'. */
 #include "small_network.h"
 #include "base/folder_testing.h"
+#include "core/trace.h"
 
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
@@ -63,7 +65,7 @@ static void shards_by_themselves_give_equal_bits(void **state)
     close_to(&here, &cpu, 1e-4);
 }
 
-/* Batch-norm over the shards of several devices: every operator is a module. */
+/* Batch-norm over the shards of several devices: a pass is cut into modules where its groups are added up. */
 static void groups_of_shards_give_equal_bits(void **state)
 {
     (void)state;
@@ -99,6 +101,118 @@ static void data_and_variables_may_be_elsewhere(void **state)
     outcome tpu = train_on("2xpjrt", config), all = train_on(NULL, config);
     same(&device, &tpu);
     same(&device, &all);
+}
+
+/* Each device updates a slice of the parameters; LARS has segments that two slices share. */
+static void devices_share_the_state_of_the_optimizer(void **state)
+{
+    (void)state;
+    static const char *const optimizers[] = {"adam", "lars"};
+    lk_train_config config = usual();
+    config.batch_norm.mode = LK_BN_SHARD;
+    config.optimizer.clip_norm = 1;
+    for (int o = 0; o < 2; o++) {
+        config.optimizer.name = optimizers[o];
+        config.optimizer.momentum = o == 0 ? 0 : 0.9;
+        config.devices.optimizer_state = 0;
+        config.devices.strategy = NULL;
+        outcome mirrored = train_on("1xpjrt", config);
+        config.devices.optimizer_state = 1;
+        outcome sharded = train_on("3xpjrt", config);
+        config.devices.strategy = "tpu";
+        outcome tpu = train_on("2xpjrt", config);
+        same(&mirrored, &sharded);
+        same(&mirrored, &tpu);
+        assert_string_equal(sharded.result.state_digest, mirrored.result.state_digest);
+        assert_string_equal(tpu.result.state_digest, mirrored.result.state_digest);
+    }
+}
+
+/* --- recordings ----------------------------------------------------------------------------------------------------
+ */
+
+/* Counts the events of a recording on the threads of devices that have this kind and, if it is given, this name. */
+static int count_on_devices(const lk_trace *trace, lk_trace_kind kind, const char *name)
+{
+    int n = 0;
+    for (const lk_trace_track *track = trace->tracks; track; track = track->next)
+        for (const lk_trace_chunk *chunk = track->first; chunk && track->kind == LK_TRACK_DEVICE; chunk = chunk->next)
+            for (int i = 0; i < chunk->n; i++) {
+                const lk_trace_event *event = &chunk->events[i];
+                bool counts = event->kind == kind && (!name || strcmp(lk__trace_event_name(event), name) == 0);
+                n += counts;
+                assert_true(!counts || event->end > event->begin);
+            }
+    return n;
+}
+
+static lk_trace *stop_recording(void)
+{
+    assert_ok(lk_wait_all());
+    lk_trace *trace = lk_trace_stop();
+    assert_non_null(trace);
+    return trace;
+}
+
+/* A step is four passes, each of so many modules, and two updates. No thread of a device waits for a result. */
+static void steps_wait_for_no_device(lk_train_config config, int modules)
+{
+    enum { STEPS = 3, SHARDS = 4, DEVICES = 2 };
+    config.devices.spec = "2xpjrt";
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 2));
+    assert_ok(lk_wait_all());
+    assert_ok(lk_trace_start(NULL));
+    assert_ok(lk_trainer_run(trainer, STEPS));
+    lk_trace *trace = stop_recording();
+    assert_int_equal(count_on_devices(trace, LK_TRACE_CALL, "module"), STEPS * (SHARDS * modules + DEVICES));
+    assert_int_equal(count_on_devices(trace, LK_TRACE_WAIT_RESULT, NULL), 0);
+    lk_trace_release(trace);
+    lk_trainer_release(trainer);
+}
+
+static void recordings_show_modules_and_no_wait(void **state)
+{
+    (void)state;
+    lk_train_config config = training_of(96, 0, 32, 4);
+    config.batch_norm.mode = LK_BN_SHARD;
+    config.optimizer.clip_norm = 1;
+    config.data.memory = LK_DATA_ON_DEVICE;
+    steps_wait_for_no_device(config, 1);
+    config.data.memory = LK_DATA_ON_HOST;
+    config.devices.optimizer_state = 1;
+    steps_wait_for_no_device(config, 1);
+    config.batch_norm.mode = LK_BN_SYNC; /* two layers, with a sum in the forward and one in the backward pass */
+    steps_wait_for_no_device(config, 5);
+}
+
+/* A part of a tensor goes to another device without the host too. */
+static void parts_go_from_device_to_device(void **state)
+{
+    (void)state;
+    lk_device *on[2];
+    lk_tensor *shards[4];
+    int n;
+    float values[12], found[3];
+    for (int i = 0; i < 12; i++)
+        values[i] = (float)i;
+    assert_ok(lk_devices_open("2xpjrt", on, 2, &n));
+    lk_tensor *batch = lk_tensor_retain(lk_tensor_from(on[0], LK_F32, LK_SHAPE(4, 3), values));
+    assert_ok(lk_tensor_wait(batch));
+    assert_ok(lk_trace_start(NULL));
+    assert_ok(lk_split_batch(batch, 4, on, 2, shards));
+    lk_trace *trace = stop_recording();
+    assert_int_equal(count_on_devices(trace, LK_TRACE_CALL, "copy"), 2);
+    assert_int_equal(count_on_devices(trace, LK_TRACE_WAIT_RESULT, NULL), 0);
+    lk_trace_release(trace);
+    for (int s = 0; s < 4; s++) {
+        assert_ptr_equal(lk_tensor_device(shards[s]), on[s / 2]);
+        assert_ok(lk_tensor_read(shards[s], found, sizeof found));
+        assert_memory_equal(found, values + 3 * (ptrdiff_t)s, sizeof found);
+        lk_tensor_release(shards[s]);
+    }
+    lk_tensor_release(batch);
+    lk_devices_release(on, 2);
 }
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
@@ -153,13 +267,16 @@ static void checkpoints_go_to_other_devices(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shards_by_themselves_give_equal_bits),
         cmocka_unit_test(groups_of_shards_give_equal_bits),
         cmocka_unit_test(bf16_gives_equal_bits),
         cmocka_unit_test(data_and_variables_may_be_elsewhere),
+        cmocka_unit_test(devices_share_the_state_of_the_optimizer),
+        cmocka_unit_test(recordings_show_modules_and_no_wait),
+        cmocka_unit_test(parts_go_from_device_to_device),
         cmocka_unit_test_setup_teardown(checkpoints_go_to_other_devices, make_test_dir, remove_test_dir),
     };
     const char *plugin = getenv("LOCKSTEP_PJRT_TEST_PLUGIN");
@@ -172,5 +289,7 @@ int main(void)
         return 1;
     }
     devices = lk_device_available("pjrt");
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,8 +289,8 @@ static void other_strategies_refuse(void **state)
     lk_strategy *strategy = lk_strategy_new("central-storage", &device, 1);
     assert_non_null(strategy);
     expect_error(lk_strategy_set_sharded(strategy, true), LK_ERR_ARGUMENT,
-                 "strategy central-storage: its devices cannot share the optimizer's state; those of mirrored and "
-                 "multi-worker can");
+                 "strategy central-storage: its devices cannot share the optimizer's state; those of mirrored, "
+                 "multi-worker and tpu can");
     assert_ok(lk_strategy_set_sharded(strategy, false));
     lk_strategy_release(strategy);
     lk_device_release(device);
@@ -301,7 +301,7 @@ static void other_strategies_refuse(void **state)
     assert_null(lk_trainer_new_with(&config, small_network()));
     assert_string_equal(
         lk_error_message(),
-        "--optimizer-state: is for --strategy one-device, mirrored and multi-worker, not central-storage");
+        "--optimizer-state: is for --strategy one-device, mirrored, multi-worker and tpu, not central-storage");
     lk_error_clear();
 }
 

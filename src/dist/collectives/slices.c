@@ -9,6 +9,7 @@
 #include "core/tensor.h"
 #include "core/trace.h"
 #include "dist/collectives/exchange_run.h"
+#include "dist/collectives/host_gather.h"
 #include "lockstep/ops.h"
 
 #include <pthread.h>
@@ -18,8 +19,14 @@ struct lk_slices {
     const lk_strategy *strategy;
     int n;
     lk_tensor *rows[LK_MAX_DEVICES], *own[LK_MAX_DEVICES];
-    lk_exchange_plan *plan; /* by which slices go to the devices of other processes; NULL: there is one process */
+    lk_exchange_plan *plan; /* by which slices go to the devices of other processes; NULL: there is one process, or the
+                               devices compile */
 };
+
+static bool slices_compile(const lk_slices *s)
+{
+    return s->strategy->devices[0]->backend->modules;
+}
 
 /* --- slices ------------------------------------------------------------------------------------------------------- */
 
@@ -123,6 +130,62 @@ static lk_status slices_copy_all(const lk_slices *s)
     for (int d = 0; d < s->n; d++)
         LK_TRY(slice_push_fence(s->rows[d], s->own[d]));
     return LK_OK;
+}
+
+/* --- devices that compile ----------------------------------------------------------------------------------------- */
+
+/* Sets tensors[0 … *n) to the slices of all ranks, in their order, that are not empty. Those of this process are copied
+ * out of the rows. */
+static lk_status slices_list(const lk_slices *s, lk_gathered *tensors, int64_t *n)
+{
+    const lk_strategy *strategy = s->strategy;
+    int64_t row = lk_tensor_count(s->rows[0]);
+    for (int r = 0; r < strategy->ranks; r++) {
+        lk_range slice = lk__exchange_slice(row, r, strategy->ranks);
+        int d = r - strategy->first;
+        lk_gathered *t = &tensors[*n];
+        if (slice.begin == slice.end)
+            continue;
+        *t = (lk_gathered){.rank = r, .dtype = LK_F32, .shape = LK_SHAPE(slice.end - slice.begin)};
+        if (d >= 0 && d < s->n && !(t->value = lk_copy(s->own[d], strategy->devices[d])))
+            return lk_error_status();
+        (*n)++;
+    }
+    return LK_OK;
+}
+
+/* Such a device writes whole tensors, so each one joins all slices. parts: scratch for n tensors. */
+static lk_status slices_join(const lk_slices *s, const lk_gathered *tensors, int64_t n, lk_tensor **parts)
+{
+    for (int d = 0; d < s->n; d++) {
+        lk_device *device = s->strategy->devices[d];
+        for (int64_t i = 0; i < n; i++) {
+            lk_tensor *slice = tensors[i].value ? tensors[i].value : tensors[i].copy;
+            parts[i] = lk_tensor_device(slice) == device ? slice : lk_copy(slice, device);
+            if (!parts[i])
+                return lk_error_status();
+        }
+        lk_tensor *joined = lk_concat(parts, (int)n, 0);
+        LK_TRY(joined ? lk_copy_into(s->rows[d], joined) : lk_error_status());
+    }
+    return LK_OK;
+}
+
+static lk_status slices_gather_whole(const lk_slices *s)
+{
+    size_t ranks = (size_t)s->strategy->ranks;
+    int64_t n = 0;
+    lk_gathered *tensors = lk__calloc(ranks, sizeof *tensors);
+    lk_tensor **parts = lk__calloc(ranks, sizeof(lk_tensor *));
+    lk_status status = tensors && parts ? slices_list(s, tensors, &n) : LK_ERR_MEMORY;
+    if (status == LK_OK && lk__slices_span_processes(s))
+        status = lk__host_gather(LK_HERE, s->strategy, tensors, n);
+    if (status == LK_OK)
+        status = slices_join(s, tensors, n, parts);
+    for (int64_t i = 0; i < n; i++)
+        lk_tensor_release(tensors[i].copy);
+    LK_FREE_ALL(tensors, parts);
+    return status;
 }
 
 /* --- between processes -------------------------------------------------------------------------------------------- */
@@ -243,7 +306,7 @@ static lk_status slices_push_exchange(const lk_slices *s)
 /* The other processes push the same, so a failure here must end them too. */
 static lk_status slices_exchange(const lk_slices *s)
 {
-    lk_status status = slices_push_exchange(s);
+    lk_status status = slices_compile(s) ? slices_gather_whole(s) : slices_push_exchange(s);
     if (status != LK_OK)
         lk__group_give_up(s->strategy->group, status, lk_error_message());
     return status;
@@ -322,7 +385,7 @@ lk_status lk__slices_new(const lk_strategy *strategy, lk_tensor *const *rows, lk
         s->own[d] = slice_new(rows[d], lk__slices_range(s, d));
         status = s->own[d] ? LK_OK : lk_error_status();
     }
-    if (status == LK_OK && lk__slices_span_processes(s))
+    if (status == LK_OK && lk__slices_span_processes(s) && !slices_compile(s))
         status = slices_make_plan(s);
     if (status == LK_OK)
         *slices = s;
@@ -365,7 +428,9 @@ lk_status lk__slices_gather(lk_slices *s)
 {
     lk_phase before = lk__phase_set(LK_PHASE_EXCHANGE);
     lk_scope_begin();
-    lk_status status = lk__slices_span_processes(s) ? slices_exchange(s) : slices_copy_all(s);
+    lk_status status = lk__slices_span_processes(s) ? slices_exchange(s)
+                       : slices_compile(s)          ? slices_gather_whole(s)
+                                                    : slices_copy_all(s);
     lk_scope_end();
     lk__phase_set(before);
     return status;

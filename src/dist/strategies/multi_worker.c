@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
+#include "dist/collectives/gathered_sum.h"
 #include "dist/strategy.h"
 #include "dist/sum/bucket.h"
 #include "dist/transports/host_links.h"
@@ -13,9 +14,6 @@
 static lk_status multi_worker_check(lk_device *const *devices, int n_devices)
 {
     const lk_links_table *links = lk__links_of(devices[0]);
-    if (devices[0]->backend->modules)
-        LK_FAIL(LK_ERR_UNSUPPORTED, "strategy multi-worker: not yet on devices of a PJRT plug-in, such as %s",
-                lk_device_name(devices[0]));
     return links ? links->check_library(devices, n_devices) : LK_OK;
 }
 
@@ -34,7 +32,7 @@ static lk_status multi_worker_number_ranks(lk_strategy *s)
     return LK_OK;
 }
 
-/* CPU devices: a queue next to theirs exchanges messages between the processes and adds up. */
+/* A queue next to those of the devices exchanges messages between the processes. For CPU devices it also adds up. */
 static lk_status multi_worker_link_by_messages(lk_strategy *s)
 {
     lk_links_allreduce_opts opts = {.table = &lk__host_links,
@@ -139,8 +137,10 @@ static bool multi_worker_has_quantity(const lk_bucket *bucket, int i)
     return false;
 }
 
-static lk_status multi_worker_begin_sums(lk_strategy *s, const lk_bucket *bucket)
+static lk_status multi_worker_begin_sums(lk_call_site at, lk_strategy *s, const lk_bucket *bucket)
 {
+    if (s->devices[0]->backend->modules)
+        return lk__gathered_sum_begin(at, s, bucket);
     LK_TRY(lk__bucket_begin_linked(bucket, s));
     for (int q = 0; q < bucket->n_quantities; q++)
         if (!bucket->sums[bucket->quantities[q]] && multi_worker_has_quantity(bucket, bucket->quantities[q]))
@@ -153,8 +153,7 @@ static lk_status multi_worker_begin_sums(lk_strategy *s, const lk_bucket *bucket
 /* The other processes begin the same sums, so a failure here must end them too. */
 static lk_status multi_worker_begin(lk_call_site at, lk_strategy *s, const lk_bucket *bucket)
 {
-    (void)at;
-    lk_status status = multi_worker_begin_sums(s, bucket);
+    lk_status status = multi_worker_begin_sums(at, s, bucket);
     if (status != LK_OK)
         lk__group_give_up(s->group, status, lk_error_message());
     return status;

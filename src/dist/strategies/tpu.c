@@ -14,7 +14,7 @@ static lk_status tpu_check(lk_device *const *devices, int n_devices)
 
 const lk_strategy_table lk__strategy_tpu = {
     .name = "tpu",
-    .facts = LK_STRATEGY_PLUGIN,
+    .facts = LK_STRATEGY_PLUGIN | LK_STRATEGY_SHARDS,
     .check = tpu_check,
     .open = lk__in_process_open,
     .begin = lk__in_process_begin,

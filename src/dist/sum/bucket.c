@@ -79,8 +79,8 @@ typedef struct addend_set {
     lk_dtype dtype;
 } addend_set;
 
-/* Returns whether a remote node has quantity i. Two nodes of a tree are disjoint, or one contains the other. */
-static bool bucket_is_remote_addend(const lk_bucket *bucket, const lk_tree_node *node, int i)
+/* Two nodes of a tree are disjoint, or one contains the other. */
+bool lk__bucket_is_remote_addend(const lk_bucket *bucket, const lk_tree_node *node, int i)
 {
     const lk_range *root = bucket->roots ? &bucket->roots[i] : &bucket->root;
     return node->remote && !node->empty && node->range.begin < root->end && root->begin < node->range.end;
@@ -95,7 +95,7 @@ static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_strategy *
         const lk_tensor *value = node->values ? node->values[i] : NULL;
         if (value && !lk__links_allreduce_takes(strategy->allreduce, value))
             return (addend_set){0};
-        if (value || bucket_is_remote_addend(bucket, node, i))
+        if (value || lk__bucket_is_remote_addend(bucket, node, i))
             set.is_any = nodes[m] = true;
     }
     return set;

@@ -10,6 +10,9 @@ lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *dev
 /* The same for the quantities that strategy->allreduce can add up. */
 lk_status lk__bucket_begin_linked(const lk_bucket *bucket, const lk_strategy *strategy);
 
+/* Returns whether the node is remote and has quantity i. */
+bool lk__bucket_is_remote_addend(const lk_bucket *bucket, const lk_tree_node *node, int i);
+
 /* Adds up a whole bucket onto `home`, in one pass over shared memory where that is possible. `devices`, which include
  * `home`, share the work; if there are several, lk__shared_sum_finish must follow. A quantity that only one node has
  * may stay on that node's device. The caller owns the sums; other tensors made here belong to the open scope. */

@@ -144,9 +144,10 @@ const lk_option lk_train_options[] = {
      .default_text = "mirrored",
      .choices = optimizer_states,
      .value = "PLACE",
-     .help = "with --strategy mirrored and multi-worker: state that a device keeps of the optimizer: mirrored, all of "
-             "it; sharded, that of a slice of the parameters, which it updates for the other devices; never changes "
-             "a result"},
+     .help =
+         "with --strategy mirrored, multi-worker and tpu: state that a device keeps of the optimizer: mirrored, all "
+         "of it; sharded, that of a slice of the parameters, which it updates for the other devices; never "
+         "changes a result"},
     {.name = "cluster",
      .type = LK_OPTION_STRING,
      AT(devices.cluster),
@@ -295,7 +296,7 @@ const lk_option lk_train_options[] = {
      .value = "NAME",
      .recorded = true,
      .help = "how operators run: program records a shard's pass once and replays it; eager runs each operator as it "
-             "is called, as --bn sync always does"},
+             "is called, as --bn sync always does on CPUs and GPUs"},
     {.name = "fuse",
      .type = LK_OPTION_CHOICE,
      AT(execution.fuse),

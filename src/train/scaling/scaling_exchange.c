@@ -49,7 +49,8 @@ static int64_t scaling_exchange_large_row(const lk_plan *plan)
 lk_status lk__time_rows(const lk_trainer *trainer, double *small, double *large)
 {
     *small = *large = NAN;
-    if (trainer->plan.devices < 2)
+    /* Devices that compile send whole tensors to each other: the formula is about slices. */
+    if (trainer->plan.devices < 2 || trainer->devices[0]->backend->modules)
         return LK_OK;
     LK_TRY(lk__time_exchange(trainer->strategy, SMALL_ROW, small));
     return lk__time_exchange(trainer->strategy, scaling_exchange_large_row(&trainer->plan), large);

@@ -1,17 +1,20 @@
 /* A group of batch-norm with shards of several devices needs sums over these devices in the middle of the forward and
- * of the backward pass. So all shards run together, layer by layer. Once both passes are pushed, the shards' values are
- * added up along the tree. */
+ * of the backward pass. So all shards run together, layer by layer. On a device that compiles, what a shard computes
+ * between two sums is a module. Once both passes are pushed, the shards' values are added up along the tree. */
 #include "train/step/sync_step.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "dist/strategy.h"
 #include "dist/sum/shard_sum.h"
+#include "train/step/cut_programs.h"
 #include "train/step/groups.h"
 #include "train/step/shard_pass.h"
 #include "train/step/shard_run.h"
 #include "train/trainer.h"
 #include "lockstep/ops.h"
+
+#include <string.h>
 
 typedef struct together {
     lk_shard_pass pass; /* first, so that a function of the pass finds the rest */
@@ -152,6 +155,56 @@ static lk_status sync_step_start(together *t, lk_batch *batch)
                       : LK_OK;
 }
 
+/* --- devices that compile ----------------------------------------------------------------------------------------- */
+
+/* Pushes segment k of every shard's pass, and then the sums of groups between it and the next one. parts, sums:
+ * scratch. */
+static lk_status sync_step_push_segment(together *t, const lk_cut_pass *passes, int k, lk_tensor **parts,
+                                        lk_tensor **sums)
+{
+    const int *ready;
+    int n_ready;
+    for (int i = 0; i < t->pass.n; i++) {
+        LK_TRY(lk_replay_push(passes[i].replay, &ready, &n_ready));
+        if (k < passes[i].cuts)
+            parts[i] = passes[i].out[t->trainer->sums.n_values + k];
+    }
+    if (k == passes[0].cuts)
+        return LK_OK;
+    LK_TRY(sync_step_add_groups(&t->pass, LK_HERE, parts, sums));
+    for (int i = 0; i < t->pass.n; i++)
+        LK_TRY(lk_copy_into(passes[i].sums[k], sums[i]));
+    return LK_OK;
+}
+
+static lk_status sync_step_push_segments(together *t, lk_cut_pass *passes, lk_tensor **parts, lk_tensor **sums)
+{
+    const lk_shard_pass *pass = &t->pass;
+    int64_t n_values = t->trainer->sums.n_values;
+    for (int i = 0; i < pass->n; i++)
+        LK_TRY(lk__cut_pass_begin(t->trainer, &pass->shards[i], i, pass->count, pass->seeds[i], &passes[i]));
+    for (int k = 0; k <= passes[0].cuts; k++)
+        LK_TRY(sync_step_push_segment(t, passes, k, parts, sums));
+    for (int i = 0; i < pass->n; i++)
+        memcpy(t->values + i * n_values, passes[i].out, (size_t)n_values * sizeof(lk_tensor *));
+    return LK_OK;
+}
+
+/* As lk__shard_pass_train, but what a shard computes between two sums of groups is a module. */
+static lk_status sync_step_train_cut(together *t)
+{
+    size_t n = (size_t)t->pass.n;
+    lk_cut_pass *passes = lk__calloc(n, sizeof *passes);
+    lk_tensor **tensors = lk__calloc(2 * n, sizeof(lk_tensor *));
+    lk_status status = passes && tensors ? sync_step_push_segments(t, passes, tensors, tensors + n) : LK_ERR_MEMORY;
+    for (size_t i = 0; passes && i < n; i++)
+        lk_replay_end(passes[i].replay);
+    LK_FREE_ALL(passes, tensors);
+    return status;
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------------- */
+
 /* Gives the sum each shard's values, which begin at values[shard of the pass * stride]; shards without samples have
  * none. */
 static lk_status sync_step_add_up(const together *t, lk_tensor *const *values, int stride)
@@ -175,7 +228,7 @@ static lk_status sync_step_run(together *t, lk_batch *batch, bool trains)
         LK_TRY(lk__shard_pass_statistics(&t->pass));
         return sync_step_add_up(t, t->pass.statistics, lk__statistics_count(t->trainer));
     }
-    LK_TRY(lk__shard_pass_train(&t->pass, t->values));
+    LK_TRY(t->trainer->programs.cut ? sync_step_train_cut(t) : lk__shard_pass_train(&t->pass, t->values));
     return sync_step_add_up(t, t->values, t->trainer->sums.n_values);
 }
 
