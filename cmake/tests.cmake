@@ -168,9 +168,11 @@ if(TARGET lockstep_cuda_emulated)
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_KIND=cuda:0")
     endforeach()
-    lk_test(cuda_in_place_kernels_test tests in_place_kernels_test)
-    set_tests_properties(cuda_in_place_kernels_test PROPERTIES ENVIRONMENT
-      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")
+    foreach(name fuse_copy_test in_place_kernels_test)
+      lk_test(cuda_${name} tests ${name})
+      set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
+        "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")
+    endforeach()
     lk_test(cuda_recorded_branches_test tests branches_test)
     set_tests_properties(cuda_recorded_branches_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_TEST_DEVICES=2xcuda:0")
   endif()

@@ -1,5 +1,5 @@
-/* conv2d, conv_block and their gradients. Images are channels-last, and so are weights while they are convolved.
- * Gradients of weights are written in plain order, because they are added up over shards.
+/* conv2d, conv_block and their gradients. Images are channels-last, and so are weights while they are convolved and
+ * gradients of weights until they have been added up over shards.
  *
  * If cuDNN has no engine for bf16 the convolution runs in f32. With tensor cores, to which a bf16 value is exact, that
  * adds up the same products. */
@@ -117,7 +117,7 @@ static lk_status cuda_conv_launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype
     const lk_tensor *dy = call->in[0], *x = call->in[1], *out = call->out[0];
     const void *results = cuda_conv_images_in(s, dy, dtype), *images = cuda_conv_images_in(s, x, dtype);
     lk_dtype made = dtype == call->dtype ? out->dtype : dtype;
-    lk_cuda_result dw = lk__cuda_library_out(s, 0, NULL, lk__cuda_channels_last, made);
+    lk_cuda_result dw = cuda_conv_images_out(s, 0, made);
     if (s->status == LK_OK)
         s->status =
             LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data, .dw_dtype = made,
@@ -264,7 +264,7 @@ static lk_status cuda_conv_block_weight_grad(lk_cuda_scratch *s, const lk_conv_b
 {
     const lk_call *call = s->call;
     const void *images = cuda_conv_images_in(s, call->in[2], LK_F32);
-    lk_cuda_result dw = lk__cuda_library_out(s, 0, NULL, lk__cuda_channels_last, LK_F32);
+    lk_cuda_result dw = cuda_conv_images_out(s, 0, LK_F32);
     if (s->status == LK_OK)
         s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = dconv, .x = images, .dw = dw.data, .dw_dtype = LK_F32,
                                    .shape = cuda_conv_block_shape(call, attrs));

@@ -62,15 +62,26 @@ template <typename Arguments> static double flops_of(const Arguments &)
     return 0; /* its time is that of its bytes */
 }
 
-/* --- operands that a kernel reads a second time ------------------------------------------------------------------- */
+/* --- bytes that a kernel reads more or less often than its operands have ------------------------------------------ */
 
-static int64_t read_again(const lk_gpu_normalize_grad &a)
+/* Goes over its large operands twice, but the second time over dresidual in place of dy and act_y. */
+static int64_t reads_beyond(const lk_gpu_normalize_grad &a)
 {
-    int64_t operands = a.act_y ? 3 : 2;
+    int64_t operands = a.act_y && !a.dresidual ? 3 : 2;
     return operands * a.rows * a.channels * (a.dtype == LK_F32 ? 4 : 2);
 }
 
-template <typename Arguments> static int64_t read_again(const Arguments &)
+static int64_t reads_beyond(const lk_gpu_gather &a)
+{
+    return (a.n - a.rows) * a.row * (int64_t)a.size;
+}
+
+static int64_t reads_beyond(const lk_gpu_prepare_images &a)
+{
+    return (a.n - a.images) * a.channels * a.height * a.width;
+}
+
+template <typename Arguments> static int64_t reads_beyond(const Arguments &)
 {
     return 0;
 }
@@ -82,7 +93,7 @@ template <auto Kernel, typename Arguments>
 static lk_gpu_status count_kernel(const char *name, lk_gpu_stream *stream, const Arguments *arguments)
 {
     operands list(0);
-    int64_t read = read_again(*arguments), written = 0;
+    int64_t read = reads_beyond(*arguments), written = 0;
     operands_of(*arguments, list);
     for (const operand &o : list.list())
         (o.is_write ? written : read) += (int64_t)(o.end - o.begin);

@@ -30,13 +30,13 @@ counts()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-counts 332 48 367 lenet 256 bf16
-counts 248 46 281 keras-cnn 512 bf16
-counts 2077 100 2164 resnet18 512 bf16
-counts 1821 84 1892 wrn-16-10 512 bf16
+counts 327 7 327 lenet 256 bf16
+counts 250 7 250 keras-cnn 512 bf16
+counts 1967 7 1967 resnet18 512 bf16
+counts 1739 8 1739 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
-counts 49 27 63 lenet 256 bf16 --gpu a100 -- --shards 1
+counts 51 14 58 lenet 256 bf16 --gpu a100 -- --shards 1
 grep -qE '^estimate for one A100, not measured: [0-9.]+ ms, [0-9]+ images/s$' "$work/stdout"
 if "$root/tools/gpu_count" --build "$build" no-such-network 8 f32 2>"$work/stderr"; then
     echo "gpu_count counts a network that there is not"
