@@ -293,6 +293,7 @@ static void uses(const lk_gpu_normalize_grad &a, operands &list)
     list.may_read(a.act_y, bytes);
     list.reads(a.x, bytes);
     list.reads(a.gamma, a.channels * FLOAT);
+    list.may_read(a.act_beta, a.channels * FLOAT);
     statistics_of(a.statistics, a.channels, list);
     list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
     list.writes(a.dx, bytes);
