@@ -117,11 +117,13 @@ static lk_status cuda_conv_launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype
     const lk_tensor *dy = call->in[0], *x = call->in[1], *out = call->out[0];
     const void *results = cuda_conv_images_in(s, dy, dtype), *images = cuda_conv_images_in(s, x, dtype);
     lk_dtype made = dtype == call->dtype ? out->dtype : dtype;
+    lk_gpu_conv_shape shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype);
+    int64_t doubles = lk_gpu_weight_grad_workspace(&shape);
+    double *workspace = doubles > 0 ? lk__cuda_new(s, (size_t)doubles * sizeof *workspace) : NULL;
     lk_cuda_result dw = cuda_conv_images_out(s, 0, made);
     if (s->status == LK_OK)
-        s->status =
-            LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data, .dw_dtype = made,
-                           .shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype));
+        s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data,
+                                   .workspace = workspace, .dw_dtype = made, .shape = shape);
     lk__cuda_library_written(s, 0, &dw);
     return s->status == LK_OK && attrs->bias ? cuda_conv_launch_bias_grad(s, results, dy->shape, dtype) : s->status;
 }

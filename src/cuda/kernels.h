@@ -472,9 +472,30 @@ typedef struct lk_gpu_conv_input_grad {
     lk_gpu_conv_shape shape;
 } lk_gpu_conv_input_grad;
 
+/* Weight gradients in bf16 with so few channels, and inputs a result, run on a kernel of the plug-in's own. */
+enum { LK_GPU_FEW_CHANNELS = 4, LK_GPU_FEW_INPUTS = 32 };
+
+static inline bool lk_gpu_has_few_inputs(const lk_gpu_conv_shape *shape)
+{
+    const lk_geometry *g = &shape->geometry;
+    return shape->dtype == LK_BF16 && g->groups == 1 && g->channels <= LK_GPU_FEW_CHANNELS &&
+           g->channels * g->kernel[0] * g->kernel[1] <= LK_GPU_FEW_INPUTS;
+}
+
+/* Doubles in the workspace of a weight gradient: with few inputs one for each weight and block, in blocks of at least
+ * LK_GPU_SUM_ROWS pixels, otherwise none. */
+static inline int64_t lk_gpu_weight_grad_workspace(const lk_gpu_conv_shape *shape)
+{
+    const lk_geometry *g = &shape->geometry;
+    int64_t pixels = g->images * g->out[0] * g->out[1], most = LK_GPU_SUM_BLOCKS;
+    int64_t blocks = (pixels + LK_GPU_SUM_ROWS - 1) / LK_GPU_SUM_ROWS;
+    return lk_gpu_has_few_inputs(shape) ? lk__geometry_w_count(g) * (blocks < most ? blocks : most) : 0;
+}
+
 typedef struct lk_gpu_conv_weight_grad {
     const void *dy, *x;
     void *dw;
+    double *workspace; /* lk_gpu_weight_grad_workspace; NULL: none */
     lk_dtype dw_dtype; /* f32, or the shape's */
     lk_gpu_conv_shape shape;
 } lk_gpu_conv_weight_grad;

@@ -2,6 +2,7 @@
  * must have the alignment that the libraries are promised; with TF32 they are rounded to it first. */
 #include "cuda/plugin/gpu_direct_conv.h"
 #include "cuda/plugin/gpu_direct_matmul.h"
+#include "cuda/plugin/gpu_few_inputs.h"
 
 #include "cuda/plugin/gpu.cuh"
 
@@ -226,6 +227,8 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
     lk_gpu_conv_weight_grad with = *a;
     rounded round;
     require_alignment({a->dy, a->x, a->dw});
+    if (lk_gpu_has_few_inputs(&a->shape))
+        return lk__gpu_few_inputs_weight_grad(stream, a);
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_WEIGHT_GRAD, a->shape, false, a->dw_dtype));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
         with.dy = round(stream, a->dy, lk__geometry_y_count(&a->shape.geometry));

@@ -446,6 +446,7 @@ static void uses(const lk_gpu_conv_weight_grad &a, operands &list)
     int64_t size = size_of(a.shape.dtype);
     list.reads(a.dy, lk__geometry_y_count(&a.shape.geometry) * size);
     list.reads(a.x, lk__geometry_x_count(&a.shape.geometry) * size);
+    list.may_write(a.workspace, lk_gpu_weight_grad_workspace(&a.shape) * DOUBLE);
     list.writes(a.dw, lk__geometry_w_count(&a.shape.geometry) * size_of(a.dw_dtype));
 }
 
