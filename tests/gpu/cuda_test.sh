@@ -51,6 +51,8 @@ line '^  cuda:0: no GPU: CUDA: .*: there is no driver; install '
 export LOCKSTEP_EMULATED_GPUS=2
 train_on_two
 says ' for validation, on the devices'
+run 0 verify --model lenet --data synthetic --devices 1,2 --steps 1 --batch-size 8 --shards 2
+[[ $(grep -cE '^[12]xcuda +[0-9a-f]{32}$' "$work/stdout") == 2 ]] || fail "a number does not mean GPUs to verify"
 run 1 train --devices cuda:2 --data synthetic
 complains 'cuda:2: there is no such GPU: the last is cuda:1'
 run 0 doctor
