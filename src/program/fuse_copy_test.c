@@ -116,6 +116,32 @@ static lk_status copy_input(void *user, lk_tensor *const *in, lk_tensor **out)
     return LK_OK;
 }
 
+/* The copy is made where all branches have ended; the call in the branch may write in its place if there is no other.
+ */
+static lk_status make_in_branch(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const example *e = user;
+    lk_program_branch(1);
+    lk_tensor *made = product(in[0], in[1]);
+    lk_program_branch(0);
+    out[0] = lk_copy(in[0], lk_tensor_device(in[0]));
+    return lk_copy_into(e->parts[0], made);
+}
+
+static lk_status make_in_branches(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const example *e = user;
+    lk_program_branch(1);
+    lk_tensor *first = product(in[0], in[1]);
+    lk_program_branch(2);
+    lk_tensor *second = lk_add(in[0], in[1]);
+    lk_program_branch(0);
+    assert_ok(lk_copy_into(e->parts[0], first));
+    assert_ok(lk_copy_into(e->parts[1], second));
+    out[0] = lk_relu(e->packed);
+    return LK_OK;
+}
+
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
 static void count_copy(void *user, const char *op, const char *call)
@@ -187,12 +213,20 @@ static void copies_into_what_is_used_before_stay(void **state)
     expect_copies(write_twice, 1, 1);
 }
 
+static void copies_of_what_branches_make_stay_if_there_are_several(void **state)
+{
+    (void)state;
+    expect_copies(make_in_branch, 1, 1); /* that of the input */
+    expect_copies(make_in_branches, 2, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_of_what_nothing_else_reads_are_left_out),
         cmocka_unit_test(copies_of_what_others_see_stay),
         cmocka_unit_test(copies_into_what_is_used_before_stay),
+        cmocka_unit_test(copies_of_what_branches_make_stay_if_there_are_several),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

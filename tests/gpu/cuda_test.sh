@@ -374,13 +374,13 @@ failing count:1:35
 complains 'cuda:0: no GPU: CUDA: ' 'cudaErrorInsufficientDriver' 'install a newer driver'
 failing device:1:46
 complains 'cudaErrorDevicesUnavailable' 'exclusive mode' 'nvidia-smi -c DEFAULT'
-failing launch:200:719
+failing launch:100:719
 says 'cudaErrorLaunchFailure'
 says 'dmesg | grep Xid'
-failing run:200:717
+failing run:100:717
 says 'cudaErrorInvalidAddressSpace'
 says 'dmesg | grep Xid'
-failing run:200:214
+failing run:100:214
 says 'cudaErrorECCUncorrectable'
 says 'nvidia-smi -q -d ECC'
 # The synchronous engine, which waits for each operator, can name the one that failed.

@@ -36,7 +36,7 @@ counts 1975 7 1975 resnet18 512 bf16
 counts 1747 8 1747 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
-counts 52 14 59 lenet 256 bf16 --gpu a100 -- --shards 1
+counts 52 7 52 lenet 256 bf16 --gpu a100 -- --shards 1
 grep -qE '^estimate for one A100, not measured: [0-9.]+ ms, [0-9]+ images/s$' "$work/stdout"
 if "$root/tools/gpu_count" --build "$build" no-such-network 8 f32 2>"$work/stderr"; then
     echo "gpu_count counts a network that there is not"
