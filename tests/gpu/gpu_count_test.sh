@@ -30,10 +30,10 @@ counts()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-counts 335 7 335 lenet 256 bf16
-counts 258 7 258 keras-cnn 512 bf16
-counts 1975 7 1975 resnet18 512 bf16
-counts 1747 8 1747 wrn-16-10 512 bf16
+counts 321 7 321 lenet 256 bf16
+counts 244 7 244 keras-cnn 512 bf16
+counts 1961 7 1961 resnet18 512 bf16
+counts 1733 8 1733 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
 counts 52 7 52 lenet 256 bf16 --gpu a100 -- --shards 1
