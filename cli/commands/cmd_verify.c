@@ -21,9 +21,9 @@ static const lk_option own_options[] = {
     {.name = "devices",
      .type = LK_OPTION_STRING,
      AT(devices),
-     .default_text = "1,2,3",
+     .default_text = "1xcpu,2xcpu,3xcpu",
      .value = "SPECS",
-     .help = "sets of devices to compare, joined by commas; a number means that many CPU devices"},
+     .help = "sets of devices to compare, joined by commas; a number means that many GPUs or, without one, cores"},
     CLI_STEPS_OPTION(verify_config, "number of steps to train on each"),
 };
 /* clang-format on */
@@ -57,8 +57,8 @@ static void verify_amend(void *config)
 
 enum { MAX_SPECS = 64 };
 
-/* Cuts `text` at its commas, in place, and stores the first MAX_SPECS parts. A bare number means CPU devices and is
- * written out as "Nxcpu" in numbers[], 16 bytes each. Returns the number of parts. */
+/* Cuts `text` at its commas, in place, and stores the first MAX_SPECS parts. A bare number is written out with its
+ * kind, as in "2xcpu", in numbers[], 16 bytes each, so that the output names it. Returns the number of parts. */
 static int verify_split_specs(char *text, const char **specs, char (*numbers)[16])
 {
     int count = 0;
@@ -71,8 +71,9 @@ static int verify_split_specs(char *text, const char **specs, char (*numbers)[16
             continue;
         size_t digits = strspn(item, "0123456789");
         specs[count] = item;
-        if (digits > 0 && digits < 8 && item[digits] == '\0') {
-            snprintf(numbers[count], sizeof numbers[count], "%sxcpu", item);
+        const char *kind = digits > 0 && digits < 8 && item[digits] == '\0' ? lk_devices_best_kind() : NULL;
+        if (kind) {
+            snprintf(numbers[count], sizeof numbers[count], "%sx%s", item, kind);
             specs[count] = numbers[count];
         }
     }

@@ -36,6 +36,9 @@ typedef struct lk_device lk_device;
  * GPU). */
 LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count);
 
+/* The kind that N devices without a kind have: "cuda", "cpu"; static. NULL: no device is present. */
+LK_API const char *lk_devices_best_kind(void);
+
 /* Sets *count to the number of devices that `spec` names, without opening any. Errors: LK_ERR_ARGUMENT. */
 LK_API lk_status lk_devices_count(const char *spec, int *count);
 

@@ -72,6 +72,12 @@ typedef struct lk_offload {
     lk_status (*workspace)(lk_device *device, int64_t *bytes);
 } lk_offload;
 
+typedef struct lk_graph_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} lk_graph_copy;
+
 /* Concurrent branches and graphs of an offload device. A graph is a series of calls that is kept and started again
  * as a whole. All on the device's thread. */
 typedef struct lk_graphs {
@@ -84,6 +90,8 @@ typedef struct lk_graphs {
     lk_status (*end)(lk_device *device, void **graph);
     /* Starts the graph. `step` keys the random numbers of calls whose operator has set_step. */
     lk_status (*launch)(lk_device *device, void *graph, uint64_t step);
+    /* Starts copies within the device's memory, none of which overlap: a program's inputs and outputs. */
+    lk_status (*copy)(lk_device *device, const lk_graph_copy *copies, int n);
     void (*free)(lk_device *device, void *graph); /* NULL is fine */
 } lk_graphs;
 

@@ -156,6 +156,12 @@ lk_status lk__device_spec_parse(const char *spec, lk_device_spec_entry *entries,
     return LK_OK;
 }
 
+const char *lk_devices_best_kind(void)
+{
+    const lk_backend *best = device_spec_best_backend();
+    return best ? best->kind : NULL;
+}
+
 lk_status lk_devices_count(const char *spec, int *count)
 {
     return lk__device_spec_parse(spec, NULL, LK_MAX_DEVICES, count);

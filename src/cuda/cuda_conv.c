@@ -1,5 +1,5 @@
-/* conv2d, conv_block and their gradients. Images are channels-last, and so are weights while they are convolved.
- * Gradients of weights are written in plain order, because they are added up over shards.
+/* conv2d, conv_block and their gradients. Images are channels-last, and so are weights while they are convolved and
+ * gradients of weights until they have been added up over shards.
  *
  * If cuDNN has no engine for bf16 the convolution runs in f32. With tensor cores, to which a bf16 value is exact, that
  * adds up the same products. */
@@ -117,11 +117,13 @@ static lk_status cuda_conv_launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype
     const lk_tensor *dy = call->in[0], *x = call->in[1], *out = call->out[0];
     const void *results = cuda_conv_images_in(s, dy, dtype), *images = cuda_conv_images_in(s, x, dtype);
     lk_dtype made = dtype == call->dtype ? out->dtype : dtype;
-    lk_cuda_result dw = lk__cuda_library_out(s, 0, NULL, lk__cuda_channels_last, made);
+    lk_gpu_conv_shape shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype);
+    int64_t doubles = lk_gpu_weight_grad_workspace(&shape);
+    double *workspace = doubles > 0 ? lk__cuda_new(s, (size_t)doubles * sizeof *workspace) : NULL;
+    lk_cuda_result dw = cuda_conv_images_out(s, 0, made);
     if (s->status == LK_OK)
-        s->status =
-            LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data, .dw_dtype = made,
-                           .shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype));
+        s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data,
+                                   .workspace = workspace, .dw_dtype = made, .shape = shape);
     lk__cuda_library_written(s, 0, &dw);
     return s->status == LK_OK && attrs->bias ? cuda_conv_launch_bias_grad(s, results, dy->shape, dtype) : s->status;
 }
@@ -264,7 +266,7 @@ static lk_status cuda_conv_block_weight_grad(lk_cuda_scratch *s, const lk_conv_b
 {
     const lk_call *call = s->call;
     const void *images = cuda_conv_images_in(s, call->in[2], LK_F32);
-    lk_cuda_result dw = lk__cuda_library_out(s, 0, NULL, lk__cuda_channels_last, LK_F32);
+    lk_cuda_result dw = cuda_conv_images_out(s, 0, LK_F32);
     if (s->status == LK_OK)
         s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = dconv, .x = images, .dw = dw.data, .dw_dtype = LK_F32,
                                    .shape = cuda_conv_block_shape(call, attrs));

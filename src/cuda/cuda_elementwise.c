@@ -68,14 +68,18 @@ lk_status lk__cuda_activation_grad(lk_call *call)
 
 _Static_assert((int)LK_GPU_MAX_PAIRWISE == (int)LK_MAX_PAIRWISE, "operands of pairwise_sum");
 
+/* Adds in the operands' order if they have the same. */
 lk_status lk__cuda_pairwise_sum(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
+    const void *layout = call->in[0]->storage->layout;
     lk_gpu_pairwise_sum arguments = {.n = call->n_in, .dtype = call->dtype, .count = lk_tensor_count(call->in[0])};
     const lk_cuda *cuda = lk__cuda_of(call);
+    for (int i = 1; i < call->n_in; i++)
+        layout = call->in[i]->storage->layout == layout ? layout : NULL;
     for (int i = 0; i < call->n_in; i++)
-        arguments.x[i] = lk__cuda_plain(&s, call->in[i]);
-    arguments.y = lk__cuda_out(&s, 0);
+        arguments.x[i] = lk__cuda_as(&s, call->in[i], layout);
+    arguments.y = lk__cuda_out_as(&s, 0, layout);
     if (s.status == LK_OK)
         s.status = lk__cuda_check(cuda->driver, cuda->driver->pairwise_sum(cuda->stream, &arguments));
     return lk__cuda_end(&s);

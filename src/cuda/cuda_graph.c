@@ -3,6 +3,7 @@
  * in between. */
 #include "cuda/cuda_graph.h"
 
+#include "base/mem.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 
@@ -65,6 +66,11 @@ static lk_status cuda_graph_enter_branch(lk_device *device, int branch)
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
 
+typedef struct cuda_graph {
+    lk_gpu_graph *graph;
+    bool reads_step;
+} cuda_graph;
+
 static lk_status graph_begin(lk_device *device)
 {
     lk_cuda *cuda = device->state;
@@ -76,37 +82,79 @@ static lk_status graph_begin(lk_device *device)
     pthread_mutex_lock(&cuda->capturing);
     lk_status status = lk__cuda_check(cuda->driver, cuda->driver->capture_begin(cuda->trunk));
     cuda->is_capturing = status == LK_OK;
+    cuda->captured_step = false;
     if (status != LK_OK)
         pthread_mutex_unlock(&cuda->capturing);
     return status;
 }
 
+static void free_graph(lk_device *device, void *kept)
+{
+    lk_cuda *cuda = device->state;
+    cuda_graph *graph = kept;
+    if (graph && graph->graph)
+        cuda->driver->graph_free(graph->graph);
+    lk__free(graph);
+}
+
 static lk_status graph_end(lk_device *device, void **kept)
 {
     lk_cuda *cuda = device->state;
-    lk_gpu_graph *graph = NULL;
     *kept = NULL;
     if (!cuda->is_capturing)
         return LK_OK;
+    cuda_graph *made = lk__calloc(1, sizeof *made);
+    lk_gpu_graph *graph = NULL;
     cuda->is_capturing = false;
     lk_status status = lk__cuda_check(cuda->driver, cuda->driver->capture_end(cuda->trunk, &graph));
     pthread_mutex_unlock(&cuda->capturing);
-    *kept = graph;
-    return status;
+    if (made) {
+        *made = (cuda_graph){graph, cuda->captured_step};
+    } else if (graph) {
+        cuda->driver->graph_free(graph);
+    }
+    if (status == LK_OK && made)
+        *kept = made;
+    else
+        free_graph(device, made);
+    return made ? status : LK_ERR_MEMORY;
 }
 
 static lk_status graph_launch(lk_device *device, void *kept, uint64_t step)
 {
     lk_cuda *cuda = device->state;
-    LK_TRY(lk__cuda_offload.write(device, cuda->step, &step, sizeof step, LK_I64));
-    return lk__cuda_check(cuda->driver, cuda->driver->graph_launch(cuda->trunk, kept));
+    const cuda_graph *graph = kept;
+    if (graph->reads_step)
+        LK_TRY(lk__cuda_offload.write(device, cuda->step, &step, sizeof step, LK_I64));
+    return lk__cuda_check(cuda->driver, cuda->driver->graph_launch(cuda->trunk, graph->graph));
 }
 
-static void free_graph(lk_device *device, void *kept)
+static bool cuda_graph_is_words(const lk_graph_copy *copy)
+{
+    return ((uintptr_t)copy->to | (uintptr_t)copy->from | copy->bytes) % sizeof(float) == 0;
+}
+
+/* One kernel makes up to LK_GPU_COPIES copies of whole words. */
+static lk_status cuda_graph_copy(lk_device *device, const lk_graph_copy *copies, int n)
 {
     lk_cuda *cuda = device->state;
-    if (kept)
-        cuda->driver->graph_free(kept);
+    const lk_gpu_driver *driver = cuda->driver;
+    lk_gpu_copies words = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        const lk_graph_copy *c = &copies[i];
+        if (!cuda_graph_is_words(c)) {
+            LK_TRY(lk__cuda_check(driver, driver->copy(cuda->stream, c->to, c->from, c->bytes, LK_GPU_TO_GPU)));
+            continue;
+        }
+        if (words.n == LK_GPU_COPIES) {
+            LK_TRY(lk__cuda_check(driver, driver->copies(cuda->stream, &words)));
+            words.n = 0;
+        }
+        words.to[words.n] = c->to;
+        words.from[words.n] = c->from;
+        words.count[words.n++] = (int64_t)(c->bytes / sizeof(float));
+    }
+    return words.n > 0 ? lk__cuda_check(driver, driver->copies(cuda->stream, &words)) : LK_OK;
 }
 
 void lk__cuda_graphs_close(lk_cuda *cuda)
@@ -128,5 +176,6 @@ const lk_graphs lk__cuda_graphs = {
     .begin = graph_begin,
     .end = graph_end,
     .launch = graph_launch,
+    .copy = cuda_graph_copy,
     .free = free_graph,
 };

@@ -147,8 +147,8 @@ void *lk__cuda_out_as(lk_cuda_scratch *scratch, int i, const void *layout)
     if (!layout || lk__cuda_orders_agree(out->shape))
         return lk__tensor_is_dense(out) ? cuda_operands_take_output(scratch, out, NULL)
                                         : cuda_operands_temporary_output(scratch, i, NULL);
-    return scratch->call->free_layout ? cuda_operands_take_output(scratch, out, layout)
-                                      : cuda_operands_temporary_output(scratch, i, layout);
+    bool stays = scratch->call->free_layout && !(i == 0 && scratch->call->plain_next);
+    return stays ? cuda_operands_take_output(scratch, out, layout) : cuda_operands_temporary_output(scratch, i, layout);
 }
 
 void *lk__cuda_out(lk_cuda_scratch *scratch, int i)

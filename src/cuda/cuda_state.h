@@ -39,6 +39,7 @@ typedef struct lk_cuda {
     lk_gpu_event *fork;                       /* recorded on the trunk when a branch is forked */
     uint64_t *step; /* in the GPU's memory: lk_program_run's step, for calls in a graph; NULL until a graph is made */
     bool is_capturing;
+    bool captured_step; /* the graph that is captured, or was last, reads `step` */
     /* Held while a graph is captured, so that no work that other devices' threads give the trunk gets into it. */
     pthread_mutex_t capturing;
     lk_gpu_event *events[LK_CUDA_EVENTS];

@@ -43,8 +43,9 @@ lk_gpu_philox lk__cuda_philox(const lk_random_key *key)
 lk_gpu_philox lk__cuda_philox_of_step(const lk_call *call, const lk_random_key *key)
 {
     lk_gpu_philox philox = lk__cuda_philox(key);
-    const lk_cuda *cuda = lk__cuda_of(call);
+    lk_cuda *cuda = lk__cuda_of(call);
     philox.epoch = cuda->is_capturing ? cuda->step : NULL;
+    cuda->captured_step = cuda->captured_step || philox.epoch;
     return philox;
 }
 

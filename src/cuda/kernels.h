@@ -252,11 +252,11 @@ typedef struct lk_gpu_sigmoid_cross_entropy {
  * LK_GPU_SUM_BLOCKS blocks of at least LK_GPU_SUM_ROWS rows, then in a tree over the blocks. */
 enum { LK_GPU_SUM_ROWS = 64, LK_GPU_SUM_BLOCKS = 512 };
 
-/* Doubles in the workspace of these sums: two for each channel and block, and two for each channel's total. */
+/* Doubles in the workspace of these sums: two for each channel and block, and three for each channel's total. */
 static inline int64_t lk_gpu_sums_workspace(int64_t rows, int64_t channels)
 {
     int64_t blocks = (rows + LK_GPU_SUM_ROWS - 1) / LK_GPU_SUM_ROWS, most = LK_GPU_SUM_BLOCKS;
-    return 2 * channels * ((blocks < most ? blocks : most) + 1);
+    return channels * (2 * (blocks < most ? blocks : most) + 3);
 }
 
 /* sums[c] = Σ x, sums[channels + c] = Σ x x. workspace: lk_gpu_sums_workspace. */
@@ -303,11 +303,13 @@ typedef enum lk_gpu_through {
 } lk_gpu_through;
 
 /* Computes dx, dgamma and dbeta from dy. If act_y is not NULL, dy is first set to 0 where act_y is not above 0, and the
- * masked dy is written to dresidual, unless that is NULL. The sums of dy and of dy x are computed before anything is
- * written, so dx may be dy, x or act_y, and dresidual another one of dy and act_y. workspace: lk_gpu_sums_workspace. */
+ * masked dy is written to dresidual, unless that is NULL. If act_beta is not NULL, act_y must be, and dy is set to 0
+ * where an lk_gpu_normalize of x with that beta and `act` is not above 0; only with LK_GPU_THROUGH_SUMS. The sums of dy
+ * and of dy x are computed before anything is written, so dx may be dy, x or act_y, and dresidual another one of dy and
+ * act_y. workspace: lk_gpu_sums_workspace. */
 typedef struct lk_gpu_normalize_grad {
     const void *dy, *act_y, *x;
-    const float *gamma;
+    const float *gamma, *act_beta;
     void *dx, *dresidual;
     float *dgamma, *dbeta;
     double *dsums, *workspace;
@@ -470,9 +472,30 @@ typedef struct lk_gpu_conv_input_grad {
     lk_gpu_conv_shape shape;
 } lk_gpu_conv_input_grad;
 
+/* Weight gradients in bf16 with so few channels, and inputs a result, run on a kernel of the plug-in's own. */
+enum { LK_GPU_FEW_CHANNELS = 4, LK_GPU_FEW_INPUTS = 32 };
+
+static inline bool lk_gpu_has_few_inputs(const lk_gpu_conv_shape *shape)
+{
+    const lk_geometry *g = &shape->geometry;
+    return shape->dtype == LK_BF16 && g->groups == 1 && g->channels <= LK_GPU_FEW_CHANNELS &&
+           g->channels * g->kernel[0] * g->kernel[1] <= LK_GPU_FEW_INPUTS;
+}
+
+/* Doubles in the workspace of a weight gradient: with few inputs one for each weight and block, in blocks of at least
+ * LK_GPU_SUM_ROWS pixels, otherwise none. */
+static inline int64_t lk_gpu_weight_grad_workspace(const lk_gpu_conv_shape *shape)
+{
+    const lk_geometry *g = &shape->geometry;
+    int64_t pixels = g->images * g->out[0] * g->out[1], most = LK_GPU_SUM_BLOCKS;
+    int64_t blocks = (pixels + LK_GPU_SUM_ROWS - 1) / LK_GPU_SUM_ROWS;
+    return lk_gpu_has_few_inputs(shape) ? lk__geometry_w_count(g) * (blocks < most ? blocks : most) : 0;
+}
+
 typedef struct lk_gpu_conv_weight_grad {
     const void *dy, *x;
     void *dw;
+    double *workspace; /* lk_gpu_weight_grad_workspace; NULL: none */
     lk_dtype dw_dtype; /* f32, or the shape's */
     lk_gpu_conv_shape shape;
 } lk_gpu_conv_weight_grad;

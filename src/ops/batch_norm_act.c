@@ -28,7 +28,7 @@ static lk_status batch_norm_inference_act_infer(const lk_call *call, lk_meta *ou
     return lk__infer_same(call, out);
 }
 
-/* (dy, y, x, gamma, sums) → dx, dgamma, dbeta, dresidual */
+/* (dy, y, x, gamma, sums[, beta]) → dx, dgamma, dbeta, dresidual */
 static lk_status batch_norm_act_grad_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
@@ -38,6 +38,8 @@ static lk_status batch_norm_act_grad_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_like(op, "y", call->in[1], x->dtype, x->shape));
     LK_TRY(lk__check_meta(op, "gamma", call->in[3], lk__channel_vector_meta(x)));
     LK_TRY(lk__check_meta(op, "sums", call->in[4], lk__channel_sums_meta(x)));
+    if (call->n_in == 6)
+        LK_TRY(lk__check_meta(op, "beta", call->in[5], lk__channel_vector_meta(x)));
     out[0] = (lk_meta){x->dtype, x->shape};
     out[1] = out[2] = lk__channel_vector_meta(x);
     if (call->n_out == 4)
@@ -82,9 +84,9 @@ static lk_status batch_norm_act_gradient(lk_gradient *g)
     lk_call call = {
         .op = &lk__op_batch_norm_act_grad,
         .place = forward->place,
-        .n_in = 5,
+        .n_in = forward->in[3] ? 5 : 6,
         .n_out = residual ? 4 : 3,
-        .in = {g->dout[0], forward->out[0], forward->in[0], forward->in[1], forward->out[1]},
+        .in = {g->dout[0], forward->out[0], forward->in[0], forward->in[1], forward->out[1], forward->in[2]},
     };
     lk_batch_norm_attrs attrs = *LK_ATTRS(forward, lk_batch_norm_attrs);
     lk__call_set_attrs(&call, &attrs, sizeof attrs);

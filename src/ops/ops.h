@@ -137,7 +137,7 @@ typedef struct lk_dropout_attrs { /* (x, indices) → y; dx is dropout of dy */
  * batch_norm_inference_grad: (dy, x, gamma, mean, variance) → dx, dgamma, dbeta.
  * batch_norm_act: (x, gamma, beta, residual or NULL) → y = relu(batch_norm(x) + residual), sums.
  * batch_norm_act_grad: (dy, y, x, gamma, sums) → dx, dgamma, dbeta and, if a fourth output is wanted, dresidual =
- *   y > 0 ? dy : 0.
+ *   y > 0 ? dy : 0. A sixth operand, beta, says that y = relu(batch_norm(x)): a kernel may compute y again.
  * batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no gradient.
  * batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and momentum. */
 typedef struct lk_batch_norm_attrs {

@@ -22,6 +22,7 @@ static double pairwise_sum_flops(const lk_call *call)
 const lk_op lk__op_pairwise_sum = {
     .name = "pairwise_sum",
     .id = LK_OP_PAIRWISE_SUM,
+    .flags = LK_OP_FREE_LAYOUT,
     .infer = pairwise_sum_infer,
     .flops = pairwise_sum_flops,
 };

@@ -188,30 +188,35 @@ static void rewrite_close_gaps(lk_rewrite *r)
     program->n_calls = n;
 }
 
-static lk_status rewrite_try_patterns(lk_rewrite *r)
-{
-    static lk_status (*const patterns[])(lk_rewrite * r, int i) = {
-        lk__fuse_conv_block,
-        lk__fuse_batch_norm_act,
-        lk__fuse_dense,
-        lk__fuse_loss,
-    };
-    for (int i = 0; i < r->program->n_calls; i++)
-        for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++)
-            LK_TRY(patterns[p](r, i));
-    return LK_OK;
-}
+typedef lk_status (*fuse_pattern)(lk_rewrite *r, int i);
 
-lk_status lk__program_fuse(lk_program *program)
+static lk_status fuse_apply(lk_program *program, const fuse_pattern *patterns, size_t n)
 {
     lk_rewrite r = {.program = program, .removed = lk__calloc((size_t)program->n_calls + 1, sizeof(bool))};
     lk_status status = r.removed ? rewrite_find_spans(&r) : LK_ERR_MEMORY;
-    if (status == LK_OK)
-        status = rewrite_try_patterns(&r);
+    for (int i = 0; i < program->n_calls; i++)
+        for (size_t p = 0; p < n && status == LK_OK; p++)
+            status = patterns[p](&r, i);
     if (r.removed)
         rewrite_close_gaps(&r);
     lk__free(r.removed);
     lk__free(r.spans);
     lk__numbers_free(&r.numbers);
     return status;
+}
+
+lk_status lk__program_fuse(lk_program *program)
+{
+    static const fuse_pattern patterns[] = {
+        lk__fuse_conv_block,
+        lk__fuse_batch_norm_act,
+        lk__fuse_dense,
+        lk__fuse_loss,
+    };
+    return fuse_apply(program, patterns, sizeof patterns / sizeof *patterns);
+}
+
+lk_status lk__program_skip_copies(lk_program *program)
+{
+    return fuse_apply(program, &(const fuse_pattern){lk__fuse_copy}, 1);
 }

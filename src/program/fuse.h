@@ -8,3 +8,6 @@
 enum { LK_FUSION_VERSION = 2 };
 
 lk_status lk__program_fuse(lk_program *program);
+
+/* Leaves out copies of results that nothing else reads. Never changes bits. */
+lk_status lk__program_skip_copies(lk_program *program);

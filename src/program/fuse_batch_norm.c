@@ -94,9 +94,10 @@ static lk_call fuse_norm_backward_call(const lk_rewrite *r, const pattern *p)
         .op = &lk__op_batch_norm_act_grad,
         .place = norm_grad->place,
         .free_layout = norm_grad->free_layout,
-        .n_in = 5,
+        .n_in = p->add >= 0 ? 5 : 6,
         .n_out = p->add >= 0 ? 4 : 3,
-        .in = {relu_grad->in[0], relu_grad->in[1], norm_grad->in[1], norm_grad->in[2], norm_grad->in[3]},
+        .in = {relu_grad->in[0], relu_grad->in[1], norm_grad->in[1], norm_grad->in[2], norm_grad->in[3],
+               lk__rewrite_call(r, p->norm)->in[2]},
         .out = {norm_grad->out[0], norm_grad->out[1], norm_grad->out[2], p->add >= 0 ? relu_grad->out[0] : NULL},
         .attrs = norm_grad->attrs};
     return call;

@@ -130,6 +130,7 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     LK_TRY(lk__program_share(program));
     if (opts->fuse)
         LK_TRY(lk__program_fuse(program));
+    LK_TRY(lk__program_skip_copies(program));
     LK_TRY(lk__program_finish_outputs_early(program));
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));

@@ -60,3 +60,4 @@ lk_status lk__fuse_conv_block(lk_rewrite *r, int i);
 lk_status lk__fuse_batch_norm_act(lk_rewrite *r, int i);
 lk_status lk__fuse_dense(lk_rewrite *r, int i);
 lk_status lk__fuse_loss(lk_rewrite *r, int i);
+lk_status lk__fuse_copy(lk_rewrite *r, int i);

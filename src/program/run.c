@@ -57,10 +57,31 @@ static bool program_replay_copies(const lk_replay *r)
     return r->base && r->program->device->backend->graphs;
 }
 
+/* Copies that are started together. */
+typedef struct copy_list {
+    lk_graph_copy list[32];
+    int n;
+} copy_list;
+
+static lk_status program_replay_start_copies(lk_device *device, copy_list *copies)
+{
+    int n = copies->n;
+    copies->n = 0;
+    return n > 0 ? device->backend->graphs->copy(device, copies->list, n) : LK_OK;
+}
+
+static lk_status program_replay_add_copy(lk_device *device, copy_list *copies, lk_graph_copy copy)
+{
+    copies->list[copies->n++] = copy;
+    bool is_full = copies->n == (int)(sizeof copies->list / sizeof *copies->list);
+    return is_full ? program_replay_start_copies(device, copies) : LK_OK;
+}
+
 static lk_status program_replay_copy_inputs(const lk_replay *r)
 {
     lk_program *program = r->program;
     lk_device *device = program->device;
+    copy_list copies = {.n = 0};
     for (int i = 0; i < program->n_values; i++) {
         const lk_value *value = &program->values[i];
         if (value->kind != LK_VALUE_INPUT)
@@ -70,9 +91,10 @@ static lk_status program_replay_copy_inputs(const lk_replay *r)
         if (from->storage->layout)
             LK_TRY(device->backend->to_plain(device, from, to));
         else
-            LK_TRY(device->backend->offload->bring(device, to, device, lk__data(from), value->storage->bytes));
+            LK_TRY(
+                program_replay_add_copy(device, &copies, (lk_graph_copy){to, lk__data(from), value->storage->bytes}));
     }
-    return LK_OK;
+    return program_replay_start_copies(device, &copies);
 }
 
 static lk_status program_replay_bind(lk_replay *r)
@@ -112,15 +134,16 @@ static lk_status program_replay_copy_outputs(const lk_replay *r, const lk_segmen
 {
     const int *ready = r->program->ready + segment->first_ready;
     lk_device *device = r->program->device;
+    copy_list copies = {.n = 0};
     for (int i = 0; i < segment->n_ready; i++) {
         if (!r->out[ready[i]])
             continue;
         const lk_storage *from = r->program->out[ready[i]]->storage;
         lk_storage *to = r->out[ready[i]]->storage;
         LK_TRY(lk__storage_allocate(to, to->bytes, NULL));
-        LK_TRY(device->backend->offload->bring(device, to->data, device, from->data, to->bytes));
+        LK_TRY(program_replay_add_copy(device, &copies, (lk_graph_copy){to->data, from->data, to->bytes}));
     }
-    return LK_OK;
+    return program_replay_start_copies(device, &copies);
 }
 
 /* No later segment uses these outputs: from here on they belong to the caller alone. */

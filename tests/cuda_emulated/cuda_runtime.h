@@ -151,6 +151,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
+/* Counts a kernel: see lk_gpu_emulated_launches. */
+void emulated_count_launch(void);
+
 /* Queues work on a stream. */
 void emulated_push(cudaStream_t stream, std::function<void()> work);
 
@@ -189,6 +192,7 @@ void emulated_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, bool 
                      Arguments... arguments)
 {
     emulated_require_device(stream);
+    emulated_count_launch();
     emulated_push(stream, [=]() { emulated_run(grid, block, together, [=]() { kernel(arguments...); }); });
 }
 

@@ -1,6 +1,8 @@
-/* Replaces cuBLASLt and cuDNN by loops on the CPU. Products are added up in double and rounded once. Operands must have
- * the alignment that the libraries are promised; with TF32 they are rounded to it first. */
+/* Replaces cuBLASLt and cuDNN by the kernels that need no library, whose sums are in double and rounded once. Operands
+ * must have the alignment that the libraries are promised; with TF32 they are rounded to it first. */
 #include "cuda/plugin/gpu_direct_conv.h"
+#include "cuda/plugin/gpu_direct_matmul.h"
+#include "cuda/plugin/gpu_few_inputs.h"
 
 #include "cuda/plugin/gpu.cuh"
 
@@ -177,29 +179,6 @@ static bool rounds(bool tf32, lk_dtype dtype)
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-template <typename Y, typename T> static void multiply(const lk_gpu_matmul &m)
-{
-    const T *a = (const T *)m.a, *b = (const T *)m.b;
-    const Y *bias = (const Y *)m.bias;
-    int64_t row_step = m.a_transposed ? 1 : m.inner, a_step = m.a_transposed ? m.rows : 1;
-    int64_t column_step = m.b_transposed ? m.inner : 1, b_step = m.b_transposed ? 1 : m.columns;
-    for (int64_t i = 0; i < m.rows; i++) {
-        for (int64_t j = 0; j < m.columns; j++) {
-            double sum = 0;
-            for (int64_t k = 0; k < m.inner; k++)
-                sum += (double)widen(a[i * row_step + k * a_step]) * (double)widen(b[j * column_step + k * b_step]);
-            sum += bias ? (double)widen(bias[j]) : 0;
-            ((Y *)m.y)[i * m.columns + j] = narrow<Y>((float)(m.relu && sum <= 0 ? 0 : sum));
-        }
-    }
-}
-
-template <typename Y> static lk_gpu_status push_product(lk_gpu_stream *stream, const lk_gpu_matmul &m)
-{
-    FOR_FLOATS(m.dtype, emulated_push(stream->stream, [m]() { multiply<Y, T>(m); }))
-    return LK_GPU_OK;
-}
-
 lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 {
     lk_gpu_matmul with = *m;
@@ -212,8 +191,7 @@ lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
         with.a = round(stream, m->a, m->rows * m->inner);
         with.b = round(stream, m->b, m->inner * m->columns);
     }
-    FOR_FLOATS(m->y_dtype, return round.keep_until_here(stream, push_product<T>(stream, with)))
-    return LK_GPU_OK;
+    return round.keep_until_here(stream, lk__gpu_direct_matmul(stream, &with));
 }
 
 /* --- convolutions ------------------------------------------------------------------------------------------------- */
@@ -249,6 +227,8 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
     lk_gpu_conv_weight_grad with = *a;
     rounded round;
     require_alignment({a->dy, a->x, a->dw});
+    if (lk_gpu_has_few_inputs(&a->shape))
+        return lk__gpu_few_inputs_weight_grad(stream, a);
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_WEIGHT_GRAD, a->shape, false, a->dw_dtype));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
         with.dy = round(stream, a->dy, lk__geometry_y_count(&a->shape.geometry));

@@ -293,6 +293,7 @@ static void uses(const lk_gpu_normalize_grad &a, operands &list)
     list.may_read(a.act_y, bytes);
     list.reads(a.x, bytes);
     list.reads(a.gamma, a.channels * FLOAT);
+    list.may_read(a.act_beta, a.channels * FLOAT);
     statistics_of(a.statistics, a.channels, list);
     list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
     list.writes(a.dx, bytes);
@@ -445,6 +446,7 @@ static void uses(const lk_gpu_conv_weight_grad &a, operands &list)
     int64_t size = size_of(a.shape.dtype);
     list.reads(a.dy, lk__geometry_y_count(&a.shape.geometry) * size);
     list.reads(a.x, lk__geometry_x_count(&a.shape.geometry) * size);
+    list.may_write(a.workspace, lk_gpu_weight_grad_workspace(&a.shape) * DOUBLE);
     list.writes(a.dw, lk__geometry_w_count(&a.shape.geometry) * size_of(a.dw_dtype));
 }
 

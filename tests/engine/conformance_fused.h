@@ -105,6 +105,21 @@ static inline lk_tensor *batch_norm_relu_grad_case(trial *t, const void *paramet
     return norm_act_grad(t, parameters, 3);
 }
 
+/* The gradient of relu(batch_norm(x)), whose y a kernel may compute again. */
+static inline lk_tensor *batch_norm_relu_again_case(trial *t, const void *parameters)
+{
+    const norm_parameters *p = parameters;
+    norm_grad_scale(t, p);
+    lk_tensor *dy = floats(t, p->shape), *x = norm_x(t, p);
+    lk_tensor *gamma = channel_vector(t, p->shape.dim[1], 0.5, 1.5), *beta = channel_vector(t, p->shape.dim[1], -1, 1);
+    lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
+    lk_call call = {.in = {x, gamma, beta, NULL}};
+    if (!made(&call, &lk__op_batch_norm_act, 4, 3, 2, &attrs, sizeof attrs))
+        return NULL;
+    lk_tensor *in[] = {dy, call.out[0], x, gamma, call.out[1], beta};
+    return all_results(t, &lk__op_batch_norm_act_grad, in, 6, 3, attrs);
+}
+
 /* --- dense layers ------------------------------------------------------------------------------------------------- */
 
 static inline lk_tensor *dense_act(trial *t, const matmul_parameters *p, bool bias, bool relu)

@@ -51,6 +51,8 @@ line '^  cuda:0: no GPU: CUDA: .*: there is no driver; install '
 export LOCKSTEP_EMULATED_GPUS=2
 train_on_two
 says ' for validation, on the devices'
+run 0 verify --model lenet --data synthetic --devices 1,2 --steps 1 --batch-size 8 --shards 2
+[[ $(grep -cE '^[12]xcuda +[0-9a-f]{32}$' "$work/stdout") == 2 ]] || fail "a number does not mean GPUs to verify"
 run 1 train --devices cuda:2 --data synthetic
 complains 'cuda:2: there is no such GPU: the last is cuda:1'
 run 0 doctor
@@ -372,13 +374,13 @@ failing count:1:35
 complains 'cuda:0: no GPU: CUDA: ' 'cudaErrorInsufficientDriver' 'install a newer driver'
 failing device:1:46
 complains 'cudaErrorDevicesUnavailable' 'exclusive mode' 'nvidia-smi -c DEFAULT'
-failing launch:200:719
+failing launch:100:719
 says 'cudaErrorLaunchFailure'
 says 'dmesg | grep Xid'
-failing run:200:717
+failing run:100:717
 says 'cudaErrorInvalidAddressSpace'
 says 'dmesg | grep Xid'
-failing run:200:214
+failing run:100:214
 says 'cudaErrorECCUncorrectable'
 says 'nvidia-smi -q -d ECC'
 # The synchronous engine, which waits for each operator, can name the one that failed.

@@ -1,6 +1,6 @@
 /* Sums over rows, and batch normalization. All of it is bound by memory bandwidth: each pass reads its arrays once, in
  * packs of channels, and every thread has loads of BATCH rows in flight. */
-#include "cuda/plugin/gpu_pack.cuh"
+#include "cuda/plugin/gpu_row_sums.cuh"
 
 #include <type_traits>
 
@@ -65,12 +65,6 @@ static inline __device__ void load_packs(P (&packs)[N], const typename P::elemen
 
 /* --- sums over rows ----------------------------------------------------------------------------------------------- */
 
-/* The order of a sum over rows. In a block of rows lane l adds rows l, l + lanes, … in order, and a tree adds the
- * lanes. Then lane l of FINISH_LANES adds blocks l, l + FINISH_LANES, … in order, and again a tree adds the lanes. This
- * and `tiling` fix the order. */
-enum { FINISH_WIDTH = 4, FINISH_LANES = THREADS / FINISH_WIDTH };
-enum { BLOCKS_A_LANE = LK_GPU_SUM_BLOCKS / FINISH_LANES };
-
 struct row_blocks {
     int64_t rows; /* of each block except the last */
     int count;
@@ -85,25 +79,6 @@ static row_blocks row_blocks_of(const tiling &t)
     return {rows, (int)((t.rows + rows - 1) / rows)};
 }
 
-/* Adds the lanes' sums pairwise; lane 0 gets the total. All threads of the block must take part. */
-template <int N> static __device__ void add_lanes(double (&sums)[N], int lane, int lanes, int width)
-{
-    __shared__ double shared[N][THREADS];
-    int self = (int)threadIdx.x, step = 1;
-    for (int i = 0; i < N; i++)
-        shared[i][self] = sums[i];
-    while (step < lanes)
-        step *= 2;
-    for (step /= 2; step > 0; step /= 2) {
-        __syncthreads();
-        if (lane < step && lane + step < lanes)
-            for (int i = 0; i < N; i++)
-                shared[i][self] += shared[i][self + step * width];
-    }
-    for (int i = 0; i < N; i++)
-        sums[i] = shared[i][self];
-}
-
 /* Writes sum s of a block to workspace[(block * SUMS + s) * channels + channel]. */
 template <typename P, int SUMS>
 static __device__ void store_block(double (&sums)[SUMS * P::COUNT], double *workspace, const tiling &t,
@@ -115,34 +90,6 @@ static __device__ void store_block(double (&sums)[SUMS * P::COUNT], double *work
     for (int s = 0; s < SUMS; s++)
         for (int i = 0; i < P::COUNT; i++)
             workspace[((int64_t)blockIdx.y * SUMS + s) * t.channels + at.channel + i] = sums[s * P::COUNT + i];
-}
-
-/* Adds a channel's sums over all blocks. True in the one thread that gets the total. */
-template <int SUMS>
-static __device__ bool add_blocks(const double *workspace, int64_t channels, int blocks, int64_t *channel,
-                                  double (&sums)[SUMS])
-{
-    int lane = (int)threadIdx.x / FINISH_WIDTH;
-    double from[BLOCKS_A_LANE][SUMS];
-    *channel = (int64_t)blockIdx.x * FINISH_WIDTH + (int)threadIdx.x % FINISH_WIDTH;
-    for (int k = 0; k < BLOCKS_A_LANE; k++) {
-        int64_t block = lane + k * FINISH_LANES;
-        for (int s = 0; s < SUMS; s++)
-            from[k][s] =
-                block < blocks && *channel < channels ? workspace[(block * SUMS + s) * channels + *channel] : 0;
-    }
-    for (int s = 0; s < SUMS; s++) {
-        sums[s] = 0;
-        for (int k = 0; k < BLOCKS_A_LANE; k++)
-            sums[s] += from[k][s];
-    }
-    add_lanes(sums, lane, FINISH_LANES, FINISH_WIDTH);
-    return lane == 0 && *channel < channels;
-}
-
-static unsigned finish_blocks(int64_t channels)
-{
-    return (unsigned)((channels + FINISH_WIDTH - 1) / FINISH_WIDTH);
 }
 
 /* Loops over the rows of this block of threads. */
@@ -214,15 +161,6 @@ lk_gpu_status lk__gpu_channel_sums(lk_gpu_stream *stream, const lk_gpu_channel_s
     LK_GPU_RUN_TOGETHER(finish_channel_sums, finish_blocks(a->channels), THREADS, stream->stream, a->workspace, a->sums,
                         a->channels, blocks);
     return lk__gpu_launched("channel_sums");
-}
-
-template <typename T>
-static __global__ void finish_column_sums(const double *workspace, T *sums, int64_t columns, int blocks)
-{
-    int64_t c;
-    double sum[1];
-    if (add_blocks(workspace, columns, blocks, &c, sum))
-        sums[c] = narrow<T>((typename number<T>::wide)sum[0]);
 }
 
 lk_gpu_status lk__gpu_column_sums(lk_gpu_stream *stream, const lk_gpu_column_sums *a)
@@ -309,6 +247,11 @@ static inline __device__ void each_batch_of_pass(const tiling &t, const position
 /* y = scale (x - origin) + shift */
 struct line {
     float origin, scale, shift;
+
+    inline __device__ float at(float x) const
+    {
+        return fmaf(scale, x - origin, shift);
+    }
 };
 
 struct normalization {
@@ -332,21 +275,28 @@ struct gradient_of_sums {
     }
 };
 
+/* Sets own[] to the lines of a thread's channels. All threads of the block must take part. */
+template <typename P, typename Lines>
+static inline __device__ void find_lines(const Lines &lines, const tiling &t, const position &at, line (&own)[P::COUNT])
+{
+    __shared__ line shared[MAX_TILE_CHANNELS];
+    int64_t first = (int64_t)blockIdx.x * t.width * P::COUNT;
+    for (int i = (int)threadIdx.x; i < t.width * P::COUNT && first + i < t.channels; i += THREADS)
+        shared[i] = lines.of(t.channels, first + i);
+    __syncthreads();
+    for (int i = 0; i < P::COUNT && at.inside; i++)
+        own[i] = shared[at.channel - first + i];
+}
+
 /* y = line(x), plus the residual with RESIDUAL; with `act` relu of that, which keeps NaN. */
 template <typename P, typename Lines, bool RESIDUAL>
 static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
     apply_lines(const typename P::element *x, const typename P::element *residual, typename P::element *y, Lines lines,
                 tiling t, bool act)
 {
-    __shared__ line shared[MAX_TILE_CHANNELS];
     position at = position_in<P>(t);
-    int64_t first = (int64_t)blockIdx.x * t.width * P::COUNT;
-    for (int i = (int)threadIdx.x; i < t.width * P::COUNT && first + i < t.channels; i += THREADS)
-        shared[i] = lines.of(t.channels, first + i);
-    __syncthreads();
     line own[P::COUNT] = {};
-    for (int i = 0; i < P::COUNT && at.inside; i++)
-        own[i] = shared[at.channel - first + i];
+    find_lines<P>(lines, t, at, own);
     float least = act ? 0 : -INFINITY;
     each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
@@ -360,7 +310,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
             if (RESIDUAL)
                 rs[k].get(more);
             for (int i = 0; i < P::COUNT; i++) {
-                float value = fmaf(own[i].scale, values[i] - own[i].origin, own[i].shift);
+                float value = own[i].at(values[i]);
                 value = RESIDUAL ? value + more[i] : value;
                 values[i] = value <= least ? least : value;
             }
@@ -418,8 +368,18 @@ template <typename P> static inline __device__ void mask(float (&dy)[P::COUNT], 
         dy[i] = values[i] > 0 ? dy[i] : 0;
 }
 
-/* The operands of a gradient in N rows: dy, x if X, and if MASK the y that masks dy. */
-template <typename P, int N, bool X, bool MASK> struct gradient_rows {
+/* Sets dy to 0 where the lines' y, rounded as it was when it was written, is not above 0. */
+template <typename P>
+static inline __device__ void mask(float (&dy)[P::COUNT], const float (&x)[P::COUNT], const line (&lines)[P::COUNT])
+{
+    for (int i = 0; i < P::COUNT; i++)
+        dy[i] = widen(narrow<typename P::element>(lines[i].at(x[i]))) > 0 ? dy[i] : 0;
+}
+
+enum masking { NOT_MASKED, MASKED_BY_Y, MASKED_BY_X };
+
+/* The operands of a gradient in N rows: dy, x if X, and if MASKED_BY_Y the y that masks dy. */
+template <typename P, int N, bool X, masking MASK> struct gradient_rows {
     P dys[N], xs[N], ys[N];
 
     inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *x,
@@ -428,35 +388,43 @@ template <typename P, int N, bool X, bool MASK> struct gradient_rows {
         load_packs(dys, dy, offset, step);
         if (X)
             load_packs(xs, x, offset, step);
-        if (MASK)
+        if (MASK == MASKED_BY_Y)
             load_packs(ys, act_y, offset, step);
     }
 
-    inline __device__ void get(int k, float (&d)[P::COUNT], float (&values)[P::COUNT]) const
+    /* lines: of MASKED_BY_X. */
+    inline __device__ void get(int k, const line (&lines)[P::COUNT], float (&d)[P::COUNT],
+                               float (&values)[P::COUNT]) const
     {
         dys[k].get(d);
         if (X)
             xs[k].get(values);
-        if (MASK)
+        if (MASK == MASKED_BY_Y)
             mask(d, ys[k]);
+        if (MASK == MASKED_BY_X)
+            mask<P>(d, values, lines);
     }
 };
 
 /* Σ dy and Σ dy x; each product is exact in double before it is added. */
-template <typename P, bool MASK>
+template <typename P, masking MASK>
 static __global__ void __launch_bounds__(THREADS)
     add_gradients(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
-                  typename P::element *dresidual, double *workspace, tiling t, int64_t rows_a_block)
+                  typename P::element *dresidual, normalization forward, double *workspace, tiling t,
+                  int64_t rows_a_block)
 {
     position at = position_in<P>(t);
+    line lines[P::COUNT] = {};
+    if (MASK == MASKED_BY_X)
+        find_lines<P>(forward, t, at, lines);
     double sums[2 * P::COUNT] = {};
     each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
         gradient_rows<P, N, true, MASK> rows(dy, x, act_y, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
-            rows.get(k, d, values);
-            if (MASK && dresidual)
+            rows.get(k, lines, d, values);
+            if (MASK != NOT_MASKED && dresidual)
                 store<P>(dresidual + offset + k * step, d);
             for (int i = 0; i < P::COUNT; i++) {
                 sums[i] += (double)d[i];
@@ -467,9 +435,10 @@ static __global__ void __launch_bounds__(THREADS)
     store_block<P, 2>(sums, workspace, t, at);
 }
 
-/* dx = a dy + b (x - mean) + c. Each array has a value for each channel. */
+/* dx = a dy + b (x - mean) + c. Each array has a value for each channel. The line (mean, a, shift) is that of the
+ * forward pass if dy is masked by x. */
 struct planes {
-    float *a, *b, *mean, *c;
+    float *a, *b, *mean, *c, *shift;
 };
 
 /* dgamma = Σ dy (x - mean) inverse, dbeta = Σ dy, and
@@ -494,6 +463,8 @@ static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, pla
     dx.a[c] = (float)scale;
     dx.b[c] = (float)b;
     dx.mean[c] = (float)m.mean;
+    if (g.act_beta)
+        dx.shift[c] = normalization{g.statistics, g.gamma, g.act_beta}.of(g.channels, c).shift;
     dx.c[c] = through ? (float)(-scale * dbeta / count - b * rest_of(m.mean)) : 0;
     if (g.through == LK_GPU_SUMS_HELD) {
         double dvariance = -scale * m.inverse * dgamma / 2;
@@ -503,25 +474,28 @@ static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, pla
 }
 
 /* Computes dx as `planes` says; without X, dx = a dy. */
-template <typename P, bool X, bool MASK>
+template <typename P, bool X, masking MASK>
 static __global__ void __launch_bounds__(THREADS, 2)
     apply_planes(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
                  typename P::element *dx, planes planes, tiling t)
 {
     position at = position_in<P>(t);
     float a[P::COUNT] = {}, b[P::COUNT] = {}, mean[P::COUNT] = {}, c[P::COUNT] = {};
+    line lines[P::COUNT] = {};
     for (int i = 0; i < P::COUNT && at.inside; i++) {
         a[i] = planes.a[at.channel + i];
         b[i] = planes.b[at.channel + i];
         mean[i] = planes.mean[at.channel + i];
         c[i] = planes.c[at.channel + i];
+        if (MASK == MASKED_BY_X)
+            lines[i] = {mean[i], a[i], planes.shift[at.channel + i]};
     }
     each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
         gradient_rows<P, N, X, MASK> rows(dy, x, act_y, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
-            rows.get(k, d, values);
+            rows.get(k, lines, d, values);
             for (int i = 0; i < P::COUNT; i++)
                 d[i] = X ? fmaf(a[i], d[i], fmaf(b[i], values[i] - mean[i], c[i])) : a[i] * d[i];
             store<P>(dx + offset + k * step, d);
@@ -538,13 +512,14 @@ template <typename P> struct gradients {
     row_blocks r;
     planes dx;
 
-    template <bool MASK> void add()
+    template <masking MASK> void add()
     {
+        normalization forward = {g.statistics, g.gamma, g.act_beta};
         LK_GPU_RUN_TOGETHER((add_gradients<P, MASK>), dim3(t.tiles, r.count), THREADS, stream->stream, (const T *)g.dy,
-                            (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual, g.workspace, t, r.rows);
+                            (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual, forward, g.workspace, t, r.rows);
     }
 
-    template <bool X, bool MASK> void apply()
+    template <bool X, masking MASK> void apply()
     {
         LK_GPU_RUN((apply_planes<P, X, MASK>), pass_grid(t), THREADS, stream->stream, (const T *)g.dy,
                    (const T *)g.act_y, (const T *)g.x, (T *)g.dx, dx, t);
@@ -553,18 +528,19 @@ template <typename P> struct gradients {
     void start()
     {
         if (r.count > 0)
-            g.act_y ? add<true>() : add<false>();
+            g.act_beta ? add<MASKED_BY_X>() : g.act_y ? add<MASKED_BY_Y>() : add<NOT_MASKED>();
         LK_GPU_RUN_TOGETHER(finish_gradients, finish_blocks(g.channels), THREADS, stream->stream, g, r.count, dx);
         if (g.dresidual) { /* it now holds the masked dy */
             g.dy = g.dresidual;
             g.act_y = nullptr;
+            g.act_beta = nullptr;
         }
         if (r.count == 0)
             return;
         if (g.through == LK_GPU_THROUGH_SUMS)
-            g.act_y ? apply<true, true>() : apply<true, false>();
+            g.act_beta ? apply<true, MASKED_BY_X>() : g.act_y ? apply<true, MASKED_BY_Y>() : apply<true, NOT_MASKED>();
         else
-            g.act_y ? apply<false, true>() : apply<false, false>();
+            g.act_y ? apply<false, MASKED_BY_Y>() : apply<false, NOT_MASKED>();
     }
 };
 
@@ -574,7 +550,8 @@ template <typename P> static void start_gradients(lk_gpu_stream *stream, const l
     row_blocks r = row_blocks_of(t);
     /* The constants are in the workspace, behind the sums of the blocks. */
     float *constants = (float *)(g->workspace + 2 * g->channels * r.count);
-    planes dx = {constants, constants + g->channels, constants + 2 * g->channels, constants + 3 * g->channels};
+    planes dx = {constants, constants + g->channels, constants + 2 * g->channels, constants + 3 * g->channels,
+                 constants + 4 * g->channels};
     gradients<P>{stream, *g, t, r, dx}.start();
 }
 

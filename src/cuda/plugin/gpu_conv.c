@@ -1,6 +1,7 @@
 /* Convolutions by cuDNN, with plans kept by problem. If there is no plan for f32, the kernels of gpu_direct_conv.cu
  * run, which take every shape. */
 #include "cuda/plugin/gpu_conv_plan.h"
+#include "cuda/plugin/gpu_few_inputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,8 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
 {
     lk_gpu_conv_problem p = {LK_GPU_TO_WEIGHTS, false, a->dw_dtype, &a->shape};
     lk_gpu_conv_plan *c;
+    if (lk_gpu_has_few_inputs(&a->shape))
+        return lk__gpu_few_inputs_weight_grad(stream, a);
     LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (c->plan)
         return gpu_conv_execute_plan(stream, c, a->x, a->dw, a->dy, NULL);
@@ -169,6 +172,10 @@ lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *c
     lk_gpu_conv_problem p = gpu_conv_problem_of(choice);
     lk_gpu_conv_plan *c;
     const char *added = "";
+    if (choice->kernel == LK_GPU_CONV_WEIGHT_GRAD && lk_gpu_has_few_inputs(&choice->conv)) {
+        snprintf(choice->name, sizeof choice->name, "own");
+        return LK_GPU_OK;
+    }
     LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (!c->plan && p.bias) {
         p.bias = false;

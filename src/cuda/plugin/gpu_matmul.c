@@ -1,5 +1,6 @@
 /* Products of matrices by cuBLASLt, which is column-major: row-major y = a b is column-major y' = b' a', so the
  * operands are swapped and nothing is transposed. */
+#include "cuda/plugin/gpu_direct_matmul.h"
 #include "cuda/plugin/gpu_libraries.h"
 
 #include <stdio.h>
@@ -9,6 +10,7 @@ typedef struct product {
     lk_gpu_problem problem;
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, y;
+    bool is_direct; /* gpu_direct_matmul.cu computes it; otherwise `algorithm` does */
     cublasLtMatmulAlgo_t algorithm;
 } product;
 
@@ -109,16 +111,17 @@ static lk_gpu_status gpu_matmul_adds_in_one_sequence(const cublasLtMatmulAlgo_t 
     return lk__gpu_check_blas(status, "look at an algorithm");
 }
 
-static lk_gpu_status gpu_matmul_choose_algorithm(cublasLtHandle_t blas, product *p, const lk_gpu_matmul *m)
+static lk_gpu_status gpu_matmul_choose_algorithm(cublasLtHandle_t blas, product *p)
 {
     enum { MAX_RESULTS = 16 };
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t results[MAX_RESULTS];
     int found = 0;
     LK_GPU_TRY(gpu_matmul_set_preference(&preference));
-    LK_GPU_TRY(lk__gpu_check_blas(cublasLtMatmulAlgoGetHeuristic(blas, &p->operation, &p->b, &p->a, &p->y, &p->y,
-                                                                 &preference, MAX_RESULTS, results, &found),
-                                  "choose an algorithm"));
+    cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(blas, &p->operation, &p->b, &p->a, &p->y, &p->y, &preference,
+                                                          MAX_RESULTS, results, &found);
+    if (asked != CUBLAS_STATUS_NOT_SUPPORTED) /* there is none */
+        LK_GPU_TRY(lk__gpu_check_blas(asked, "choose an algorithm"));
     for (int i = 0; i < found; i++) {
         bool is_fine;
         if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > LK_GPU_WORKSPACE_BYTES)
@@ -129,9 +132,8 @@ static lk_gpu_status gpu_matmul_choose_algorithm(cublasLtHandle_t blas, product 
             return LK_GPU_OK;
         }
     }
-    return lk__gpu_fail(LK_GPU_UNSUPPORTED,
-                        "cuBLASLt: no algorithm that adds in one sequence for a product [%lld,%lld] [%lld,%lld]",
-                        (long long)m->rows, (long long)m->inner, (long long)m->inner, (long long)m->columns);
+    p->is_direct = true;
+    return LK_GPU_OK;
 }
 
 /* Writes "cublaslt:algo66_tile20_stages36_…": the parameters of an algorithm. */
@@ -172,9 +174,11 @@ static lk_gpu_status gpu_matmul_make_product(lk_gpu_libraries *libraries, const 
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a product");
     lk_gpu_status status = describe_product(p, m);
     if (status == LK_GPU_OK)
-        status = gpu_matmul_choose_algorithm(libraries->blas, p, m);
+        status = gpu_matmul_choose_algorithm(libraries->blas, p);
     p->problem.choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = *m};
-    if (status == LK_GPU_OK)
+    if (status == LK_GPU_OK && p->is_direct)
+        snprintf(p->problem.choice.name, sizeof p->problem.choice.name, "direct");
+    else if (status == LK_GPU_OK)
         status = gpu_matmul_name_algorithm(&p->algorithm, p->problem.choice.name, sizeof p->problem.choice.name);
     if (status != LK_GPU_OK) {
         free(p);
@@ -214,6 +218,8 @@ static lk_gpu_status gpu_matmul_run_product(lk_gpu_stream *stream, const lk_gpu_
     product *p;
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
     LK_GPU_TRY(gpu_matmul_find_product(stream->libraries, m, &p));
+    if (p->is_direct)
+        return lk__gpu_direct_matmul(stream, m);
     if (m->bias)
         LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias, sizeof m->bias));
     return lk__gpu_check_blas(cublasLtMatmul(stream->libraries->blas, &p->operation, &one, m->b, &p->b, m->a, &p->a,

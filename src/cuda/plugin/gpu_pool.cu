@@ -167,6 +167,58 @@ static __global__ void avg_pool(const typename P::element *x, typename P::elemen
     }
 }
 
+/* The average of whole images: of the threads of a block, GLOBAL_WIDTH take neighboring packs of one image's channels,
+ * and GLOBAL_LANES share its pixels. Lane l adds pixels l, l + GLOBAL_LANES, … in order, then a tree adds the lanes. */
+enum { GLOBAL_WIDTH = 32, GLOBAL_LANES = THREADS / GLOBAL_WIDTH };
+
+template <typename P>
+static __global__ void __launch_bounds__(THREADS) global_avg_pool(const typename P::element *x, typename P::element *y,
+                                                                  int64_t pixels, int64_t channels, unsigned tiles)
+{
+    __shared__ double shared[P::COUNT][THREADS];
+    int self = (int)threadIdx.x, lane = self / GLOBAL_WIDTH;
+    int64_t image = blockIdx.x / tiles, pack = (int64_t)(blockIdx.x % tiles) * GLOBAL_WIDTH + self % GLOBAL_WIDTH;
+    bool inside = pack * P::COUNT < channels;
+    double sum[P::COUNT] = {};
+    float values[P::COUNT];
+    for (int64_t pixel = lane; pixel < pixels && inside; pixel += GLOBAL_LANES) {
+        load<P>(x + (image * pixels + pixel) * channels + pack * P::COUNT).get(values);
+        for (int k = 0; k < P::COUNT; k++)
+            sum[k] += (double)values[k];
+    }
+    for (int k = 0; k < P::COUNT; k++)
+        shared[k][self] = sum[k];
+    for (int half = GLOBAL_LANES / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (lane < half)
+            for (int k = 0; k < P::COUNT; k++)
+                shared[k][self] += shared[k][self + half * GLOBAL_WIDTH];
+    }
+    if (lane > 0 || !inside)
+        return;
+    for (int k = 0; k < P::COUNT; k++)
+        values[k] = (float)shared[k][self] / (float)pixels;
+    store<P>(y + image * channels + pack * P::COUNT, values);
+}
+
+static bool is_global(const lk_geometry &w)
+{
+    bool covers = true;
+    for (int axis = 0; axis < 2; axis++)
+        covers = covers && w.out[axis] == 1 && w.padding[axis] == 0 && w.kernel[axis] == w.in[axis];
+    return covers;
+}
+
+template <typename P>
+static void run_global_average(lk_gpu_stream *stream, const typename P::element *x, typename P::element *y,
+                               const lk_geometry &w)
+{
+    int64_t packs = w.channels / P::COUNT;
+    unsigned tiles = (unsigned)((packs + GLOBAL_WIDTH - 1) / GLOBAL_WIDTH);
+    LK_GPU_RUN_TOGETHER(global_avg_pool<P>, (unsigned)w.images * tiles, THREADS, stream->stream, x, y,
+                        w.in[0] * w.in[1], w.channels, tiles);
+}
+
 template <typename P>
 static __global__ void avg_pool_grad(const typename P::element *dy, typename P::element *dx, lk_geometry w)
 {
@@ -194,6 +246,11 @@ static lk_gpu_status run_average(lk_gpu_stream *stream, const void *from, void *
 {
     if (w.images == 0)
         return LK_GPU_OK;
+    if (!backward && is_global(w)) {
+        FOR_PACKS(dtype, w.channels, address_of(from) | address_of(to),
+                  run_global_average<P>(stream, (const P::element *)from, (P::element *)to, w))
+        return lk__gpu_launched("avg_pool");
+    }
     FOR_PACKS(dtype, w.channels, address_of(from) | address_of(to),
               LK_GPU_RUN((backward ? avg_pool_grad<P> : avg_pool<P>),
                          blocks_for(packs_in<P>(w, backward ? w.in : w.out)), THREADS, stream->stream,

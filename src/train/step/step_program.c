@@ -128,6 +128,7 @@ typedef struct recording {
     const purpose *purpose;
     int n_in;
     lk_range own;                  /* the purpose's shards */
+    lk_shard whole;                /* the samples of all of them */
     int n_nodes;                   /* 0: the outputs are the values of each shard */
     lk_range nodes[LK_TREE_COVER]; /* of the tree, which cover `own` */
     lk_tensor **values;            /* [own][n] */
@@ -138,6 +139,21 @@ typedef struct recording {
 static lk_range step_program_samples(const lk_trainer *trainer, const purpose *p)
 {
     return lk__samples_of_shards(p->count, trainer->plan.shards, p->shards);
+}
+
+/* Makes the images and labels of all shards in one call each, if the device has the data. */
+static lk_status step_program_record_samples(recording *r, lk_tensor *const *in)
+{
+    const purpose *p = r->purpose;
+    lk_range samples = step_program_samples(r->trainer, p);
+    if (samples.begin == samples.end)
+        return LK_OK;
+    r->whole = (lk_shard){.replica = p->replica,
+                          .indices = in[INDICES],
+                          .images = p->data ? NULL : in[IMAGES],
+                          .labels = p->data ? NULL : in[LABELS]};
+    LK_TRY(lk__device_data_prepare(p->data, in[EPOCH], &r->whole));
+    return lk__tensor_make_plain(r->whole.images); /* the first slice would do so, but in a branch */
 }
 
 /* Sets *shard, and *seed to the gradient that backward starts with; NULL: there is no backward pass. */
@@ -153,16 +169,12 @@ static lk_status step_program_record_inputs(const recording *r, lk_tensor *const
                         .index = index,
                         .shards = r->trainer->plan.shards,
                         .global_batch = p->count,
-                        .indices = lk_slice(in[INDICES], 0, samples.begin, samples.end)};
-    if (!p->data) {
-        shard->images = lk_slice(in[IMAGES], 0, samples.begin, samples.end);
-        shard->labels = lk_slice(in[LABELS], 0, samples.begin, samples.end);
-    }
+                        .indices = lk_slice(in[INDICES], 0, samples.begin, samples.end),
+                        .images = lk_slice(r->whole.images, 0, samples.begin, samples.end),
+                        .labels = lk_slice(r->whole.labels, 0, samples.begin, samples.end)};
     int after = p->data ? EPOCH + 1 : LABELS + 1;
     *seed = after < r->n_in ? in[after] : NULL;
-    if (!shard->indices || (!p->data && (!shard->images || !shard->labels)))
-        return lk_error_status();
-    return lk__device_data_prepare(p->data, in[EPOCH], shard);
+    return shard->indices && shard->images && shard->labels ? LK_OK : lk_error_status();
 }
 
 static bool step_program_has_samples(const recording *r, int64_t shard)
@@ -223,7 +235,7 @@ static lk_status step_program_record_group(const recording *r, lk_tensor *const 
     return status;
 }
 
-static lk_status step_program_record_shards(const recording *r, lk_tensor *const *in)
+static lk_status step_program_record_shards(recording *r, lk_tensor *const *in)
 {
     const purpose *p = r->purpose;
     bool has_branches = step_program_takes_devices(r->trainer) && r->trainer->config.execution.branches > 1;
@@ -231,6 +243,7 @@ static lk_status step_program_record_shards(const recording *r, lk_tensor *const
     for (int64_t s = r->own.begin; s < r->own.end; s++)
         r->leaves[s - r->own.begin] =
             (lk_tree_node){.range = {s, s + 1}, .values = r->values + (s - r->own.begin) * p->n};
+    LK_TRY(step_program_record_samples(r, in));
     for (lk_range group = {r->own.begin, r->own.begin}; group.end < r->own.end; g++) {
         group =
             p->pass == lk__evaluation_pass ? (lk_range){group.end, group.end + 1} : lk__group_of(r->trainer, group.end);
@@ -254,7 +267,7 @@ static lk_status step_program_record_sums(const recording *r, lk_range node, lk_
 
 static lk_status step_program_record_passes(void *user, lk_tensor *const *in, lk_tensor **out)
 {
-    const recording *r = user;
+    recording *r = user;
     LK_TRY(step_program_record_shards(r, in));
     for (int64_t i = 0; i < (r->own.end - r->own.begin) * r->purpose->n && r->n_nodes == 0; i++)
         out[i] = r->values[i];
@@ -265,7 +278,7 @@ static lk_status step_program_record_passes(void *user, lk_tensor *const *in, lk
 
 static lk_status step_program_record_step(void *user, lk_tensor *const *in, lk_tensor **out)
 {
-    const recording *r = user;
+    recording *r = user;
     lk_trainer *trainer = r->trainer;
     int metrics = lk__metric_count(trainer);
     LK_TRY(step_program_record_shards(r, in));

@@ -1,0 +1,80 @@
+/* The gradient of the weights of a convolution with few inputs a result, such as the first layer's. A thread adds up,
+ * for a pack of filters and one input of their windows, the products in its share of the pixels of dy: a sum over rows.
+ */
+#include "cuda/plugin/gpu_few_inputs.h"
+
+#include "cuda/plugin/gpu_row_sums.cuh"
+
+/* The columns of the sum are packs of filters times the inputs of a window. */
+struct work {
+    int64_t pixels, pixels_a_block;
+    int inputs, columns, width, lanes; /* width: columns in a block */
+};
+
+/* x's element that input `input` of the window of output pixel `pixel` is; -1: it is in the padding. */
+static inline __device__ int64_t element_of_window(const lk_geometry &s, int64_t pixel, int input)
+{
+    int64_t channel = input % s.channels, at[2] = {pixel / s.out[1] % s.out[0], pixel % s.out[1]};
+    int64_t k[2] = {input / s.channels / s.kernel[1], input / s.channels % s.kernel[1]};
+    for (int axis = 0; axis < 2; axis++) {
+        at[axis] = at[axis] * s.stride[axis] + k[axis] * s.dilation[axis] - s.padding[axis];
+        if (at[axis] < 0 || at[axis] >= s.in[axis])
+            return -1;
+    }
+    return ((pixel / (s.out[0] * s.out[1]) * s.in[0] + at[0]) * s.in[1] + at[1]) * s.channels + channel;
+}
+
+template <typename P>
+static __global__ void __launch_bounds__(THREADS)
+    add_window_products(const typename P::element *dy, const typename P::element *x, double *workspace, lk_geometry s,
+                        work w)
+{
+    int lane = (int)threadIdx.x / w.width, column = (int)blockIdx.x * w.width + (int)threadIdx.x % w.width;
+    bool inside = lane < w.lanes && column < w.columns;
+    int pack = column / w.inputs, input = column % w.inputs;
+    int64_t begin = blockIdx.y * w.pixels_a_block, end = begin + w.pixels_a_block;
+    end = end < w.pixels ? end : w.pixels;
+    double sums[P::COUNT] = {};
+    for (int64_t pixel = begin + lane; pixel < end && inside; pixel += w.lanes) {
+        int64_t element = element_of_window(s, pixel, input);
+        if (element < 0)
+            continue;
+        float d[P::COUNT];
+        load<P>(dy + pixel * s.filters + pack * P::COUNT).get(d);
+        for (int i = 0; i < P::COUNT; i++)
+            sums[i] = fma((double)d[i], (double)widen(x[element]), sums[i]);
+    }
+    add_lanes(sums, lane, w.lanes, w.width);
+    if (lane > 0 || !inside)
+        return;
+    for (int i = 0; i < P::COUNT; i++)
+        workspace[((int64_t)blockIdx.y * s.filters + pack * P::COUNT + i) * w.inputs + input] = sums[i];
+}
+
+template <typename P> static int add_all(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
+{
+    const lk_geometry &s = a->shape.geometry;
+    typedef typename P::element T;
+    work w = {};
+    w.pixels = s.images * s.out[0] * s.out[1];
+    w.inputs = (int)(s.channels * s.kernel[0] * s.kernel[1]);
+    w.columns = (int)(s.filters / P::COUNT) * w.inputs;
+    w.width = w.columns < THREADS ? w.columns : (int)THREADS;
+    w.lanes = THREADS / w.width;
+    w.pixels_a_block = (w.pixels + LK_GPU_SUM_BLOCKS - 1) / LK_GPU_SUM_BLOCKS;
+    w.pixels_a_block = w.pixels_a_block > LK_GPU_SUM_ROWS ? w.pixels_a_block : (int64_t)LK_GPU_SUM_ROWS;
+    int blocks = (int)((w.pixels + w.pixels_a_block - 1) / w.pixels_a_block);
+    LK_GPU_RUN_TOGETHER(add_window_products<P>, dim3((unsigned)((w.columns + w.width - 1) / w.width), (unsigned)blocks),
+                        THREADS, stream->stream, (const T *)a->dy, (const T *)a->x, a->workspace, s, w);
+    return blocks;
+}
+
+lk_gpu_status lk__gpu_few_inputs_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
+{
+    int blocks = 0;
+    int64_t count = lk__geometry_w_count(&a->shape.geometry);
+    FOR_PACKS(a->shape.dtype, a->shape.geometry.filters, address_of(a->dy), blocks = add_all<P>(stream, a))
+    FOR_FLOATS(a->dw_dtype, LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(count), THREADS, stream->stream,
+                                                a->workspace, (T *)a->dw, count, blocks))
+    return lk__gpu_launched("few_inputs_weight_grad");
+}
