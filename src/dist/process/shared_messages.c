@@ -49,9 +49,12 @@ typedef struct shared_header {
 /* After the header: each rank's process, 0 until it has joined. */
 typedef _Atomic int32_t shared_process;
 
-/* The counters only grow; a byte's place is its number modulo the ring's size, which is a power of two. */
+/* The counters only grow; byte i's place is shift + i modulo the ring's size, which is a power of two. The writer sets
+ * `shift` when the ring is empty, so that it begins again at the first place: short messages then use few pages, which
+ * stay in the caches. */
 typedef struct ring {
     _Alignas(128) _Atomic uint64_t written;
+    _Atomic uint64_t shift;
     _Alignas(128) _Atomic uint64_t read;
     _Atomic uint64_t copied;      /* number of messages that the reader has copied out of the writer's memory */
     _Atomic uint32_t is_streamed; /* not 0: the reader may not read that memory; large messages go through the ring */
@@ -154,7 +157,10 @@ static uint64_t shared_messages_move_bytes(const transfer *t, char *data, uint64
     _Atomic uint64_t *own = t->is_sent ? &r->written : &r->read, *theirs = t->is_sent ? &r->read : &r->written;
     while (done < n) {
         uint64_t at = atomic_load_explicit(own, memory_order_relaxed),
-                 seen = atomic_load_explicit(theirs, memory_order_acquire), place = at & (capacity - 1);
+                 seen = atomic_load_explicit(theirs, memory_order_acquire);
+        if (t->is_sent && at == seen)
+            atomic_store_explicit(&r->shift, -at, memory_order_relaxed); /* published together with `written` */
+        uint64_t place = (atomic_load_explicit(&r->shift, memory_order_relaxed) + at) & (capacity - 1);
         uint64_t limits[] = {PIECE, n - done, capacity - place, t->is_sent ? capacity - (at - seen) : seen - at};
         uint64_t piece = limits[0];
         for (size_t i = 1; i < sizeof limits / sizeof limits[0]; i++)

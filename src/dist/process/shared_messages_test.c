@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,8 +48,9 @@ static void wait_for(const rank *r, lk_message *messages, int n)
         CHECK(r->table->done(messages, n, &all, error) == LK_MESSAGES_OK);
 }
 
-/* Runs `ranks` processes; each must end well. denied: the system does not let one read another's memory. */
-static void run_ranks(int ranks, bool denied, void (*run)(const rank *r))
+/* Runs `ranks` processes; each must end well. denied: the system does not let one read another's memory. Returns the
+ * bytes of shared memory that were used. */
+static int64_t run_ranks(int ranks, bool denied, void (*run)(const rank *r))
 {
     int descriptor, status;
     char text[16];
@@ -81,12 +83,15 @@ static void run_ranks(int ranks, bool denied, void (*run)(const rank *r))
         r.table->close();
         _exit(0);
     }
-    close(descriptor);
     for (int i = 0; i < ranks; i++) {
         assert_int_equal(waitpid(processes[i], &status, 0), processes[i]);
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
     }
+    struct stat used;
+    assert_int_equal(fstat(descriptor, &used), 0);
+    close(descriptor);
+    return used.st_blocks * 512;
 }
 
 static unsigned char byte_of(int from, int to, size_t i)
@@ -134,6 +139,16 @@ static void wait_crosswise(const rank *r)
     }
 }
 
+/* The ranks take turns, so every message finds an empty ring. */
+static void take_turns(const rank *r)
+{
+    char data[4096] = {0};
+    for (int turn = 0; turn < 200; turn++) {
+        lk_message message = begin(r, turn % 2 == r->rank, LK_CHANNEL_DATA, 1 - r->rank, data, sizeof data);
+        wait_for(r, &message, 1);
+    }
+}
+
 /* Rank 0 hears from the others in any order, and in the order of each. */
 static void hear_anybody(const rank *r)
 {
@@ -173,6 +188,12 @@ static void messages_arrive_whole(void **state)
     run_ranks(2, false, wait_crosswise);
 }
 
+static void short_messages_use_few_pages(void **state)
+{
+    (void)state;
+    assert_in_range(run_ranks(2, false, take_turns), 1, 64 << 10);
+}
+
 static void so_they_do_where_memory_cannot_be_read(void **state)
 {
     (void)state;
@@ -209,8 +230,11 @@ static void wrong_numbers_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_whole),     cmocka_unit_test(so_they_do_where_memory_cannot_be_read),
-        cmocka_unit_test(anybody_is_heard_in_order), cmocka_unit_test(another_size_is_an_error),
+        cmocka_unit_test(messages_arrive_whole),
+        cmocka_unit_test(short_messages_use_few_pages),
+        cmocka_unit_test(so_they_do_where_memory_cannot_be_read),
+        cmocka_unit_test(anybody_is_heard_in_order),
+        cmocka_unit_test(another_size_is_an_error),
         cmocka_unit_test(wrong_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
