@@ -89,7 +89,9 @@ static lk_status group_begin_message(const lk_group *group, lk_channel channel, 
                                      lk_message *message)
 {
     char error[LK_MESSAGES_ERROR];
-    if (group->table->begin(m->is_sent, channel, m->other, m->data, m->bytes, message, error) != LK_MESSAGES_OK)
+    int other = m->to_all && m->is_sent ? group->rank : m->other;
+    if (group->table->begin(m->is_sent, m->to_all ? LK_CHANNEL_TO_ALL : channel, other, m->data, m->bytes, message,
+                            error) != LK_MESSAGES_OK)
         LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
     return LK_OK;
 }
@@ -219,8 +221,9 @@ static lk_status group_gather_rows(lk_group *group, char *rows, size_t bytes)
         return group_give_up_on_error(group, LK_ERR_MEMORY);
     for (int step = 1; step <= others; step++) {
         int to = (group->rank + step) % group->ranks, from = (group->rank + group->ranks - step) % group->ranks;
-        messages[n++] = (lk_group_message){true, to, rows + (size_t)group->rank * bytes, bytes};
-        messages[n++] = (lk_group_message){false, from, rows + (size_t)from * bytes, bytes};
+        messages[n++] = (lk_group_message){
+            .is_sent = true, .other = to, .data = rows + (size_t)group->rank * bytes, .bytes = bytes};
+        messages[n++] = (lk_group_message){.other = from, .data = rows + (size_t)from * bytes, .bytes = bytes};
     }
     lk_status status = lk__group_exchange(group, LK_CHANNEL_CONTROL, messages, n);
     lk__free(messages);
@@ -255,10 +258,13 @@ void *lk__group_gather_new(lk_group *group, const void *mine, size_t bytes)
 static lk_status group_broadcast(lk_group *group, int from, void *data, size_t bytes)
 {
     if (group->rank != from)
-        return lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){false, from, data, bytes}, 1);
+        return lk__group_exchange(group, LK_CHANNEL_CONTROL,
+                                  &(lk_group_message){.other = from, .data = data, .bytes = bytes}, 1);
     for (int to = 0; to < group->ranks; to++)
         if (to != from)
-            LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){true, to, data, bytes}, 1));
+            LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL,
+                                      &(lk_group_message){.is_sent = true, .other = to, .data = data, .bytes = bytes},
+                                      1));
     return LK_OK;
 }
 
@@ -378,6 +384,11 @@ void lk_abandon_processes(void)
     if (lk__notes_part(&the_group.notes, patience))
         group_close(&the_group);
     lk__activity_end(before);
+}
+
+size_t lk__group_most_to_all(const lk_group *group)
+{
+    return group->table->most_to_all;
 }
 
 int lk__group_rank(const lk_group *group)
