@@ -99,18 +99,19 @@ static lk_status group_begin_message(const lk_group *group, lk_channel channel, 
 /* Pauses between two polls, `waited` nanoseconds after the wait began, and `quiet` after a message came. If the other
  * rank has a core, a short message arrives within SPIN, and what else it sends or takes follows the first one soon,
  * while a yield may give this core away for milliseconds. Messages make progress only while somebody polls, so then the
- * thread only yields, until AWAKE; if a yield takes longer than SHORT, a device computes on this core, and the thread
- * also sleeps, to leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls.
- */
+ * thread only yields, until AWAKE; if a yield takes longer than SHORT, or than TURNS where other ranks take turns on
+ * this core, a device computes there, and the thread also sleeps, to leave it the core. After AWAKE the other rank must
+ * be computing, so the thread sleeps between polls. */
 static void group_pause_between_polls(const lk_group *group, int64_t waited, int64_t quiet)
 {
-    enum { SPIN = 50000, AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    enum { SPIN = 50000, AWAKE = 2000000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    enum { SHORT = 20000, TURNS = 200000 };
     int64_t began = lk__nanoseconds();
     if (group->has_core && (waited < SPIN || quiet < AWAKE))
         return;
     if (waited < AWAKE)
         sched_yield();
-    bool is_busy = waited < AWAKE && lk__nanoseconds() - began > SHORT;
+    bool is_busy = waited < AWAKE && lk__nanoseconds() - began > (group->has_core ? SHORT : TURNS);
     if (is_busy || waited >= AWAKE)
         nanosleep(&(struct timespec){.tv_nsec = is_busy ? LONG_SLEEP : SLEEP}, NULL);
 }
