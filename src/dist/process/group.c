@@ -172,7 +172,7 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     lk_message few[32], *in_flight = n <= 32 ? few : lk__calloc((size_t)n, sizeof *in_flight);
     lk_status status = in_flight ? LK_OK : LK_ERR_MEMORY;
     enum { FEW = 8 };
-    message_list received = {in_flight, 0, n <= FEW ? 1 : n}, sent = {in_flight + n, 0, n};
+    message_list received = {in_flight, 0, group->has_core && n <= FEW ? 1 : n}, sent = {in_flight + n, 0, n};
     for (int i = 0; i < n && status == LK_OK; i++) {
         lk_message *message = messages[i].is_sent ? --sent.messages : received.messages + received.n;
         *(messages[i].is_sent ? &sent.n : &received.n) += 1;
