@@ -256,17 +256,20 @@ void *lk__group_gather_new(lk_group *group, const void *mine, size_t bytes)
     return NULL;
 }
 
+/* Along a binomial tree, in which a rank's distance from the root loses its lowest bit at the parent. */
 static lk_status group_broadcast(lk_group *group, int from, void *data, size_t bytes)
 {
-    if (group->rank != from)
-        return lk__group_exchange(group, LK_CHANNEL_CONTROL,
-                                  &(lk_group_message){.other = from, .data = data, .bytes = bytes}, 1);
-    for (int to = 0; to < group->ranks; to++)
-        if (to != from)
-            LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL,
-                                      &(lk_group_message){.is_sent = true, .other = to, .data = data, .bytes = bytes},
-                                      1));
-    return LK_OK;
+    lk_group_message children[32];
+    int distance = (group->rank - from + group->ranks) % group->ranks, bit = 1, n = 0;
+    for (; bit < group->ranks && !(distance & bit); bit *= 2)
+        if (distance + bit < group->ranks)
+            children[n++] = (lk_group_message){
+                .is_sent = true, .other = (group->rank + bit) % group->ranks, .data = data, .bytes = bytes};
+    lk_group_message parent = {
+        .other = (group->rank - bit + group->ranks) % group->ranks, .data = data, .bytes = bytes};
+    if (distance > 0)
+        LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL, &parent, 1));
+    return lk__group_exchange(group, LK_CHANNEL_CONTROL, children, n);
 }
 
 lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes)
