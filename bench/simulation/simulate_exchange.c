@@ -99,6 +99,12 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     return LK_OK;
 }
 
+/* MPI's messages go to one rank each. */
+size_t lk__group_most_to_all(const lk_group *group)
+{
+    return group->table->most_to_all;
+}
+
 /* SMPI promises a single thread, which is all that there is here, but the plug-in asks for more. */
 int MPI_Init_thread(int *argc, char ***argv, int wanted, int *provided)
 {

@@ -241,9 +241,14 @@ static void resume_compare_staleness(const lk_trainer *trainer, comparison *c)
 static lk_status resume_judge_differences(lk_trainer *trainer, const comparison *c)
 {
     const lk_checkpoint_info *info = &c->checkpoint->info;
-    const char *differences = (const char *)c->differences.data;
+    const char *differences = (const char *)c->differences.data, *memory = getenv(LK_MEMORY_VARIABLE);
     if (c->n == 0)
         return LK_OK;
+    if (memory && strncmp(info->folder, memory, strlen(memory)) == 0) /* the other ranks go on with what they have */
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "elastic training: %s was made with other settings: %s; a rank needs the same options and files as the "
+                "others",
+                info->folder, differences);
     if (!trainer->config.checkpoints.override)
         LK_FAIL(LK_ERR_ARGUMENT, "--resume: %s was made with other settings: %s; --override goes on nevertheless",
                 info->folder, differences);

@@ -1,8 +1,8 @@
 /* Receives and sends messages through memory that another rank shares and may have filled with anything. The first byte
  * of the input is the number of messages; a byte for each says how it is begun: 1: sent, 2: of notes, 4: large, 8: from
- * anybody. Eight bytes follow with the number of ranks and the size of large rings in the memory's header. Pieces
- * follow: three bytes with the place in the memory behind the header, a byte with the length, and what is written
- * there. After each piece the messages may move. */
+ * anybody, 128: to all, and in 16 to 64 the other rank. Eight bytes follow with the number of ranks and the size of
+ * large rings in the memory's header. Pieces follow: three bytes with the place in the memory behind the header, a byte
+ * with the length, and what is written there. After each piece the messages may move. */
 #include "fuzz.h"
 
 #include "dist/process/messages.h"
@@ -84,9 +84,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < n; i++) {
         uint8_t how = data[1 + i];
         bool is_sent = how & 1;
-        FUZZ_CHECK(table->begin(is_sent, how & 2 ? LK_CHANNEL_NOTES : LK_CHANNEL_DATA,
-                                how & 8 && !is_sent ? LK_MESSAGES_ANYBODY : (how >> 4) % ranks, buffers[i],
-                                how & 4 ? LARGE : SMALL, &messages[i], error) == LK_MESSAGES_OK);
+        lk_channel channel = how & 128 ? LK_CHANNEL_TO_ALL : how & 2 ? LK_CHANNEL_NOTES : LK_CHANNEL_DATA;
+        int other = how & 128 && is_sent ? 0 : how & 8 && !is_sent ? LK_MESSAGES_ANYBODY : (how >> 4 & 7) % ranks;
+        FUZZ_CHECK(table->begin(is_sent, channel, other, buffers[i], how & 4 ? LARGE : SMALL, &messages[i], error) ==
+                   LK_MESSAGES_OK);
     }
     if (!exchange(table, messages, n, data + 1 + MOST + 8, data + size))
         for (int i = 0; i < n; i++) /* sent ones too: those that are done, but not reported, belong to the caller */

@@ -171,6 +171,7 @@ is_refused_with()
     goes_on 2
     says 'rank 2 on three'
     says "$3"
+    ! grep -qF -- --override "$work/stderr" || fail 'it names an option that does not help'
     says "$three is refused"
     ended 0
     prints "\"digest\":\"$wanted\""
@@ -183,4 +184,5 @@ is_refused_with "$work/data/train.csv" '200s/^9/8/' 'the training set (its hash)
 is_refused_with "$work/data/val.csv" '1s/^0/1/' 'the validation set (its hash) was '
 is_refused_with "$work/data/train.csv" '200s/^9/x/' "$work/data/train.csv:200: "
 is_refused_with "$work/net.lk" '1s/^/# another\n/' '--model was '
+says 'a rank needs the same options and files as the others'
 is_refused_with "$LOCKSTEP" "s/$revision/${revision//[0-9a-z]/x}/g" 'rank 2 on three has another version of lockstep: '

@@ -61,6 +61,7 @@ static lk_status exchange_run_move(const lk_exchange_run *r, int step)
                               .first = of->first,
                               .ranks = of->ranks,
                               .is_first = step == 0,
+                              .to_all = !r->along_tree && (gathers || r->plan->opts.whole),
                               .compressed = r->compressed,
                               .replicates = gathers,
                               .rows = r->sums,

@@ -99,9 +99,9 @@ void lk__links_allreduce_set_exchange(lk_links_allreduce *a, lk_exchange way)
     a->way = way;
 }
 
-lk_links_allreduce_links lk__links_allreduce_links(const lk_links_allreduce *a)
+lk_exchange_links lk__links_allreduce_describe(const lk_links_allreduce *a)
 {
-    return (lk_links_allreduce_links){a->links, a->table, a->transport};
+    return (lk_exchange_links){a->links, a->table, a->transport};
 }
 
 /* --- jobs --------------------------------------------------------------------------------------------------------- */

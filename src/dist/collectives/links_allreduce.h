@@ -38,13 +38,13 @@ int64_t lk__links_allreduce_tree_devices(const lk_links_allreduce *allreduce, in
                                          int64_t most);
 
 /* How the devices are linked, for other exchanges between them. */
-typedef struct lk_links_allreduce_links {
+typedef struct lk_exchange_links {
     lk_device *queue;
     const lk_links_table *table;
     const lk_transport *transport;
-} lk_links_allreduce_links;
+} lk_exchange_links;
 
-lk_links_allreduce_links lk__links_allreduce_links(const lk_links_allreduce *allreduce);
+lk_exchange_links lk__links_allreduce_describe(const lk_links_allreduce *allreduce);
 
 /* A node of the tree on the device of a rank. values: NULL if that rank is in another process. */
 typedef struct lk_links_allreduce_part {

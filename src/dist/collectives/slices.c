@@ -194,7 +194,7 @@ static lk_status slices_gather_whole(const lk_slices *s)
 typedef struct slice_exchange {
     lk_task task;
     lk_device *home; /* whose memory holds this entry */
-    lk_links_allreduce_links links;
+    lk_exchange_links links;
     const lk_exchange_group *group;
     lk_exchange_plan *plan; /* one reference, like the tensors */
     int n;
@@ -278,7 +278,7 @@ static lk_status slices_push_exchange(const lk_slices *s)
         return LK_ERR_MEMORY;
     lk__device_retain_memory(home);
     e->home = home;
-    e->links = lk__links_allreduce_links(s->strategy->allreduce);
+    e->links = lk__links_allreduce_describe(s->strategy->allreduce);
     e->group = &s->strategy->exchange_group;
     e->plan = s->plan;
     lk__refcount_retain(&e->plan->references);

@@ -89,7 +89,9 @@ static lk_status group_begin_message(const lk_group *group, lk_channel channel, 
                                      lk_message *message)
 {
     char error[LK_MESSAGES_ERROR];
-    if (group->table->begin(m->is_sent, channel, m->other, m->data, m->bytes, message, error) != LK_MESSAGES_OK)
+    int other = m->to_all && m->is_sent ? group->rank : m->other;
+    if (group->table->begin(m->is_sent, m->to_all ? LK_CHANNEL_TO_ALL : channel, other, m->data, m->bytes, message,
+                            error) != LK_MESSAGES_OK)
         LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
     return LK_OK;
 }
@@ -97,18 +99,19 @@ static lk_status group_begin_message(const lk_group *group, lk_channel channel, 
 /* Pauses between two polls, `waited` nanoseconds after the wait began, and `quiet` after a message came. If the other
  * rank has a core, a short message arrives within SPIN, and what else it sends or takes follows the first one soon,
  * while a yield may give this core away for milliseconds. Messages make progress only while somebody polls, so then the
- * thread only yields, until AWAKE; if a yield takes longer than SHORT, a device computes on this core, and the thread
- * also sleeps, to leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls.
- */
+ * thread only yields, until AWAKE; if a yield takes longer than SHORT, or than TURNS where other ranks take turns on
+ * this core, a device computes there, and the thread also sleeps, to leave it the core. After AWAKE the other rank must
+ * be computing, so the thread sleeps between polls. */
 static void group_pause_between_polls(const lk_group *group, int64_t waited, int64_t quiet)
 {
-    enum { SPIN = 50000, AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    enum { SPIN = 50000, AWAKE = 2000000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    enum { SHORT = 20000, TURNS = 200000 };
     int64_t began = lk__nanoseconds();
     if (group->has_core && (waited < SPIN || quiet < AWAKE))
         return;
     if (waited < AWAKE)
         sched_yield();
-    bool is_busy = waited < AWAKE && lk__nanoseconds() - began > SHORT;
+    bool is_busy = waited < AWAKE && lk__nanoseconds() - began > (group->has_core ? SHORT : TURNS);
     if (is_busy || waited >= AWAKE)
         nanosleep(&(struct timespec){.tv_nsec = is_busy ? LONG_SLEEP : SLEEP}, NULL);
 }
@@ -169,7 +172,7 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     lk_message few[32], *in_flight = n <= 32 ? few : lk__calloc((size_t)n, sizeof *in_flight);
     lk_status status = in_flight ? LK_OK : LK_ERR_MEMORY;
     enum { FEW = 8 };
-    message_list received = {in_flight, 0, n <= FEW ? 1 : n}, sent = {in_flight + n, 0, n};
+    message_list received = {in_flight, 0, group->has_core && n <= FEW ? 1 : n}, sent = {in_flight + n, 0, n};
     for (int i = 0; i < n && status == LK_OK; i++) {
         lk_message *message = messages[i].is_sent ? --sent.messages : received.messages + received.n;
         *(messages[i].is_sent ? &sent.n : &received.n) += 1;
@@ -219,8 +222,9 @@ static lk_status group_gather_rows(lk_group *group, char *rows, size_t bytes)
         return group_give_up_on_error(group, LK_ERR_MEMORY);
     for (int step = 1; step <= others; step++) {
         int to = (group->rank + step) % group->ranks, from = (group->rank + group->ranks - step) % group->ranks;
-        messages[n++] = (lk_group_message){true, to, rows + (size_t)group->rank * bytes, bytes};
-        messages[n++] = (lk_group_message){false, from, rows + (size_t)from * bytes, bytes};
+        messages[n++] = (lk_group_message){
+            .is_sent = true, .other = to, .data = rows + (size_t)group->rank * bytes, .bytes = bytes};
+        messages[n++] = (lk_group_message){.other = from, .data = rows + (size_t)from * bytes, .bytes = bytes};
     }
     lk_status status = lk__group_exchange(group, LK_CHANNEL_CONTROL, messages, n);
     lk__free(messages);
@@ -252,14 +256,20 @@ void *lk__group_gather_new(lk_group *group, const void *mine, size_t bytes)
     return NULL;
 }
 
+/* Along a binomial tree, in which a rank's distance from the root loses its lowest bit at the parent. */
 static lk_status group_broadcast(lk_group *group, int from, void *data, size_t bytes)
 {
-    if (group->rank != from)
-        return lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){false, from, data, bytes}, 1);
-    for (int to = 0; to < group->ranks; to++)
-        if (to != from)
-            LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){true, to, data, bytes}, 1));
-    return LK_OK;
+    lk_group_message children[32];
+    int distance = (group->rank - from + group->ranks) % group->ranks, bit = 1, n = 0;
+    for (; bit < group->ranks && !(distance & bit); bit *= 2)
+        if (distance + bit < group->ranks)
+            children[n++] = (lk_group_message){
+                .is_sent = true, .other = (group->rank + bit) % group->ranks, .data = data, .bytes = bytes};
+    lk_group_message parent = {
+        .other = (group->rank - bit + group->ranks) % group->ranks, .data = data, .bytes = bytes};
+    if (distance > 0)
+        LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL, &parent, 1));
+    return lk__group_exchange(group, LK_CHANNEL_CONTROL, children, n);
 }
 
 lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes)
@@ -378,6 +388,11 @@ void lk_abandon_processes(void)
     if (lk__notes_part(&the_group.notes, patience))
         group_close(&the_group);
     lk__activity_end(before);
+}
+
+size_t lk__group_most_to_all(const lk_group *group)
+{
+    return group->table->most_to_all;
 }
 
 int lk__group_rank(const lk_group *group)

@@ -35,9 +35,13 @@ void *lk__group_gather_new(lk_group *group, const void *mine, size_t bytes);
 /* Copies `data` of rank `from` to all ranks. */
 lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes);
 
+/* The most bytes of a message to all ranks; 0: they can only be sent to one. */
+size_t lk__group_most_to_all(const lk_group *group);
+
 /* A message to or from rank `other`. */
 typedef struct lk_group_message {
     bool is_sent;
+    bool to_all; /* from one rank to all others; its sender ignores `other` */
     int other;
     void *data; /* only read if the message is sent */
     size_t bytes;

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { LK_MESSAGES_INTERFACE = 2, LK_MESSAGES_ERROR = 512, LK_MESSAGES_HOST = 256 };
+enum { LK_MESSAGES_INTERFACE = 3, LK_MESSAGES_ERROR = 512, LK_MESSAGES_HOST = 256 };
 
 typedef enum lk_messages_status { LK_MESSAGES_OK, LK_MESSAGES_FAILED } lk_messages_status;
 
@@ -14,14 +14,22 @@ typedef struct lk_message {
     _Alignas(8) unsigned char bytes[16];
 } lk_message;
 
-/* Messages of one channel between two ranks arrive in the order in which they were sent. Channels are independent. */
-typedef enum lk_channel { LK_CHANNEL_CONTROL, LK_CHANNEL_DATA, LK_CHANNEL_NOTES, LK_CHANNELS } lk_channel;
+/* Messages of one channel between two ranks arrive in the order in which they were sent. Channels are independent. Each
+ * message of LK_CHANNEL_TO_ALL is received by all ranks but its sender, who names itself as the other one. */
+typedef enum lk_channel {
+    LK_CHANNEL_CONTROL,
+    LK_CHANNEL_DATA,
+    LK_CHANNEL_NOTES,
+    LK_CHANNELS,
+    LK_CHANNEL_TO_ALL = LK_CHANNELS
+} lk_channel;
 
 enum { LK_MESSAGES_ANYBODY = -1 }; /* receive from any rank */
 
 typedef struct lk_messages {
     unsigned interface;
-    size_t size; /* sizeof(lk_messages) */
+    size_t size;        /* sizeof(lk_messages) */
+    size_t most_to_all; /* bytes of the largest message of LK_CHANNEL_TO_ALL; 0: there is no such channel */
 
     /* Joins the processes that were started together; a process started alone is rank 0 of 1. Once per process, on its
      * main thread. */

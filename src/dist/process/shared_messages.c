@@ -1,6 +1,7 @@
 /* For each channel and each ordered pair of ranks the memory has a ring of bytes with one writer and one reader. A
  * message is its size, followed by its data, cut into pieces as the ring has room for them. A large message is its size
- * and its address: the reader copies it out of the other process's memory, once, where the system allows that.
+ * and its address: the reader copies it out of the other process's memory, once, where the system allows that. What a
+ * rank sends to all others lies once in a ring that all of them read: the one from that rank to itself.
  *
  * Messages make progress while somebody calls `done`: every call moves the bytes of all messages in flight, not only of
  * those asked about, so that two ranks which wait for different messages do not wait for each other. */
@@ -49,18 +50,27 @@ typedef struct shared_header {
 /* After the header: each rank's process, 0 until it has joined. */
 typedef _Atomic int32_t shared_process;
 
-/* The counters only grow; a byte's place is its number modulo the ring's size, which is a power of two. */
+/* The counters only grow; byte i's place is shift + i modulo the ring's size, which is a power of two. The writer sets
+ * `shift` when the ring is empty, so that it begins again at the first place: short messages then use few pages, which
+ * stay in the caches. */
 typedef struct ring {
     _Alignas(128) _Atomic uint64_t written;
+    _Atomic uint64_t shift;
     _Alignas(128) _Atomic uint64_t read;
+    _Atomic uint64_t read_of_all; /* of the ring from the writer to itself, by this ring's reader */
     _Atomic uint64_t copied;      /* number of messages that the reader has copied out of the writer's memory */
     _Atomic uint32_t is_streamed; /* not 0: the reader may not read that memory; large messages go through the ring */
     _Alignas(128) char bytes[];
 } ring;
 
+static uint64_t shared_messages_least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static uint64_t shared_messages_ring_capacity(const shared_header *h, lk_channel channel)
 {
-    return channel == LK_CHANNEL_DATA ? (uint64_t)h->large_ring : SMALL_RING;
+    return channel == LK_CHANNEL_DATA || channel == LK_CHANNEL_TO_ALL ? (uint64_t)h->large_ring : SMALL_RING;
 }
 
 /* The offset of the channel's first ring. */
@@ -105,36 +115,52 @@ typedef struct transfer {
     struct transfer *after; /* in its queue */
     transfer_queue *queue;  /* NULL: a receive from anybody, from whom nothing has come */
     ring *ring;
+    _Atomic uint64_t *read; /* the reader's counter; NULL: sent to all, who have one each */
     lk_channel channel;
     int other;
-    bool is_sent, has_size, is_done;
+    bool is_sent, has_begun, is_done;
+    struct {
+        uint64_t size, address;
+    } head;
     char *data;
-    uint64_t size, moved;
-    uint64_t address; /* in the sender's memory; 0: the data go through the ring */
-    uint64_t copied;  /* ring->copied before this message was sent */
+    uint64_t size, moved;        /* moved: through the ring, with the head */
+    uint64_t head_bytes, stream; /* bytes of the head, and all that go through the ring: without data, the reader copies
+                                    them out of the sender's memory */
+    uint64_t copied;             /* ring->copied before this message was sent */
 } transfer;
 
 static struct {
     shared_header *memory;
+    shared_header header; /* as it was when it was checked */
     size_t bytes;
     int rank, ranks;
-    transfer_queue *queues; /* [2][channels][ranks]: received, sent */
+    transfer_queue *queues; /* [2][LK_CHANNELS + 1][ranks]: received, sent */
     transfer *first;        /* in flight */
     transfer *unused;
     pthread_mutex_t lock; /* for the messages */
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Sets the ring and the queue. */
+static ring *shared_messages_ring(lk_channel channel, int from, int to)
+{
+    const shared_header *h = &shared.header;
+    size_t number = (size_t)from * (size_t)h->ranks + (size_t)to,
+           offset = shared_messages_channel_offset(h, channel) +
+                    number * (sizeof(ring) + shared_messages_ring_capacity(h, channel));
+    return (ring *)(void *)((char *)shared.memory + offset);
+}
+
+/* Sets the ring, its reader, and the queue. */
 static void shared_messages_aim(transfer *t, int other)
 {
-    const shared_header *h = shared.memory;
     t->other = other;
-    int from = t->is_sent ? shared.rank : other, to = t->is_sent ? other : shared.rank;
-    size_t number = (size_t)from * (size_t)h->ranks + (size_t)to,
-           offset = shared_messages_channel_offset(h, t->channel) +
-                    number * (sizeof(ring) + shared_messages_ring_capacity(h, t->channel));
-    t->ring = (ring *)(void *)((char *)shared.memory + offset);
-    t->queue = &shared.queues[((int)t->is_sent * LK_CHANNELS + (int)t->channel) * shared.ranks + other];
+    t->queue = &shared.queues[((int)t->is_sent * (LK_CHANNELS + 1) + (int)t->channel) * shared.ranks + other];
+    if (t->channel == LK_CHANNEL_TO_ALL) {
+        t->ring = shared_messages_ring(LK_CHANNEL_DATA, other, other);
+        t->read = t->is_sent ? NULL : &shared_messages_ring(LK_CHANNEL_DATA, other, shared.rank)->read_of_all;
+        return;
+    }
+    t->ring = shared_messages_ring(t->channel, t->is_sent ? shared.rank : other, t->is_sent ? other : shared.rank);
+    t->read = &t->ring->read;
 }
 
 static void shared_messages_enqueue(transfer *t)
@@ -146,91 +172,112 @@ static void shared_messages_enqueue(transfer *t)
     t->queue->last = t;
 }
 
-/* Moves at most n bytes between `data` and the ring, as many as it has or has room for; returns how many. */
-static uint64_t shared_messages_move_bytes(const transfer *t, char *data, uint64_t n)
+/* Bytes in the ring that have not been read, by the last reader. */
+static uint64_t shared_messages_unread(const transfer *t)
+{
+    uint64_t written = atomic_load_explicit(&t->ring->written, memory_order_acquire), most = 0;
+    if (t->read)
+        return written - atomic_load_explicit(t->read, memory_order_acquire);
+    for (int to = 0; to < shared.ranks; to++) {
+        const ring *r = shared_messages_ring(LK_CHANNEL_DATA, shared.rank, to);
+        uint64_t unread = written - atomic_load_explicit(&r->read_of_all, memory_order_acquire);
+        if (to != shared.rank && unread > most)
+            most = unread;
+    }
+    return most;
+}
+
+/* Copies the next n bytes of the message to the ring, or from it, from number `at` on. */
+static void shared_messages_copy_piece(transfer *t, uint64_t at, uint64_t n, uint64_t capacity)
+{
+    for (uint64_t piece; n > 0; n -= piece, at += piece, t->moved += piece) {
+        bool is_head = t->moved < t->head_bytes;
+        char *mine = is_head ? (char *)&t->head + t->moved : t->data + (t->moved - t->head_bytes);
+        char *theirs = t->ring->bytes + (at & (capacity - 1));
+        piece = shared_messages_least(n, capacity - (at & (capacity - 1)));
+        if (is_head)
+            piece = shared_messages_least(piece, t->head_bytes - t->moved);
+        if (t->is_sent)
+            memcpy(theirs, mine, piece);
+        else
+            memcpy(mine, theirs, piece);
+    }
+}
+
+/* Moves as many bytes of the message as the ring has, or has room for. */
+static void shared_messages_move_bytes(transfer *t)
 {
     ring *r = t->ring;
-    uint64_t capacity = shared_messages_ring_capacity(shared.memory, t->channel), done = 0;
-    _Atomic uint64_t *own = t->is_sent ? &r->written : &r->read, *theirs = t->is_sent ? &r->read : &r->written;
-    while (done < n) {
-        uint64_t at = atomic_load_explicit(own, memory_order_relaxed),
-                 seen = atomic_load_explicit(theirs, memory_order_acquire), place = at & (capacity - 1);
-        uint64_t limits[] = {PIECE, n - done, capacity - place, t->is_sent ? capacity - (at - seen) : seen - at};
-        uint64_t piece = limits[0];
-        for (size_t i = 1; i < sizeof limits / sizeof limits[0]; i++)
-            piece = limits[i] < piece ? limits[i] : piece;
-        if (piece == 0)
-            break;
+    uint64_t capacity = shared_messages_ring_capacity(&shared.header, t->channel);
+    _Atomic uint64_t *own = t->is_sent ? &r->written : t->read;
+    while (t->moved < t->stream) {
+        uint64_t at = atomic_load_explicit(own, memory_order_relaxed), unread = shared_messages_unread(t), n = unread;
         if (t->is_sent)
-            memcpy(r->bytes + place, data + done, piece);
-        else
-            memcpy(data + done, r->bytes + place, piece);
-        atomic_store_explicit(own, at + piece, memory_order_release);
-        done += piece;
+            n = unread < capacity ? capacity - unread : 0;
+        n = shared_messages_least(shared_messages_least(n, PIECE), t->stream - t->moved);
+        if (n == 0)
+            break;
+        if (t->is_sent && unread == 0)
+            atomic_store_explicit(&r->shift, -at, memory_order_relaxed); /* published together with `written` */
+        shared_messages_copy_piece(t, at + atomic_load_explicit(&r->shift, memory_order_relaxed), n, capacity);
+        atomic_store_explicit(own, at + n, memory_order_release);
     }
-    return done;
 }
 
-static bool shared_messages_can_move(const transfer *t, uint64_t n)
+/* The message is the first one in its queue, so both sides know by now whether the reader may copy out of memory. */
+static void shared_messages_begin_stream(transfer *t)
 {
-    uint64_t used = atomic_load_explicit(&t->ring->written, memory_order_acquire) -
-                    atomic_load_explicit(&t->ring->read, memory_order_acquire);
-    return (t->is_sent ? shared_messages_ring_capacity(shared.memory, t->channel) - used : used) >= n;
-}
-
-/* Moves the size, and the address of a large message, in one piece. Returns false if the sender's size is not the
- * one that the receiver expects. */
-static bool shared_messages_move_size(transfer *t)
-{
-    struct {
-        uint64_t size, address;
-    } head = {t->size, (uintptr_t)t->data};
-    bool has_address = t->size >= LEAST_COPIED && !atomic_load(&t->ring->is_streamed);
-    uint64_t bytes = has_address ? sizeof head : sizeof head.size;
-    if (!shared_messages_can_move(t, bytes))
-        return true;
+    bool is_copied = t->size >= LEAST_COPIED && t->channel != LK_CHANNEL_TO_ALL && !atomic_load(&t->ring->is_streamed);
+    t->has_begun = true;
+    t->head.size = t->size;
+    t->head.address = (uintptr_t)t->data;
+    t->head_bytes = is_copied ? sizeof t->head : sizeof t->head.size;
+    t->stream = t->head_bytes + (is_copied ? 0 : t->size);
     t->copied = atomic_load(&t->ring->copied);
-    for (uint64_t done = 0; done < bytes;) /* the ring may end in the middle of it */
-        done += shared_messages_move_bytes(t, (char *)&head + done, bytes - done);
-    t->address = has_address ? head.address : 0;
-    t->has_size = true;
-    return head.size == t->size;
+}
+
+/* The data of a large message go through the ring after all. */
+static void shared_messages_stream_large(transfer *t)
+{
+    t->stream = t->head_bytes + t->size;
+    shared_messages_move_bytes(t);
 }
 
 /* The reader's side of a large message. */
 static void shared_messages_copy_large(transfer *t)
 {
     const shared_process *processes = (const shared_process *)(shared.memory + 1);
-    while (t->moved < t->size) {
-        struct iovec here = {t->data + t->moved, t->size - t->moved},
-                     there = {(void *)(uintptr_t)(t->address + t->moved), t->size - t->moved};
+    uint64_t copied = 0;
+    while (copied < t->size) {
+        struct iovec here = {t->data + copied, t->size - copied},
+                     there = {(void *)(uintptr_t)(t->head.address + copied), t->size - copied};
         ssize_t n = process_vm_readv(atomic_load(&processes[t->other]), &here, 1, &there, 1, 0);
         if (n <= 0)
             break;
-        t->moved += (uint64_t)n;
+        copied += (uint64_t)n;
     }
-    if (t->moved == t->size) {
+    t->is_done = copied == t->size;
+    if (t->is_done) {
         atomic_fetch_add(&t->ring->copied, 1);
         return;
     }
-    t->moved = t->address = 0;
     atomic_store(&t->ring->is_streamed, 1);
+    shared_messages_stream_large(t);
 }
 
 /* The writer's side: learns what the reader has done. */
 static void shared_messages_look(transfer *t)
 {
-    if (atomic_load(&t->ring->copied) != t->copied)
-        t->moved = t->size;
-    else if (atomic_load(&t->ring->is_streamed))
-        t->address = 0;
+    t->is_done = atomic_load(&t->ring->copied) != t->copied;
+    if (!t->is_done && atomic_load(&t->ring->is_streamed))
+        shared_messages_stream_large(t);
 }
 
 static void shared_messages_find_sender(transfer *t)
 {
     for (int from = 0; from < shared.ranks; from++) {
         shared_messages_aim(t, from);
-        if (!t->queue->first && shared_messages_can_move(t, 1)) {
+        if (!t->queue->first && shared_messages_unread(t) > 0) {
             shared_messages_enqueue(t);
             return;
         }
@@ -245,20 +292,20 @@ static bool shared_messages_advance(transfer *t)
         shared_messages_find_sender(t);
     if (!t->queue || t->queue->first != t)
         return true;
-    if (!t->has_size && !shared_messages_move_size(t))
+    if (!t->has_begun)
+        shared_messages_begin_stream(t);
+    shared_messages_move_bytes(t);
+    if (t->moved >= sizeof t->head.size && t->head.size != t->size)
         return false;
-    if (!t->has_size)
-        return true;
-    if (t->address && t->is_sent)
-        shared_messages_look(t);
-    else if (t->address)
-        shared_messages_copy_large(t);
-    if (!t->address)
-        t->moved += shared_messages_move_bytes(t, t->data + t->moved, t->size - t->moved);
-    if (t->moved == t->size) {
+    bool is_through = t->moved == t->stream, has_data = t->stream == t->head_bytes + t->size;
+    if (is_through && has_data)
         t->is_done = true;
+    else if (is_through && t->is_sent)
+        shared_messages_look(t);
+    else if (is_through)
+        shared_messages_copy_large(t);
+    if (t->is_done)
         t->queue->first = t->after;
-    }
     return true;
 }
 
@@ -341,10 +388,11 @@ static lk_messages_status shared_messages_join(int *rank, int *ranks, char error
         return shared_messages_fail(error, "no memory for messages; lockstep launch makes it");
     shared.rank = shared_messages_env_number(LK_RANK_VARIABLE);
     shared.ranks = h.ranks;
+    shared.header = h;
     if (shared.rank < 0 || shared.rank >= h.ranks)
         return shared_messages_fail(error, "no rank of this job");
     shared.bytes = (size_t)found.st_size;
-    shared.queues = lk__calloc(2 * (size_t)LK_CHANNELS * (size_t)h.ranks, sizeof *shared.queues);
+    shared.queues = lk__calloc(2 * (size_t)(LK_CHANNELS + 1) * (size_t)h.ranks, sizeof *shared.queues);
     void *memory = mmap(NULL, shared.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED || !shared.queues)
         return shared_messages_fail(error, strerror(ENOMEM));
@@ -447,6 +495,7 @@ const lk_messages *lk__shared_messages(void)
     static const lk_messages table = {
         .interface = LK_MESSAGES_INTERFACE,
         .size = sizeof table,
+        .most_to_all = LEAST_COPIED - 1,
         .open = shared_messages_join,
         .version = shared_messages_version,
         .host = shared_messages_host,

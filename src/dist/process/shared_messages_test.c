@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,8 +48,9 @@ static void wait_for(const rank *r, lk_message *messages, int n)
         CHECK(r->table->done(messages, n, &all, error) == LK_MESSAGES_OK);
 }
 
-/* Runs `ranks` processes; each must end well. denied: the system does not let one read another's memory. */
-static void run_ranks(int ranks, bool denied, void (*run)(const rank *r))
+/* Runs `ranks` processes; each must end well. denied: the system does not let one read another's memory. Returns the
+ * bytes of shared memory that were used. */
+static int64_t run_ranks(int ranks, bool denied, void (*run)(const rank *r))
 {
     int descriptor, status;
     char text[16];
@@ -81,12 +83,15 @@ static void run_ranks(int ranks, bool denied, void (*run)(const rank *r))
         r.table->close();
         _exit(0);
     }
-    close(descriptor);
     for (int i = 0; i < ranks; i++) {
         assert_int_equal(waitpid(processes[i], &status, 0), processes[i]);
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
     }
+    struct stat used;
+    assert_int_equal(fstat(descriptor, &used), 0);
+    close(descriptor);
+    return used.st_blocks * 512;
 }
 
 static unsigned char byte_of(int from, int to, size_t i)
@@ -122,6 +127,33 @@ static void exchange_sizes(const rank *r)
         }
 }
 
+/* Every rank sends the same messages to all others, several of them before anybody reads, and one to its neighbor. */
+static void tell_all(const rank *r)
+{
+    enum { TOLD = 3, SHORT = 5000 };
+    static unsigned char told[MOST_RANKS][TOLD][(256 << 10) - 1], alone[2][SHORT];
+    lk_message messages[MOST_RANKS * TOLD + 2];
+    size_t most = r->table->most_to_all;
+    int n = 0;
+    CHECK(most == sizeof told[0][0]);
+    for (int i = 0; i < TOLD; i++)
+        for (size_t at = 0; at < most; at++)
+            told[r->rank][i][at] = byte_of(r->rank, i, at);
+    for (int i = 0; i < TOLD; i++)
+        for (int from = 0; from < r->ranks; from++)
+            messages[n++] =
+                begin(r, from == r->rank, LK_CHANNEL_TO_ALL, from, told[from][i], i == 1 ? most : SHORT + (size_t)i);
+    memset(alone[0], r->rank, SHORT);
+    messages[n++] = begin(r, true, LK_CHANNEL_DATA, (r->rank + 1) % r->ranks, alone[0], SHORT);
+    messages[n++] = begin(r, false, LK_CHANNEL_DATA, (r->rank + r->ranks - 1) % r->ranks, alone[1], SHORT);
+    wait_for(r, messages, n);
+    for (int from = 0; from < r->ranks; from++)
+        for (int i = 0; i < TOLD; i++)
+            for (size_t at = 0; at < (i == 1 ? most : SHORT + (size_t)i); at++)
+                CHECK(told[from][i][at] == byte_of(from, i, at));
+    CHECK(alone[1][0] == (r->rank + r->ranks - 1) % r->ranks && memcmp(alone[1], alone[1] + 1, SHORT - 1) == 0);
+}
+
 /* A rank that waits for one message must not hold up another that it has begun to send. */
 static void wait_crosswise(const rank *r)
 {
@@ -131,6 +163,16 @@ static void wait_crosswise(const rank *r)
         lk_message received = begin(r, false, LK_CHANNEL_DATA, 1 - r->rank, in, sizeof in);
         wait_for(r, r->rank ? &sent : &received, 1);
         wait_for(r, r->rank ? &received : &sent, 1);
+    }
+}
+
+/* The ranks take turns, so every message finds an empty ring. */
+static void take_turns(const rank *r)
+{
+    char data[4096] = {0};
+    for (int turn = 0; turn < 200; turn++) {
+        lk_message message = begin(r, turn % 2 == r->rank, LK_CHANNEL_DATA, 1 - r->rank, data, sizeof data);
+        wait_for(r, &message, 1);
     }
 }
 
@@ -173,6 +215,19 @@ static void messages_arrive_whole(void **state)
     run_ranks(2, false, wait_crosswise);
 }
 
+static void all_are_told(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= MOST_RANKS; ranks++)
+        run_ranks(ranks, false, tell_all);
+}
+
+static void short_messages_use_few_pages(void **state)
+{
+    (void)state;
+    assert_in_range(run_ranks(2, false, take_turns), 1, 64 << 10);
+}
+
 static void so_they_do_where_memory_cannot_be_read(void **state)
 {
     (void)state;
@@ -209,8 +264,9 @@ static void wrong_numbers_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_whole),     cmocka_unit_test(so_they_do_where_memory_cannot_be_read),
-        cmocka_unit_test(anybody_is_heard_in_order), cmocka_unit_test(another_size_is_an_error),
+        cmocka_unit_test(messages_arrive_whole),        cmocka_unit_test(all_are_told),
+        cmocka_unit_test(short_messages_use_few_pages), cmocka_unit_test(so_they_do_where_memory_cannot_be_read),
+        cmocka_unit_test(anybody_is_heard_in_order),    cmocka_unit_test(another_size_is_an_error),
         cmocka_unit_test(wrong_numbers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

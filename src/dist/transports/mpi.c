@@ -1,5 +1,6 @@
 /* Sends messages between processes and copies inside one. Two processes match messages by their order, which is that of
- * the list. Words for several devices of a process are sent to the first of them, which passes them on. */
+ * the list. Words for several devices of a process are sent to the first of them, which passes them on. Words for all
+ * processes are one message, if there is such a thing and they are not too many. */
 #include "dist/transports/transport.h"
 
 #include "base/bf16.h"
@@ -49,7 +50,9 @@ static lk_status mpi_exchange_halves(const lk_transfers *t, const lk_group_messa
     lk_status status = halves && shortened ? LK_OK : LK_ERR_MEMORY;
     for (int i = 0; i < n && status == LK_OK; i++) {
         const lk_group_message *m = &messages[i];
-        shortened[i] = (lk_group_message){m->is_sent, m->other, halves + at, m->bytes / 2};
+        shortened[i] = *m;
+        shortened[i].data = halves + at;
+        shortened[i].bytes = m->bytes / 2;
         if (m->is_sent)
             lk__bf16_round(m->data, halves + at, (int64_t)mpi_message_words(m));
         at += mpi_message_words(m);
@@ -81,14 +84,20 @@ static lk_status mpi_copy(const lk_transfers *t, const lk_transfer *move, int fr
 static lk_status mpi_exchange(const lk_transfers *t)
 {
     int n = 0;
+    size_t most_to_all = t->to_all ? lk__group_most_to_all(t->group->processes) : 0;
+    bool all_are_told = false; /* the words of this transfer and the ones before it */
     lk_group_message *messages = lk__device_calloc(t->links, (size_t)t->count + 1, sizeof *messages);
     if (!messages)
         return LK_ERR_MEMORY;
     for (int i = 0; i < t->count; i++) {
         const lk_transfer *move = &t->list[i];
-        if ((move->x && move->y) || mpi_is_passed_on(t, move))
+        bool to_all = (size_t)move->count * sizeof *move->x <= most_to_all;
+        all_are_told &= move->before >= 0;
+        if ((move->x && move->y) || mpi_is_passed_on(t, move) || (move->x && all_are_told))
             continue;
+        all_are_told = move->x && to_all;
         messages[n++] = (lk_group_message){.is_sent = move->x != NULL,
+                                           .to_all = to_all,
                                            .other = mpi_process_of(t, move->x ? move->to : move->from),
                                            .data = move->x ? (void *)(uintptr_t)move->x : move->y,
                                            .bytes = (size_t)move->count * sizeof *move->x};

@@ -28,6 +28,7 @@ typedef struct lk_transfers {
     const lk_exchange_group *group; /* NULL: one process */
     int n, first, ranks;            /* the devices of this process are ranks [first, first + n) */
     bool is_first;                  /* the first step of the exchange: the links' streams hold nothing to wait for */
+    bool to_all;                    /* what a rank sends goes to all other ranks, and then `before` says so */
     bool compressed;                /* words are f32, and travel to other devices as bf16 */
     bool replicates;                /* the sender keeps the words, and must have what the others get */
     float *const *rows;             /* [n]: the row that is exchanged, on each device */
