@@ -52,7 +52,10 @@ static lk_status host_gather_exchange(const host_gather *g)
         LK_TRY(host_gather_fetch(&g->parts[i]));
     for (int64_t i = 0; i < g->n; i++) {
         const part *p = &g->parts[i];
-        lk_group_message message = {p->value != NULL, p->process, lk__data(p->copy), host_gather_bytes(p->copy)};
+        lk_group_message message = {.is_sent = p->value != NULL,
+                                    .other = p->process,
+                                    .data = lk__data(p->copy),
+                                    .bytes = host_gather_bytes(p->copy)};
         if (!p->value)
             g->messages[n++] = message;
         for (int to = 0; to < lk__group_ranks(g->group) && p->value; to++) {
@@ -126,7 +129,7 @@ static host_gather *host_gather_new(const lk_strategy *s, size_t most)
     g->reads = lk__device_calloc(home, most, sizeof(lk_storage *));
     g->writes = lk__device_calloc(home, most, sizeof(lk_storage *));
     g->messages = lk__device_calloc(home, most * (size_t)lk__group_ranks(s->group), sizeof *g->messages);
-    g->task = (lk_task){.device = lk__links_allreduce_links(s->allreduce).queue,
+    g->task = (lk_task){.device = lk__links_allreduce_describe(s->allreduce).queue,
                         .reads = g->reads,
                         .writes = g->writes,
                         .run = host_gather_run,
