@@ -2,16 +2,18 @@
 # $LOCKSTEP. A test's label is its folder. Tests that want real data find it through $LOCKSTEP_DATA, which CTest passes on.
 #
 # Slow tests are labeled `long` as well if shorter ones check most of the same: `./dev test` leaves them out, `./dev test --all`
-# runs them. They repeat it on emulated GPUs, in many processes, for every network or against other frameworks.
+# runs them, and begins with them. They repeat it on emulated GPUs, in many processes, for every network or against other
+# frameworks.
 set(LK_LONG_TESTS
-    alloc_failure_test cuda_central_storage_test cuda_conformance_test cuda_device_data_test cuda_in_place_kernels_test
-    cuda_nan_guard_test cuda_recorded_links_allreduce_test cuda_recorded_test cuda_sharded_state_test cuda_test cudnn_plans_test
-    custom_training_example_test defaults_test elastic_hosts_test emulated_conformance_gradient_test
-    emulated_executor_test engine_stress_test export_c_test export_peers_test give_up_test gpu_check_test hosts_test
-    launch_interrupt_test launch_restart_test launch_roles_test launch_sharded_test links_allreduce_test
-    own_data_training_test package_test
-    parameter_server_lost_test parameter_server_resume_test pjrt_conformance_test processes_cuda_test recompute_training_test
-    resume_records_test resume_settings_test simulate_test torch_agreement_test tpu_compile_test)
+    alloc_failure_test cuda_central_storage_test cuda_conformance_test cuda_device_data_test
+    cuda_in_place_kernels_test cuda_nan_guard_test cuda_recorded_links_allreduce_test cuda_recorded_test
+    cuda_sharded_state_test cuda_test cudnn_plans_test custom_training_example_test defaults_test elastic_hosts_test
+    emulated_conformance_gradient_test emulated_executor_test engine_stress_test export_c_test export_peers_test
+    give_up_test gpu_check_test hosts_test launch_interrupt_test launch_restart_test launch_roles_test
+    launch_sharded_test links_allreduce_test own_data_training_test package_test parameter_server_lost_test
+    parameter_server_resume_test pjrt_conformance_test pjrt_training_test processes_cuda_test processes_pjrt_test
+    recompute_training_test resume_records_test resume_settings_test simulate_test torch_agreement_test
+    tpu_compile_test)
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(LK_SANITIZE OR NOT ONEDNN_FOUND) # slower, as plain C kernels are
@@ -136,7 +138,7 @@ if(TARGET lockstep)
     lk_test(faults_${scenario}_sweep_test tests bash tests/faults/faults_test.sh ${scenario})
     set_tests_properties(faults_${scenario}_sweep_test PROPERTIES
       ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_TEST_FAULTS=$<IF:$<IN_LIST:${scenario},launch;roles>,5,1>"
-      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} TIMEOUT 1800 LABELS "tests;long")
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} TIMEOUT 1800 LABELS "tests;long" COST 1000)
   endforeach()
   if(LK_SANITIZE)
     foreach(name faults_test power_loss_test faults_train_sweep_test faults_checkpoint_sweep_test
@@ -224,5 +226,6 @@ foreach(name ${LK_LONG_TESTS})
   if(TEST ${name})
     get_property(labels TEST ${name} PROPERTY LABELS)
     set_property(TEST ${name} PROPERTY LABELS ${labels} long)
+    set_property(TEST ${name} PROPERTY COST 100)
   endif()
 endforeach()

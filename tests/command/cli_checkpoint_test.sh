@@ -58,9 +58,9 @@ run 0 "${training[@]}" --checkpoint-dir "$folder" --resume --json
 line '^\{"event":"done","steps":24,.*"samples_seen":384,"epochs":4,'
 [[ $(wc -l <"$work/stdout") -eq 1 ]] || fail 'more than the last line is printed again'
 [[ $(digests) == "$wanted" ]] || fail 'other digests than when it ended'
-run 2 "${training[@]}" --checkpoint-dir "$folder" --resume --epochs 5 --base-lr 0.1
-complains '--epochs was 4 and is 5' '--base-lr was 0.2 and is 0.1' '--override'
-run 0 "${training[@]}" --checkpoint-dir "$folder" --resume --epochs 5 --override
+run 2 "${training[@]}" --checkpoint-dir "$folder" --resume --momentum 0.8 --base-lr 0.1
+complains '--momentum was 0.9 and is 0.8' '--base-lr was 0.2 and is 0.1' '--override'
+run 0 "${training[@]}" --checkpoint-dir "$folder" --resume --epochs 5 --base-lr 0.1 --override
 says 'warning: going on with other settings than those of'
 says 'epoch 5/5'
 

@@ -43,7 +43,7 @@ several()
 
 one --bn sync --clip-norm 1 --momentum 0.9
 several 1 2 --bn sync --clip-norm 1 --momentum 0.9
-several 2 2 --bn sync --clip-norm 1 --momentum 0.9
+several 2 2 --bn sync --clip-norm 1 --momentum 0.9 --verbose
 says 'devices   4, strategy multi-worker, exchange by '
 says 'exchange: not measured: its model does not fit devices of a plug-in, which send whole tensors'
 several 3 1 --bn sync --clip-norm 1 --momentum 0.9
