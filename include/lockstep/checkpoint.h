@@ -7,8 +7,8 @@
  * A checkpoint folder holds a folder for each checkpoint, such as checkpoint-00000120 after 120 steps, and best.json,
  * which names the best one. A checkpoint holds model.safetensors (parameters and buffers), optimizer.safetensors,
  * state.json, implementations (a tuning), model.lk (a model file, unless the network is a reference model or has layers
- * of a program's own), and manifest.json with the size and XXH3-64 of each file; see docs/checkpoints.md. A checkpoint gets its name once it is on disk as a whole, so it is
- * never incomplete. */
+ * of a program's own), and manifest.json with the size and XXH3-64 of each file; see docs/checkpoints.md. A checkpoint
+ * gets its name once it is on disk as a whole, so it is never incomplete. */
 #ifndef LOCKSTEP_CHECKPOINT_H
 #define LOCKSTEP_CHECKPOINT_H
 

@@ -190,8 +190,8 @@ typedef struct lk_checkpoint_config {
     const char *weights; /* safetensors file of initial parameters and buffers; NULL: as the model initializes them */
 } lk_checkpoint_config;
 
-/* Records and output of lk_trainer_fit: see lockstep/callbacks.h. Lines go to standard output or, with json, to standard
- * error. If several processes train, the first one writes and prints. */
+/* Records and output of lk_trainer_fit: see lockstep/callbacks.h. Lines go to standard output or, with json, to
+ * standard error. If several processes train, the first one writes and prints. */
 typedef struct lk_record_config {
     const char *log_dir; /* folder for event files, CSV, JSON lines and curves; NULL: none */
     bool throughput;     /* print images per second after every epoch */

@@ -241,8 +241,8 @@ static void refused(const lk_train_config *config, const char *message)
     lk_error_clear();
 }
 
-/* An ended training goes on for more epochs, to the bits of one that was that long from its beginning. With a cosine the
- * number of epochs decides the rates before. */
+/* An ended training goes on for more epochs, to the bits of one that was that long from its beginning. With a cosine
+ * the number of epochs decides the rates before. */
 static void goes_on_longer(void **state)
 {
     (void)state;
