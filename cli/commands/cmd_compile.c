@@ -54,7 +54,11 @@ static void compile_print(const lk_compile_result *r, const compile_config *conf
            1e-6 * (double)r->code);
     if (r->flops >= 0 && r->bytes >= 0)
         printf("work       %.3g floating-point operations, %.1f MB read and written\n", r->flops, 1e-6 * r->bytes);
-    if (r->predicted >= 0)
+    if (r->predicted >= 0 && r->untimed > 0)
+        printf(
+            "predicted  %.3f ms without %lld part%s of the module whose time the plug-in's cost model does not know\n",
+            1e3 * r->predicted, (long long)r->untimed, r->untimed == 1 ? "" : "s");
+    else if (r->predicted >= 0)
         printf("predicted  %.3f ms, by the plug-in's cost model\n", 1e3 * r->predicted);
     else
         puts("predicted  no time: the plug-in gives none");

@@ -23,7 +23,9 @@ typedef struct lk_compile_result {
     double seconds; /* that compiling took */
     size_t out_bytes;
     int64_t code, arguments, outputs, aliased, temporary; /* bytes in a device's memory; outputs include aliased ones */
-    double flops, bytes, predicted; /* operations, bytes read and written, seconds; below 0: the plug-in tells none */
+    double flops, bytes; /* operations, bytes read and written; below 0: the plug-in tells none */
+    double predicted;    /* seconds, by the plug-in's cost model; below 0: it tells none */
+    int64_t untimed;     /* parts of the module that `predicted` lacks, because the model knows no time for them */
 } lk_compile_result;
 
 /* Compiles the training pass of one full shard: forward and backward, from images to gradients. config->devices counts

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "pjrt/pjrt_client.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A topology, and what is compiled for it. */
@@ -62,6 +63,7 @@ static void topology_take_cost(const lk_pjrt_named *property, const char *name, 
 static void topology_ask_costs(const target *t, lk_compile_result *result)
 {
     lk_pjrt_costs costs = {.head = {sizeof costs, NULL}, .executable = t->executable};
+    double seconds = NAN;
     result->flops = result->bytes = result->predicted = -1;
     if (lk__pjrt_check(&t->plugin, "costs", t->plugin.api->costs(&costs)) != LK_OK) {
         lk_error_clear();
@@ -70,7 +72,13 @@ static void topology_ask_costs(const target *t, lk_compile_result *result)
     for (size_t i = 0; i < costs.n_properties; i++) {
         topology_take_cost(&costs.properties[i], "flops", &result->flops);
         topology_take_cost(&costs.properties[i], "bytes accessed", &result->bytes);
-        topology_take_cost(&costs.properties[i], "optimal_seconds", &result->predicted);
+        topology_take_cost(&costs.properties[i], "optimal_seconds", &seconds);
+    }
+    /* XLA adds up the seconds of a module's parts, far less than one, and counts -1 for a part that it has no model of.
+     */
+    if (!isnan(seconds)) {
+        result->untimed = seconds < 0 ? (int64_t)ceil(-seconds) : 0;
+        result->predicted = seconds + (double)result->untimed;
     }
 }
 
