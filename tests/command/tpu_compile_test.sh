@@ -18,6 +18,6 @@ for model in lenet keras-cnn; do
         prints 'compiled   for one of 4 devices of v5e:2x2, in '
         prints 'predicted  '
         [[ -s $work/executable ]] || fail "the executable is empty"
-        echo "$model $dtype: $(grep -E '^(compiled|predicted)' "$work/stdout" | xargs)"
+        echo "$model $dtype: $(grep -E '^(compiled|predicted)' "$work/stdout" | tr '\n' ' ')"
     done
 done
