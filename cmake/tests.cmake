@@ -91,7 +91,8 @@ if(CMOCKA_FOUND)
   set_tests_properties(pjrt_test PROPERTIES ENVIRONMENT "LOCKSTEP_TEST_PJRT_PLUGIN=$<TARGET_FILE:lockstep_pjrt_test>")
 
   lk_test(pjrt_conformance_test tests conformance_test)
-  set_tests_properties(pjrt_conformance_test PROPERTIES ENVIRONMENT "LOCKSTEP_TEST_DEVICES=2xpjrt:0")
+  # It compiles thousands of modules.
+  set_tests_properties(pjrt_conformance_test PROPERTIES ENVIRONMENT "LOCKSTEP_TEST_DEVICES=2xpjrt:0" TIMEOUT 3600)
 
   if(TARGET lockstep_emulated)
     foreach(isa avx512bf16 emulatedbf16)
