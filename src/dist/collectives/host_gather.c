@@ -1,12 +1,11 @@
 #include "dist/collectives/host_gather.h"
 
+#include "base/abandon.h"
 #include "base/heartbeat.h"
 #include "core/backend.h"
 #include "core/engine.h"
 #include "core/tensor.h"
 #include "lockstep/ops.h"
-
-#include <pthread.h>
 
 /* A tensor of the gathering. */
 typedef struct host_gather_part {
@@ -21,8 +20,8 @@ typedef struct host_gather {
     lk_task task;
     lk_device *home; /* whose memory holds this entry */
     lk_group *group;
-    struct host_gather *next_kept;
-    bool is_kept;
+    lk_abandoned abandoned;
+    bool is_kept; /* its copies for the rest of the process, because messages may still use them */
     int64_t n;
     lk_storage **reads, **writes; /* of values, and of copies */
     lk_group_message *messages;   /* room for those of all parts */
@@ -73,18 +72,6 @@ static void host_gather_leave_out(lk_task *task, lk_status status, const char *w
     lk__group_give_up(((host_gather *)task)->group, status, why);
 }
 
-/* Keeps the copies for the rest of the process, because messages may still use them. */
-static void host_gather_keep(host_gather *g)
-{
-    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-    static host_gather *kept;
-    g->is_kept = true;
-    pthread_mutex_lock(&keeping);
-    g->next_kept = kept;
-    kept = g;
-    pthread_mutex_unlock(&keeping);
-}
-
 static lk_status host_gather_run(lk_task *task)
 {
     host_gather *g = (host_gather *)task;
@@ -92,7 +79,8 @@ static lk_status host_gather_run(lk_task *task)
     if (status == LK_OK)
         status = host_gather_exchange(g);
     if (status != LK_OK) {
-        host_gather_keep(g);
+        g->is_kept = true;
+        lk__abandon(&g->abandoned);
         host_gather_leave_out(task, status, lk_error_message());
     }
     return status;

@@ -1,5 +1,6 @@
 #include "dist/collectives/links_allreduce.h"
 
+#include "base/abandon.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -135,7 +136,7 @@ struct links_allreduce_job {
     lk_refcount references; /* of tasks in flight, and the creator's */
     lk_device *home;        /* the device whose memory holds this job */
     const lk_links_allreduce *allreduce;
-    job *next_kept;
+    lk_abandoned abandoned;
     measures of;
     lk_exchange_plan *plan; /* one reference; NULL: the transport's library adds up, not the devices */
     lk_range root;
@@ -276,14 +277,9 @@ static lk_status links_allreduce_reduce(const job *j)
 /* Keeps the job's memory for the rest of the process, because the transport may still write to it. */
 static void links_allreduce_job_keep(job *j)
 {
-    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-    static job *kept;
     lk__refcount_retain(&j->references);
     lk__device_retain_memory(j->allreduce->links);
-    pthread_mutex_lock(&keeping);
-    j->next_kept = kept;
-    kept = j;
-    pthread_mutex_unlock(&keeping);
+    lk__abandon(&j->abandoned);
 }
 
 static lk_status links_allreduce_job_exchange(job *j)

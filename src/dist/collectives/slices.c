@@ -1,5 +1,6 @@
 #include "dist/collectives/slices.h"
 
+#include "base/abandon.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -12,7 +13,6 @@
 #include "dist/collectives/host_gather.h"
 #include "lockstep/ops.h"
 
-#include <pthread.h>
 #include <string.h>
 
 struct lk_slices {
@@ -198,25 +198,13 @@ typedef struct slice_exchange {
     const lk_exchange_group *group;
     lk_exchange_plan *plan; /* one reference, like the tensors */
     int n;
-    bool is_kept;
-    struct slice_exchange *next_kept;
+    lk_abandoned abandoned;
+    bool is_kept; /* its rows for the rest of the process, because the transport may still write to them */
     lk_tensor *rows[LK_MAX_DEVICES], *own[LK_MAX_DEVICES];
     lk_storage *reads[LK_MAX_DEVICES], *writes[LK_MAX_DEVICES];
     float *memory[LK_MAX_DEVICES];
     lk_transfer list[];
 } slice_exchange;
-
-/* Keeps the rows for the rest of the process, because the transport may still write to them. */
-static void slice_exchange_keep(slice_exchange *e)
-{
-    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-    static slice_exchange *kept;
-    e->is_kept = true;
-    pthread_mutex_lock(&keeping);
-    e->next_kept = kept;
-    kept = e;
-    pthread_mutex_unlock(&keeping);
-}
 
 static void slice_exchange_leave_out(lk_task *task, lk_status status, const char *why)
 {
@@ -246,8 +234,9 @@ static lk_status slice_exchange_run(lk_task *task)
 {
     slice_exchange *e = (slice_exchange *)task;
     lk_status status = slice_exchange_move(e);
-    if (status != LK_OK && e->links.transport->is_late)
-        slice_exchange_keep(e);
+    e->is_kept = status != LK_OK && e->links.transport->is_late;
+    if (e->is_kept)
+        lk__abandon(&e->abandoned);
     if (status != LK_OK)
         slice_exchange_leave_out(task, status, lk_error_message());
     return status;

@@ -1,5 +1,6 @@
 #include "dist/process/group.h"
 
+#include "base/abandon.h"
 #include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
@@ -190,7 +191,7 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
 
 /* Memory of messages. If they fail they may stay in flight, and the memory is kept for the rest of the process. */
 typedef struct message_memory {
-    struct message_memory *next;
+    lk_abandoned abandoned;
     max_align_t bytes[];
 } message_memory;
 
@@ -201,16 +202,10 @@ static message_memory *group_message_memory_new(size_t bytes)
 
 static void group_message_memory_end(message_memory *b, lk_status status)
 {
-    static message_memory *kept;
-    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
-    if (status == LK_OK) {
+    if (status == LK_OK)
         lk__free(b);
-        return;
-    }
-    pthread_mutex_lock(&keeping);
-    b->next = kept;
-    kept = b;
-    pthread_mutex_unlock(&keeping);
+    else
+        lk__abandon(&b->abandoned);
 }
 
 /* rows: [ranks * bytes], in which this rank's row is set. */
