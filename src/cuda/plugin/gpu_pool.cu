@@ -1,5 +1,5 @@
 /* Pooling of images: one thread computes a pack of channels of one pixel. */
-#include "cuda/plugin/gpu_pack.cuh"
+#include "cuda/plugin/gpu_row_sums.cuh"
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
@@ -175,7 +175,6 @@ template <typename P>
 static __global__ void __launch_bounds__(THREADS) global_avg_pool(const typename P::element *x, typename P::element *y,
                                                                   int64_t pixels, int64_t channels, unsigned tiles)
 {
-    __shared__ double shared[P::COUNT][THREADS];
     int self = (int)threadIdx.x, lane = self / GLOBAL_WIDTH;
     int64_t image = blockIdx.x / tiles, pack = (int64_t)(blockIdx.x % tiles) * GLOBAL_WIDTH + self % GLOBAL_WIDTH;
     bool inside = pack * P::COUNT < channels;
@@ -186,18 +185,11 @@ static __global__ void __launch_bounds__(THREADS) global_avg_pool(const typename
         for (int k = 0; k < P::COUNT; k++)
             sum[k] += (double)values[k];
     }
-    for (int k = 0; k < P::COUNT; k++)
-        shared[k][self] = sum[k];
-    for (int half = GLOBAL_LANES / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (lane < half)
-            for (int k = 0; k < P::COUNT; k++)
-                shared[k][self] += shared[k][self + half * GLOBAL_WIDTH];
-    }
+    add_lanes(sum, lane, GLOBAL_LANES, GLOBAL_WIDTH);
     if (lane > 0 || !inside)
         return;
     for (int k = 0; k < P::COUNT; k++)
-        values[k] = (float)shared[k][self] / (float)pixels;
+        values[k] = (float)sum[k] / (float)pixels;
     store<P>(y + image * channels + pack * P::COUNT, values);
 }
 

@@ -51,7 +51,7 @@ static __device__ bool add_blocks(const double *workspace, int64_t channels, int
     return lane == 0 && *channel < channels;
 }
 
-static unsigned finish_blocks(int64_t channels)
+static inline unsigned finish_blocks(int64_t channels)
 {
     return (unsigned)((channels + FINISH_WIDTH - 1) / FINISH_WIDTH);
 }
