@@ -94,7 +94,7 @@ static lk_status read_by_maker(void *user, lk_tensor *const *in, lk_tensor **out
     return LK_OK;
 }
 
-/* What is written in between must not be overwritten by the earlier call, nor overwrite it. */
+/* Another call writes the same place in between. The earlier one must neither overwrite it nor be overwritten. */
 static lk_status write_twice(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const example *e = user;

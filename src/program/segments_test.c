@@ -378,7 +378,7 @@ static void every_allocation_may_fail(void **state)
 
 /* --- cuts --------------------------------------------------------------------------------------------------------- */
 
-/* What the caller gives in the middle, in[1], is used in three ways: with what came before, alone, or too early. */
+/* The caller gives in[1] in the middle. It is used in three ways: with earlier results, alone, or too early. */
 typedef struct cut_function {
     bool too_early;
 } cut_function;

@@ -12,14 +12,6 @@ if [[ ! -f $plugin ]]; then
 fi
 export LOCKSTEP_CUDA_PLUGIN=$plugin LOCKSTEP_EMULATED_GPUS=4
 
-cat >"$work/small.lk" <<'EOT'
-conv1: conv2d 4 kernel=3 stride=2
-batch_norm
-relu
-flatten
-dropout 0.2
-dense classes
-EOT
 
 # --- the same bits ---------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,6 @@ if [[ -z ${LOCKSTEP_PJRT_TEST_PLUGIN-} ]]; then
     exit 77
 fi
 
-cat >"$work/small.lk" <<'EOT'
-conv1: conv2d 4 kernel=3 stride=2
-batch_norm
-relu
-flatten
-dropout 0.2
-dense classes
-EOT
 small=(train --model "$work/small.lk" --data synthetic --limit-train 43 --limit-val 20 --batch-size 16 --epochs 2 --workers 1
     --shards 4 --pjrt "$LOCKSTEP_PJRT_TEST_PLUGIN")
 

@@ -6,6 +6,16 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader,tcp
 export OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo
 
+# A network with batch-norm and dropout, for which several ranks must agree on more than gradients.
+cat >"$work/small.lk" <<'END'
+conv1: conv2d 4 kernel=3 stride=2
+batch_norm
+relu
+flatten
+dropout 0.2
+dense classes
+END
+
 # ranks N STATUS ARGUMENT…: runs lockstep in N processes, which must end with this status.
 ranks()
 {
