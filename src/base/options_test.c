@@ -284,6 +284,26 @@ static void test_help(void **state)
     free(text);
 }
 
+static void test_help_in_groups(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    lk_option grouped[5];
+    memcpy(grouped, table, sizeof grouped);
+    grouped[1].group = grouped[2].group = "First";
+    grouped[3].group = grouped[4].group = "Second";
+    FILE *stream = open_memstream(&text, &size);
+    lk_options_help(grouped, 5, stream);
+    fclose(stream);
+    assert_ptr_equal(strstr(text, "  --batch-size"), text);
+    char *first = strstr(text, "\n\nFirst:\n  --seed "), *second = strstr(text, "\n\nSecond:\n  --");
+    assert_true(first && second && first < second);
+    assert_null(strstr(first + 8, "First:"));
+    assert_null(strstr(second + 9, "Second:"));
+    free(text);
+}
+
 static void test_nearest_word(void **state)
 {
     (void)state;
@@ -314,6 +334,7 @@ int main(void)
         cmocka_unit_test(test_text_reads_back),
         cmocka_unit_test(test_set_by_name),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_help_in_groups),
         cmocka_unit_test(test_nearest_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
