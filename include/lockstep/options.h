@@ -82,9 +82,9 @@ LK_API const char *lk_option_heading(const lk_option *options, size_t index);
 LK_API void lk_options_help(const lk_option *options, size_t count, FILE *stream);
 
 /* The known word that is nearest to a misspelled one: that with the fewest letters changed, left out, added or swapped
- * with a neighbor (optimal string alignment distance), at most a third of the letters of `word`, rounded up; of equals
- * the first. NULL: none is near. rows: an array of `count` words, or of structs of `row_size` bytes that begin with
- * their word. */
+ * with a neighbor (optimal string alignment distance), at most a third of the letters of the shorter word, rounded up;
+ * of equals the first. NULL: none is near. rows: an array of `count` words, or of structs of `row_size` bytes that
+ * begin with their word. */
 LK_API const char *lk_nearest_word(const char *word, const void *rows, size_t count, size_t row_size);
 
 #ifdef __cplusplus

@@ -194,6 +194,8 @@ static lk_status option_fail_unknown(const lk_option *options, size_t count, con
     char word[64], alike[256];
     snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
     const char *near = lk_nearest_word(word, options, count, sizeof *options);
+    if (!near && strncmp(word, "no-", 3) == 0)
+        near = lk_nearest_word(word + 3, options, count, sizeof *options);
     if (near)
         LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': did you mean '--%s'?", word, near);
     option_list_names_with(word, options, count, alike, sizeof alike);

@@ -313,6 +313,9 @@ static void test_nearest_word(void **state)
     assert_string_equal(lk_nearest_word("verfy", words, count, sizeof words[0]), "verify");
     assert_string_equal(lk_nearest_word("op", words, count, sizeof words[0]), "ops");
     assert_string_equal(lk_nearest_word("device", words, count, sizeof words[0]), "devices");
+    static const char *const short_words[] = {"out", "ops"};
+    assert_null(lk_nearest_word("count", short_words, 2, sizeof words[0]));
+    assert_string_equal(lk_nearest_word("oyt", short_words, 2, sizeof words[0]), "out");
     assert_null(lk_nearest_word("banana", words, count, sizeof words[0]));
     assert_null(lk_nearest_word("", words, count, sizeof words[0]));
     char longer[200];
