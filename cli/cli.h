@@ -14,6 +14,7 @@ typedef struct cli_command {
     const char *name;
     const char *summary;   /* one line without a full stop */
     const char *arguments; /* arguments after the options, for the usage line: "[COMMAND]"; NULL: none are allowed */
+    const char *examples;  /* command lines above the options in help, each begins with two spaces; NULL: none */
     const char *details;   /* paragraphs below the options in help; every line ends in a newline; NULL: none */
     const lk_option *options;
     size_t option_count;
@@ -73,7 +74,7 @@ const cli_command *cli_find_command(const char *name);
 const cli_command *cli_listed_command(size_t index);
 
 /* Returns the options of a command: its own table, or `made`, which holds CLI_MAX_OPTIONS and is then filled by its
- * make_options. */
+ * make_options. Those of a group are next to each other. */
 const lk_option *cli_options_of(const cli_command *command, lk_option *made, size_t *count);
 
 void cli_print_overview(FILE *stream);

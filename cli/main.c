@@ -177,10 +177,35 @@ const cli_command *cli_listed_command(size_t index)
     return NULL;
 }
 
+static bool main_same_group(const lk_option *a, const lk_option *b)
+{
+    return a->group && b->group ? strcmp(a->group, b->group) == 0 : a->group == b->group;
+}
+
+/* Moves each option behind the last one of its group before it; the order stays as it is otherwise. */
+static void main_sort_into_groups(lk_option *options, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        const lk_option option = options[i];
+        size_t to = i;
+        while (to > 0 && !main_same_group(&options[to - 1], &option))
+            to--;
+        if (to == 0)
+            continue;
+        memmove(&options[to + 1], &options[to], (i - to) * sizeof *options);
+        options[to] = option;
+    }
+}
+
 const lk_option *cli_options_of(const cli_command *command, lk_option *made, size_t *count)
 {
-    *count = command->make_options ? command->make_options(made) : command->option_count;
-    return command->make_options ? made : command->options;
+    if (!command->make_options) {
+        *count = command->option_count;
+        return command->options;
+    }
+    *count = command->make_options(made);
+    main_sort_into_groups(made, *count);
+    return made;
 }
 
 void cli_print_overview(FILE *stream)
@@ -201,6 +226,8 @@ void cli_print_help(const cli_command *command, FILE *stream)
     const lk_option *options = cli_options_of(command, made, &count);
     fprintf(stream, "Usage: lockstep %s%s%s%s\n\n%s.\n", command->name, count ? " [OPTION…]" : "",
             command->arguments ? " " : "", command->arguments ? command->arguments : "", command->summary);
+    if (command->examples)
+        fprintf(stream, "\nExamples:\n%s", command->examples);
     if (count) {
         fputc('\n', stream);
         lk_options_help(options, count, stream);

@@ -85,6 +85,7 @@ static size_t evaluate_add_option(const char *name, lk_option *table)
         if (strcmp(lk_train_options[i].name, name) != 0)
             continue;
         *table = lk_train_options[i];
+        table->group = NULL; /* they are too few for headings */
         if (strcmp(name, "data") == 0) {
             table->default_text = NULL;
             table->help = "data set to evaluate, by name or path as for `lockstep train` (default: the run's)";

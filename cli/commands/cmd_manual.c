@@ -146,10 +146,18 @@ static void put_command(const cli_command *command, FILE *page)
         fputs(command->details[0] == ' ' ? "" : ".PP\n", page);
         manual_put_paragraphs(command->details, page);
     }
+    if (command->examples) {
+        fputs(".SH EXAMPLES\n", page);
+        manual_put_paragraphs(command->examples, page);
+    }
     if (count)
         fputs(".SH OPTIONS\n", page);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        const char *heading = lk_option_heading(options, i);
+        if (heading)
+            fprintf(page, ".SS %s\n", heading);
         put_option(&options[i], page);
+    }
     manual_put_exit_status(page);
     fputs(".SH SEE ALSO\n.BR lockstep (1)\n", page);
 }

@@ -1,12 +1,16 @@
 #include "cli/cli.h"
 #include "cli/text/progress.h"
 
+#include "lockstep/image.h"
 #include "lockstep/predict.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MOST_INPUT = 256 << 20 };
 
@@ -110,6 +114,50 @@ static int predict_one(lk_predictor *predictor, const predict_config *config, co
     return 1;
 }
 
+/* --- a folder ----------------------------------------------------------------------------------------------------- */
+
+static bool predict_is_folder(const char *path)
+{
+    struct stat there;
+    return stat(path, &there) == 0 && S_ISDIR(there.st_mode);
+}
+
+static int predict_is_picture(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && lk_image_is_named(entry->d_name);
+}
+
+static int predict_by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Classifies the pictures directly in a folder. Returns the exit status, with errors printed. */
+static int predict_folder(lk_predictor *predictor, const predict_config *config, const char *folder,
+                          float *probabilities)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, predict_is_picture, predict_by_name), pictures = 0, status = 0;
+    if (count < 0)
+        return cli_error("%s: cannot be read: %s", folder, strerror(errno));
+    const char *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        if ((size_t)snprintf(path, sizeof path, "%s%s%s", folder, slash, entries[i]->d_name) >= sizeof path) {
+            status = cli_error("%s/%s: the path is too long", folder, entries[i]->d_name);
+        } else if (!predict_is_folder(path)) {
+            status |= predict_one(predictor, config, path, probabilities);
+            pictures++;
+        }
+        free(entries[i]);
+    }
+    free((void *)entries);
+    if (pictures == 0 && status == 0)
+        return cli_error("%s: there are no pictures (.png, .jpg, .jpeg, .pgm, .ppm, .pnm) directly in this folder",
+                         folder);
+    return status;
+}
+
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
 static lk_predictor *predict_open(const char *run, const predict_config *config)
@@ -143,7 +191,8 @@ static int predict_run(int argc, char **argv)
     float *probabilities = calloc((size_t)lk_predictor_input(predictor).classes, sizeof *probabilities);
     int status = probabilities ? 0 : 1;
     for (int i = 1; probabilities && i < count; i++)
-        status |= predict_one(predictor, &config, argv[i], probabilities);
+        status |= predict_is_folder(argv[i]) ? predict_folder(predictor, &config, argv[i], probabilities)
+                                             : predict_one(predictor, &config, argv[i], probabilities);
     free(probabilities);
     lk_predictor_release(predictor);
     return status;
@@ -152,11 +201,11 @@ static int predict_run(int argc, char **argv)
 const cli_command cmd_predict = {
     .name = "predict",
     .summary = "Classify pictures with a trained network",
-    .arguments = "RUN FILE…",
+    .arguments = "RUN PICTURE…",
     .details =
-        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. A FILE is a\n"
-        "PNG, JPEG, PGM or PPM picture, or - for standard input. It is resized, and made gray or color, as the\n"
-        "network needs it.\n"
+        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. A PICTURE\n"
+        "is a PNG, JPEG, PGM or PPM file, - for standard input, or a folder: all pictures directly in it, by name.\n"
+        "Pictures are resized, and made gray or color, as the network needs them.\n"
         "\n"
         "Prints a line per picture: the likeliest classes, each with its probability. --json prints an object per\n"
         "line instead:\n"

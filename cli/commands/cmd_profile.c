@@ -295,6 +295,13 @@ static void profile_print_operators(const profile *p)
     if (rows < summary->n_operators)
         profile_print_operator(p, &rest);
     profile_print_operator(p, &all);
+    for (int i = 0; i < rows; i++) {
+        if (profile_peak_share(p, &summary->operators[i]) <= 1.005) /* printed as 100% */
+            continue;
+        fputs("Above 100% of peak: Winograd's convolution counts the operations of a direct one, and does fewer.\n",
+              stdout);
+        break;
+    }
 }
 
 /* --- parts of the time -------------------------------------------------------------------------------------------- */

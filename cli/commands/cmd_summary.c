@@ -14,8 +14,9 @@
 #include <string.h>
 
 typedef struct summary_config {
-    const char *model, *data, *data_dir;
-    int64_t channels, height, width, classes;
+    const char *model, *data, *data_dir, *resize;
+    int64_t channels; /* 0: those of the data, or 1 */
+    int64_t height, width, classes;
     int64_t batch_size, shards;
     const char *device_spec;
     int64_t devices; /* number of devices in device_spec */
@@ -44,8 +45,12 @@ static const lk_option options[] = {
              "below)"},
     {.name = "data-dir", .type = LK_OPTION_STRING, .offset = AT(data_dir), .value = "DIR",
      .help = "folder to search for data first (default: none)"},
-    {.name = "channels", .type = LK_OPTION_INT64, .offset = AT(channels), .default_text = "1", .minimum = 1,
-     .maximum = 65536, .value = "N", .help = "channels of an image"},
+    {.name = "resize", .type = LK_OPTION_STRING, .offset = AT(resize), .value = "HxW",
+     .help = "with --data: resize its images to this height and width in pixels, as train does (default: keep their "
+             "size)"},
+    {.name = "channels", .type = LK_OPTION_INT64, .offset = AT(channels), .default_text = "0", .minimum = 1,
+     .maximum = 65536, .value = "N",
+     .help = "channels of an image; with --data 1 or 3, as for training (default: as the data are, else 1)"},
     {.name = "height", .type = LK_OPTION_INT64, .offset = AT(height), .default_text = "28", .minimum = 1,
      .maximum = 65536, .value = "N", .help = "height of an image, in pixels"},
     {.name = "width", .type = LK_OPTION_INT64, .offset = AT(width), .default_text = "28", .minimum = 1,
@@ -245,6 +250,8 @@ static lk_status summary_estimate(const lk_model *model, const summary_config *c
     train.model = config->model;
     train.data.name = config->data ? config->data : "synthetic";
     train.data.dir = config->data_dir;
+    train.data.resize = config->resize;
+    train.data.channels = config->channels;
     train.data.limit_val = 0;
     train.devices.spec = config->on_gpus ? config->device_spec : cpus;
     train.devices.shards = config->shards;
@@ -311,13 +318,15 @@ static void summary_print_step_memory(const summary_config *config, const lk_mem
 
 static lk_status summary_find_input(const summary_config *config, lk_model_input *input)
 {
-    *input = (lk_model_input){config->channels, config->height, config->width, config->classes};
+    *input = (lk_model_input){config->channels ? config->channels : 1, config->height, config->width, config->classes};
     if (!config->data)
         return LK_OK;
     lk_dataset *data;
     const lk_dataset_opts opts = {.dir = config->data_dir,
                                   .limit = 1,
                                   .offline = true,
+                                  .resize = config->resize,
+                                  .channels = config->channels,
                                   .threads = lk_device_available("cpu"),
                                   .progress = cli_show_data_progress};
     lk_status status = lk_dataset_open(config->data, config->on_gpus ? LK_SPLIT_TRAIN : LK_SPLIT_TEST, &opts, &data);
@@ -386,7 +395,7 @@ static int summary_count_devices(summary_config *config)
 static bool summary_has_other_images(const summary_config *config)
 {
     return !config->data &&
-           (config->channels != 1 || config->height != 28 || config->width != 28 || config->classes != 10);
+           (config->channels > 1 || config->height != 28 || config->width != 28 || config->classes != 10);
 }
 
 static int summary_run(int argc, char **argv)
@@ -400,6 +409,8 @@ static int summary_run(int argc, char **argv)
         return failed;
     if (config.on_gpus && summary_has_other_images(&config))
         return cli_usage_error("--devices %s: images of another size must come from --data", config.device_spec);
+    if (config.resize && !config.data)
+        return cli_usage_error("--resize %s: must be with --data; --height and --width are without", config.resize);
     cli_catch_interrupts(NULL);
     int64_t most = config.shards ? config.shards : config.batch_size;
     if (config.shards > config.batch_size)

@@ -23,10 +23,12 @@ typedef struct training {
 
 static const lk_option own_options[] = {
     {.name = "verbose",
+     .group = "Records and output",
      .type = LK_OPTION_FLAG,
      .offset = offsetof(training, verbose),
      .help = "end with where the time of a step went, what the exchange took, and predictions for more devices"},
     {.name = "trace",
+     .group = "Records and output",
      .type = LK_OPTION_STRING,
      .offset = offsetof(training, trace),
      .value = "FILE",
@@ -151,6 +153,10 @@ static int train_run(int argc, char **argv)
 const cli_command cmd_train = {
     .name = "train",
     .summary = "Train a network",
+    .examples = "  lockstep train --data pictures --resize 64x64 --epochs 20 --checkpoint-dir runs/a --log-dir logs/a\n"
+                "  lockstep train --data pictures --resize 64x64 --epochs 20 --checkpoint-dir runs/a --resume\n"
+                "  lockstep train --recipe resnet18 --devices 2 --dtype bf16 --plot\n"
+                "  lockstep launch -n 2 -- train --model net.lk --data mnist --augment shift=0.1\n",
     .details =
         "Prints the plan and a line per epoch on standard error. --json prints an object per epoch on standard\n"
         "output, and a last object with the digest of the trained parameters, which is the same for any number of\n"

@@ -43,6 +43,7 @@ typedef struct lk_option {
     const char *value;          /* name of the value in help: "N", "DIR" */
     const char *help;           /* one sentence without a full stop */
     bool recorded;              /* one of the settings that identify a run */
+    const char *group;          /* heading above it in help; NULL: none */
 } lk_option;
 
 /* The greatest double below 1, as the end of a range without 1. */
@@ -74,13 +75,16 @@ LK_API lk_status lk_options_text(const lk_option *option, const void *config, ch
  * (it does not fit; the part that fits is written). */
 LK_API lk_status lk_option_describe(const lk_option *option, char *text, size_t size);
 
-/* Prints the help of all options, a paragraph each. */
+/* The heading to print above options[index]: its group, unless the option before has the same; NULL: none. */
+LK_API const char *lk_option_heading(const lk_option *options, size_t index);
+
+/* Prints the help of all options, a paragraph each, with the headings of their groups. */
 LK_API void lk_options_help(const lk_option *options, size_t count, FILE *stream);
 
 /* The known word that is nearest to a misspelled one: that with the fewest letters changed, left out, added or swapped
- * with a neighbor (optimal string alignment distance), at most a third of the letters of `word`, rounded up; of equals
- * the first. NULL: none is near. rows: an array of `count` words, or of structs of `row_size` bytes that begin with
- * their word. */
+ * with a neighbor (optimal string alignment distance), at most a third of the letters of the shorter word, rounded up;
+ * of equals the first. NULL: none is near. rows: an array of `count` words, or of structs of `row_size` bytes that
+ * begin with their word. */
 LK_API const char *lk_nearest_word(const char *word, const void *rows, size_t count, size_t row_size);
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 #include "base/minmax.h"
 #include "lockstep/options.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* The length of the longest word that is compared. */
@@ -35,14 +36,15 @@ const char *lk_nearest_word(const char *word, const void *rows, size_t count, si
     if (length > LONGEST)
         return NULL;
     const char *nearest = NULL;
-    int fewest = (int)(length + 2) / 3 + 1;
+    int fewest = INT_MAX;
     for (size_t i = 0; i < count; i++) {
         const char *candidate = *(const char *const *)((const char *)rows + i * row_size);
         size_t candidate_length = strlen(candidate);
         if (candidate_length > LONGEST)
             continue;
         int steps = nearest_word_distance(word, (int)length, candidate, (int)candidate_length);
-        if (steps < fewest) {
+        /* A short word is only a few letters away from any other. */
+        if (steps < fewest && steps <= lk__divide_up(lk__min((int64_t)length, (int64_t)candidate_length), 3)) {
             nearest = candidate;
             fewest = steps;
         }

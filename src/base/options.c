@@ -194,6 +194,8 @@ static lk_status option_fail_unknown(const lk_option *options, size_t count, con
     char word[64], alike[256];
     snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
     const char *near = lk_nearest_word(word, options, count, sizeof *options);
+    if (!near && strncmp(word, "no-", 3) == 0)
+        near = lk_nearest_word(word + 3, options, count, sizeof *options);
     if (near)
         LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': did you mean '--%s'?", word, near);
     option_list_names_with(word, options, count, alike, sizeof alike);
@@ -369,10 +371,19 @@ lk_status lk_option_describe(const lk_option *option, char *text, size_t size)
     return LK_OK;
 }
 
+const char *lk_option_heading(const lk_option *options, size_t index)
+{
+    const char *group = options[index].group, *before = index > 0 ? options[index - 1].group : NULL;
+    return group && before && strcmp(group, before) == 0 ? NULL : group;
+}
+
 void lk_options_help(const lk_option *options, size_t count, FILE *stream)
 {
     for (size_t i = 0; i < count; i++) {
         const lk_option *option = &options[i];
+        const char *heading = lk_option_heading(options, i);
+        if (heading)
+            fprintf(stream, "%s%s:\n", i > 0 ? "\n" : "", heading);
         bool takes_value = option->type != LK_OPTION_FLAG;
         int column =
             fprintf(stream, "  --%s%s%s", option->name, takes_value ? " " : "", takes_value ? option->value : "");

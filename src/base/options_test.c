@@ -284,6 +284,26 @@ static void test_help(void **state)
     free(text);
 }
 
+static void test_help_in_groups(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    lk_option grouped[5];
+    memcpy(grouped, table, sizeof grouped);
+    grouped[1].group = grouped[2].group = "First";
+    grouped[3].group = grouped[4].group = "Second";
+    FILE *stream = open_memstream(&text, &size);
+    lk_options_help(grouped, 5, stream);
+    fclose(stream);
+    assert_ptr_equal(strstr(text, "  --batch-size"), text);
+    char *first = strstr(text, "\n\nFirst:\n  --seed "), *second = strstr(text, "\n\nSecond:\n  --");
+    assert_true(first && second && first < second);
+    assert_null(strstr(first + 8, "First:"));
+    assert_null(strstr(second + 9, "Second:"));
+    free(text);
+}
+
 static void test_nearest_word(void **state)
 {
     (void)state;
@@ -293,6 +313,9 @@ static void test_nearest_word(void **state)
     assert_string_equal(lk_nearest_word("verfy", words, count, sizeof words[0]), "verify");
     assert_string_equal(lk_nearest_word("op", words, count, sizeof words[0]), "ops");
     assert_string_equal(lk_nearest_word("device", words, count, sizeof words[0]), "devices");
+    static const char *const short_words[] = {"out", "ops"};
+    assert_null(lk_nearest_word("count", short_words, 2, sizeof words[0]));
+    assert_string_equal(lk_nearest_word("oyt", short_words, 2, sizeof words[0]), "out");
     assert_null(lk_nearest_word("banana", words, count, sizeof words[0]));
     assert_null(lk_nearest_word("", words, count, sizeof words[0]));
     char longer[200];
@@ -314,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_text_reads_back),
         cmocka_unit_test(test_set_by_name),
         cmocka_unit_test(test_help),
+        cmocka_unit_test(test_help_in_groups),
         cmocka_unit_test(test_nearest_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,11 +60,13 @@ static lk_status device_spec_find_kind(item it, const char *kind, int length, co
     }
     char kinds[128] = "";
     for (int i = 0; lk__backends[i]; i++) {
-        lk__text_append(kinds, sizeof kinds, i ? ", " : "");
+        if (lk__backends[i]->available() <= 0)
+            continue;
+        lk__text_append(kinds, sizeof kinds, *kinds ? ", " : "");
         lk__text_append(kinds, sizeof kinds, lk__backends[i]->kind);
     }
-    LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': unknown kind '%.*s': this build has %s", it.length, it.text, length, kind,
-            kinds);
+    LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': unknown kind '%.*s': devices that can be used here are %s", it.length,
+            it.text, length, kind, kinds);
 }
 
 /* Parses the digits before 'x', or the whole item. */

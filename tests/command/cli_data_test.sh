@@ -47,6 +47,10 @@ run 2 data show
 complains_just "unknown argument 'show': expected list, fetch, info or preview, or nothing for the list"
 run 2 data preview twice three
 complains_just "unexpected argument 'three'"
+run 2 data info synthetic --count
+complains_just "unknown option '--count': see --help for those there are"
+run 2 data info synthetic --sample 4
+complains_just "unknown option '--sample': did you mean '--samples'?"
 run 2 data list twice
 complains_just "unexpected argument 'twice'"
 run 2 data fetch cifar

@@ -84,6 +84,27 @@ complains '--dtype: must be with --memory'
 run 0 summary --data synthetic --model keras-cnn
 line '^keras-cnn: images 1x28x28, 10 classes$'
 
+# The images as training prepares them: here those of a folder of pictures of two sizes, one of them in color.
+printf 'P5 6 4 255\n%024d' 0 >"$work/gray.pgm"
+printf 'P6 5 8 255\n%0120d' 0 >"$work/color.ppm"
+for split in train test; do
+    mkdir -p "$work/own/$split/"{one,two,three}
+    cp "$work/gray.pgm" "$work/own/$split/one"
+    cp "$work/color.ppm" "$work/own/$split/two"
+    cp "$work/color.ppm" "$work/own/$split/three"
+done
+printf 'conv2d 4 kernel=3\nglobal_avg_pool\ndense classes\n' >"$work/small.lk"
+run 0 summary --data "$work/own" --resize 12x16 --model "$work/small.lk"
+line '/small.lk: images 3x12x16, 3 classes$'
+prepared=(--data "$work/own" --resize 12x16 --channels 1 --model "$work/small.lk")
+run 0 summary "${prepared[@]}"
+line '/small.lk: images 1x12x16, 3 classes$'
+parameters=$(awk '$1 == "total" { print $2; exit }' "$work/stdout")
+run 0 train "${prepared[@]}" --devices 1xcpu --batch-size 3 --epochs 1
+says "small.lk ($parameters parameters) on "
+run 2 summary --resize 12x16
+complains_just '--resize 12x16: must be with --data; --height and --width are without'
+
 printf 'hidden: sequential\n  flatten\n  dense 32\nend\nrelu\ndense classes\n' >"$work/net.lk"
 run 0 summary --model "$work/net.lk" --channels 3 --height 4 --width 5 --classes 7
 line '^hidden\.dense +dense +32 +1952 '

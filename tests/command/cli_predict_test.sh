@@ -117,6 +117,28 @@ status=0
 "$LOCKSTEP" predict "$trained" - <"$work" >"$work/stdout" 2>"$work/stderr" || status=$?
 [[ $status -eq 1 ]] || fail "exit status $status where standard input is a folder"
 complains_just 'standard input cannot be read: Is a directory'
+
+# A folder: its pictures by name, without its folders and other files. Several files in one call give the same lines.
+mkdir -p "$work/folder/below.pgm" "$work/folder/nested"
+cp "$work/black.pgm" "$work/folder/b.pgm"
+cp "$work/black.pgm" "$work/folder/B.PGM"
+cp "$work/black.pgm" "$work/folder/a.ppm" # the first bytes decide the format
+cp "$work/black.pgm" "$work/folder/nested/c.pgm"
+cp "$work/black.pgm" "$work/folder/.hidden.pgm"
+echo none >"$work/folder/labels.txt"
+for option in --top=2 --json; do
+    run 0 predict "$trained" "$work/folder/B.PGM" "$work/folder/a.ppm" "$work/folder/b.pgm" "$option"
+    cp "$work/stdout" "$work/files_given"
+    for folder in "$work/folder" "$work/folder/"; do
+        run 0 predict "$trained" "$folder" "$option"
+        silent_stderr
+        cmp "$work/stdout" "$work/files_given" || fail "not the lines of its three files"
+    done
+done
+run 1 predict "$trained" "$work/folder/below.pgm" "$work/black.pgm" --top 1
+lines "^$work/black.pgm: "
+says "$work/folder/below.pgm: there are no pictures (.png, .jpg, .jpeg, .pgm, .ppm, .pnm) directly in this folder"
+
 for file in color.png:libpng gray.jpg:libjpeg; do
     if "$LOCKSTEP" doctor | grep "${file#*:}  *[0-9]" >/dev/null; then
         run 0 predict "$trained" "$pictures/${file%:*}"

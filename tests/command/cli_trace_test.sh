@@ -64,6 +64,19 @@ sed -n '/^a step/,/^$/p' "$work/stdout" | awk 'NR > 1 && NF { sub(/%$/, "", $(NF
 run 0 profile "${small[@]}" --steps 2 --warmup 1 --rows 100
 line '^conv[a-z0-9_]+ +[0-9]+ +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9]+%  f32\['
 
+# A note says how a share can exceed 100%, if one does. Wide convolutions of 3x3 take Winograd's algorithm.
+cat >"$work/wide.lk" <<'EOF'
+conv2d 64 kernel=3 padding=1
+conv2d 128 kernel=3 padding=1
+conv2d 128 kernel=3 padding=1
+global_avg_pool
+dense classes
+EOF
+run 0 profile "${small[@]}" --model "$work/wide.lk" --steps 1 --warmup 1 --rows 100
+above=$(awk '$6 ~ /^[0-9]+%$/ && $6 + 0 > 100 && !/^all / { above = 1 } END { print above + 0 }' "$work/stdout")
+[[ $(grep -c "^Above 100% of peak: Winograd's convolution " "$work/stdout") -eq $above ]] ||
+    fail 'the note about shares above 100% does not fit the shares'
+
 # Options of the evaluation are accepted and ignored.
 run 0 profile "${small[@]}" --steps 1 --warmup 0 --rows 0 --target-accuracy 0.9 --early-stop 2 --devices 1
 line '^Bound by '

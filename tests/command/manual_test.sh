@@ -34,6 +34,17 @@ for name in lockstep "${commands[@]/#/lockstep-}"; do
     done < <(sed -nE 's/^  (--[a-z0-9-]+).*/\1/p' "$work/stdout")
 done
 
+# Every option of train is under the heading of its group, in help and in the manual page, and a heading comes once.
+run 0 help train
+sed -n '/^Examples:$/,/^$/s/^  //p' "$work/stdout" >"$work/examples"
+[[ $(wc -l <"$work/examples") -ge 3 ]] || fail 'no examples'
+awk '/^$/ { heading = 0 } /^[A-Z][a-z ]*:$/ { heading = 1 } /^  --/ && !heading { print; bad = 1 } END { exit bad }' \
+    "$work/stdout" || fail 'options without a group'
+mapfile -t headings < <(sed -n 's/^\([A-Z][a-z ]*\):$/\1/p' "$work/stdout" | grep -v '^Examples$')
+[[ ${#headings[@]} -ge 5 && -z $(printf '%s\n' "${headings[@]}" | sort | uniq -d) ]] || fail "headings: ${headings[*]}"
+[[ $(sed -n 's/^\.SS //p' "$work/man/lockstep-train.1") == "$(printf '%s\n' "${headings[@]}")" ]] ||
+    fail 'the manual page has other groups than help'
+
 # --- completion ------------------------------------------------------------------------------------------------------
 
 completes()

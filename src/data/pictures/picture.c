@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -137,6 +138,16 @@ lk_status lk__picture_read_header(const char *path, lk_picture_memory *memory, l
 
 static const lk_codec *const codecs[] = {&lk__png_codec, &lk__jpeg_codec, &lk__pnm_codec};
 enum { CODECS = sizeof codecs / sizeof codecs[0] };
+
+bool lk_image_is_named(const char *path)
+{
+    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".pnm"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof endings / sizeof endings[0]; i++)
+        if (strcasecmp(dot, endings[i]) == 0)
+            return true;
+    return false;
+}
 
 const char *lk_image_formats(void)
 {

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "data/names.h"
+#include "lockstep/image.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 enum { MAX_DEPTH = 16 }; /* levels of folders inside a class's folder; links may form cycles */
@@ -74,16 +74,6 @@ lk_status lk__list_folders(const char *path, lk_names *names)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static bool picture_folder_is_picture(const char *name)
-{
-    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".pgm", ".ppm", ".pnm"};
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof endings / sizeof endings[0]; i++)
-        if (strcasecmp(dot, endings[i]) == 0)
-            return true;
-    return false;
-}
-
 static lk_status picture_folder_add_file(lk_picture_folder *folder, const char *path, const struct stat *status,
                                          int label)
 {
@@ -110,7 +100,7 @@ static lk_status picture_folder_scan_entry(lk_picture_folder *folder, const char
         LK_FAIL(LK_ERR_IO, "%s: cannot be examined: %s", path, strerror(errno));
     if (S_ISDIR(status.st_mode))
         return picture_folder_scan_class(folder, path, label, depth + 1);
-    if (picture_folder_is_picture(path))
+    if (lk_image_is_named(path))
         return picture_folder_add_file(folder, path, &status, label);
     if (folder->others++ == 0)
         snprintf(folder->other, sizeof folder->other, "%s", path);
@@ -208,7 +198,7 @@ static lk_status picture_folder_count_loose(lk_picture_folder *folder, const cha
     lk_names names = {0};
     lk_status status = picture_folder_list_entries(path, &names);
     for (int64_t i = 0; status == LK_OK && i < names.count; i++) {
-        if (!picture_folder_is_picture(names.at[i]))
+        if (!lk_image_is_named(names.at[i]))
             continue;
         status = picture_folder_join_path(inside, path, names.at[i]);
         if (status == LK_OK && !lk__is_folder(inside) && folder->loose++ == 0)

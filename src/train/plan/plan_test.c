@@ -71,6 +71,14 @@ static void names_are_unique(void **state)
             assert_string_not_equal(lk_train_options[i].name, lk_train_options[j].name);
 }
 
+static void options_have_groups(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
+        if (!lk_train_options[i].group)
+            fail_msg("--%s has no .group, under which help lists it", lk_train_options[i].name);
+}
+
 /* A target of 0 is valid, and a negative one means none; patience may be a fraction. */
 static void targets(void **state)
 {
@@ -452,6 +460,7 @@ int main(void)
         cmocka_unit_test(flags_of_the_lab),
         cmocka_unit_test(targets),
         cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(options_have_groups),
         cmocka_unit_test(every_recipe_makes_a_plan),
         cmocka_unit_test(the_lab),
         cmocka_unit_test(the_keras_notebook),
