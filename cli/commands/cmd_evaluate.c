@@ -5,6 +5,7 @@
 #include "cli/text/progress.h"
 
 #include "lockstep/build.h"
+#include "lockstep/pjrt.h"
 #include "lockstep/predict.h"
 #include "lockstep/record.h"
 
@@ -71,7 +72,7 @@ static const lk_option own_options[] = {
 /* Options taken from `lockstep train`. Those in `run_options` default to the run's values; val-split does so only if
  * the data set is the run's too. */
 static const char *const run_options[] = {"data", "val-split", "image-shape", "label-column", "skip-bad"};
-static const char *const other_options[] = {"data-dir", "data-cache", "workers", "devices", "json"};
+static const char *const other_options[] = {"data-dir", "data-cache", "workers", "devices", "pjrt", "json"};
 
 enum {
     OWN_COUNT = sizeof own_options / sizeof *own_options,
@@ -189,6 +190,9 @@ static lk_status evaluate_open_predictor(const lk_checkpoint *checkpoint, const 
     snprintf(cores, sizeof cores, "%dxcpu", lk_device_available("cpu"));
     if (!opts.devices || !*opts.devices)
         opts.devices = cores;
+    lk_status status = config->train.devices.pjrt ? lk_pjrt_use(config->train.devices.pjrt) : LK_OK;
+    if (status != LK_OK)
+        return status;
     e->predictor = lk_predictor_new(checkpoint, &opts);
     return e->predictor ? LK_OK : lk_error_status();
 }

@@ -2,6 +2,7 @@
 #include "cli/text/progress.h"
 
 #include "lockstep/image.h"
+#include "lockstep/pjrt.h"
 #include "lockstep/predict.h"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@ enum { MOST_INPUT = 256 << 20 };
 
 typedef struct predict_config {
     int64_t top;
-    const char *device;
+    const char *device, *pjrt;
     bool best, json;
 } predict_config;
 
@@ -38,7 +39,13 @@ static const lk_option options[] = {
      AT(device),
      .default_text = "cpu",
      .value = "NAME",
-     .help = "device that computes: cpu or cuda:0"},
+     .help = "device that computes: cpu, cuda:0 or pjrt:0"},
+    {.name = "pjrt",
+     .type = LK_OPTION_STRING,
+     AT(pjrt),
+     .value = "FILE",
+     .help = "PJRT plug-in that has the devices pjrt:0, … (default: $PJRT_PLUGIN_LIBRARY_PATH, else "
+             "$TPU_LIBRARY_PATH)"},
     {.name = "json", .type = LK_OPTION_FLAG, AT(json), .help = "print one JSON object per picture"},
 };
 /* clang-format on */
@@ -180,7 +187,7 @@ static int predict_run(int argc, char **argv)
     if (count < 2)
         return cli_usage_error("predict: a checkpoint folder and at least one picture are needed: lockstep predict RUN "
                                "picture.png");
-    if (lk_devices_count(config.device, &devices) != LK_OK)
+    if ((config.pjrt && lk_pjrt_use(config.pjrt) != LK_OK) || lk_devices_count(config.device, &devices) != LK_OK)
         return cli_fail();
     if (devices != 1)
         return cli_usage_error("--device %s: must name one device", config.device);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lockstep profile on devices of the PJRT plug-in $LOCKSTEP_PJRT_TEST_PLUGIN.
+# lockstep profile, evaluate and predict on devices of the PJRT plug-in $LOCKSTEP_PJRT_TEST_PLUGIN.
 # shellcheck source=tests/support/cli_testing.sh
 source "$(dirname "$0")/../support/cli_testing.sh"
 
@@ -21,3 +21,15 @@ line '^module +6 +[0-9.]+ '
 line '^all operators '
 line '^Bound by '
 grep -qF '"name":"module"' "$work/trace.json" || fail 'the recording shows no module'
+
+# A network that was trained on such devices is evaluated and used there, and on a core too.
+run 0 train --model "$work/small.lk" --data synthetic --limit-train 64 --limit-val 64 --batch-size 16 --shards 2 \
+    --devices 2xpjrt --pjrt "$LOCKSTEP_PJRT_TEST_PLUGIN" --epochs 1 --checkpoint-dir "$work/run"
+run 0 evaluate "$work/run" --devices 2xpjrt --pjrt "$LOCKSTEP_PJRT_TEST_PLUGIN" --limit 64
+line '^accuracy [0-9.]+ \([0-9]+ of 64\), loss '
+accuracy=$(grep -o '^accuracy [0-9.]*' "$work/stdout")
+run 0 evaluate "$work/run" --devices 1xcpu --limit 64
+grep -qF "$accuracy" "$work/stdout" || fail "another accuracy on a core than $accuracy"
+printf 'P5 28 28 255\n%784s' '' >"$work/picture.pgm"
+run 0 predict "$work/run" "$work/picture.pgm" --device pjrt:0 --pjrt "$LOCKSTEP_PJRT_TEST_PLUGIN"
+line 'picture.pgm: [a-z]+ 0\.[0-9]+, '
