@@ -52,19 +52,24 @@ static bool scaling_text_is_unlike_run(const lk_scaling_report *r)
     return r->servers == 0 && r->steps > 0 && (r->step_seconds > 1.2 * run_step || r->step_seconds < run_step / 1.2);
 }
 
+static bool scaling_text_is_believed(const lk_scaling_report *r, const lk_speedup *s)
+{
+    return isfinite(s->speedup) && !scaling_text_is_disturbed(r) && (s->measured || !scaling_text_is_unlike_run(r));
+}
+
 /* Gives no number that is not believed. */
 static void scaling_text_print_speedup(const lk_scaling_report *r, FILE *stream)
 {
     lk_speedup s = lk_scaling_speedup(r);
-    if (isfinite(s.speedup) && scaling_text_is_disturbed(r))
+    if (scaling_text_is_believed(r, &s))
+        fprintf(stream, "speed-up %.2f on %lld device%s, efficiency %.0f%%, %s\n", s.speedup, (long long)r->devices,
+                r->devices == 1 ? "" : "s", 100 * s.efficiency, scaling_text_source_of(r, &s));
+    else if (isfinite(s.speedup) && scaling_text_is_disturbed(r))
         fprintf(stream,
                 "speed-up unclear: other processes, or more devices than cores, took %.0f%% of the cores' time\n",
                 100 * (1 - r->core_share));
-    else if (isfinite(s.speedup) && !s.measured && scaling_text_is_unlike_run(r))
-        fputs("speed-up unclear: the recorded steps took other times than the run's\n", stream);
     else if (isfinite(s.speedup))
-        fprintf(stream, "speed-up %.2f on %lld device%s, efficiency %.0f%%, %s\n", s.speedup, (long long)r->devices,
-                r->devices == 1 ? "" : "s", 100 * s.efficiency, scaling_text_source_of(r, &s));
+        fputs("speed-up unclear: the recorded steps took other times than the run's\n", stream);
     else if (r->servers > 0)
         fputs("speed-up not measured: the run is too short\n", stream);
     else if (strcmp(r->kind, "cpu") != 0)
@@ -257,11 +262,23 @@ static void scaling_text_print_step(const lk_scaling_report *r, FILE *stream)
     scaling_text_print_unlike_run(r, "", stream);
 }
 
+/* A worker's gain is its part of the speed-up, by the share of the samples that it took. */
+static void scaling_text_print_gain(const lk_scaling_report *r, const lk_scaling_worker *worker, FILE *stream)
+{
+    double share = (double)worker->samples / (r->step_samples * (double)r->steps);
+    lk_speedup s = lk_scaling_speedup(r);
+    if (scaling_text_is_believed(r, &s))
+        fprintf(stream, " %9.0f %6.2f", share * r->images_per_second, share * s.speedup);
+    else
+        fprintf(stream, " %9.0f %6s", share * r->images_per_second, "-");
+}
+
 static void scaling_text_print_worker(const lk_scaling_report *r, const lk_scaling_worker *worker, FILE *stream)
 {
     const double parts[] = {worker->step_seconds, worker->compute, worker->exchange,
                             worker->slowest,      worker->input,   worker->other};
     fprintf(stream, "%8lld", (long long)worker->steps);
+    scaling_text_print_gain(r, worker, stream);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         fprintf(stream, " %9.3f", scaling_text_in_milliseconds(parts[i]));
     fputs("  ", stream);
@@ -269,14 +286,14 @@ static void scaling_text_print_worker(const lk_scaling_report *r, const lk_scali
     fprintf(stream, "%s\n", strcmp(worker->name, r->slowest_device) == 0 ? ", the slowest" : "");
 }
 
-/* Prints milliseconds per step. */
+/* Times are milliseconds per step. */
 static void scaling_text_print_workers(const lk_scaling_report *r, FILE *stream)
 {
     static const char *const columns[] = {"a step", "compute", "pull+push", "staleness", "work", "other"};
-    fprintf(stream, "\n%8s", "steps");
+    fprintf(stream, "\n%8s %9s %6s", "steps", "images/s", "gain");
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         fprintf(stream, " %9s", columns[i]);
-    fputs("  ms of each\n", stream);
+    fputs("  ms of each step\n", stream);
     for (int w = 0; w < r->workers && w < LK_SCALING_WORKERS; w++)
         scaling_text_print_worker(r, &r->worker[w], stream);
     if (r->workers > LK_SCALING_WORKERS)

@@ -113,7 +113,7 @@ line '^lenet on synthetic, [2-9] cpu devices of [2-9] workers, 1 server, strateg
 for part in compute 'pulling and pushing' 'waiting because of --max-staleness' 'waiting for work or input' other all; do
     line "^$part +-?[0-9.]+ +-?[0-9.]+%"
 done
-line '^ +[0-9]+( +[0-9.]+){6}  worker [0-9] on .*, the slowest$'
+line '^ +[0-9]+ +[0-9]+ +([0-9]+\.[0-9]{2}|-)( +[0-9.]+){6}  worker [0-9] on .*, the slowest$'
 line '^servers: latency .* GB/s, an update takes [0-9.]+ ms, at most [0-9]+ a second; .*: 1.033 MB, 8 messages to and fro$'
 for workers in 2 4 8 16 32 64 128 256 512 1024; do
     line "^$workers( +[0-9.]+){3} +[0-9.]+%( +-){3}$"
