@@ -401,6 +401,14 @@ static void attempt_show_stuck(const attempt_run *run)
         soak_process_print_stacks(found[i], run->job->log);
 }
 
+/* Returns how often longer a trial may take because other work uses the cores. */
+static double attempt_patience(void)
+{
+    double load = 0;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return getloadavg(&load, 1) == 1 && load > (double)cores ? load / (double)cores : 1;
+}
+
 static void attempt_wait(attempt_run *run, soak_outcome *outcome)
 {
     const bool has_others = run->job->attempt->shape == SOAK_ROLES;
@@ -410,7 +418,7 @@ static void attempt_wait(attempt_run *run, soak_outcome *outcome)
         attempt_tick(run, now);
         if (has_others && run->count == 1 && !run->members[0].has_ended)
             attempt_start_others(run);
-        outcome->has_hung = now > WATCHDOG;
+        outcome->has_hung = now > WATCHDOG * attempt_patience();
         soak_sleep(0.003);
     }
     outcome->seconds = soak_seconds() - began;
