@@ -76,6 +76,19 @@ static void epoch_line_print(const epoch_line *line)
     fputc('\n', stderr);
 }
 
+/* Says so, once, if an epoch's loss is within 0.2% of that of equal probabilities, which looks like a fault. */
+static void progress_note_guesses(cli_progress *progress, const lk_epoch_report *report)
+{
+    double classes = (double)progress->plan->classes, loss = lk_mean_value(report->train.loss);
+    if (progress->has_warned || !(fabs(loss - log(classes)) <= 0.002 * log(classes)))
+        return;
+    progress->has_warned = true;
+    fprintf(stderr,
+            "note: the network still guesses: %.4f is the loss of equal probabilities for %.0f classes. Weights that\n"
+            "      begin small, as lenet's, take some hundred steps before the loss falls.\n",
+            log(classes), classes);
+}
+
 static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
@@ -93,6 +106,7 @@ static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_ep
         epoch_line_add(&line, WORTH_MOST, "  %lld step%s skipped", (long long)report->skipped_steps,
                        report->skipped_steps == 1 ? "" : "s");
     epoch_line_print(&line);
+    progress_note_guesses(progress, report);
     if (progress->ledger) {
         progress_print_ledger("training", &report->train_ledger);
         if (report->val.loss.count)

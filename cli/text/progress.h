@@ -9,6 +9,7 @@ typedef struct cli_progress {
     bool verbose;        /* end with all that is known of the run's speed */
     const lk_plan *plan; /* set when training begins */
     bool announced;      /* the plan has been printed */
+    bool has_warned;     /* so has the line about a network that guesses */
 } cli_progress;
 
 /* Adds callbacks that print the plan before the first epoch, the bar and the epochs' lines. `progress` is borrowed. */

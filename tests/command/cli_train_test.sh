@@ -366,6 +366,9 @@ says 'rate 0.4 with 5 epochs of warm-up from 0.2'
 run 0 train --recipe lenet "${tiny[@]}" --batch-size 64 --epochs 2 --schedule cosine --warmup-epochs 2
 says 'rate 0.2 falling to 0 with 2 epochs of warm-up from 0'
 says 'rate 0.1  ' # half of it in the first of two updates
+[[ $(grep -c 'the network still guesses: 2.3026 is ' "$work/stderr") -eq 1 ]] || fail 'not one note on guessing'
+run 0 train --model keras-cnn "${tiny[@]}" --epochs 2
+grep -q 'still guesses' "$work/stderr" && fail 'a note on guessing where the loss is not that of guessing'
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 512 --warmup-epochs 0
 says 'rate 0.4, seed'
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 128
