@@ -1,8 +1,11 @@
 #include "dist/service/wire.h"
 
+#include "base/clock.h"
 #include "base/status.h"
 
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 lk_status lk__wire_header(const lk_mail *mail, lk_wire_header *header)
 {
@@ -70,4 +73,12 @@ lk_frame lk__wire_first(lk_wire_first *first, int kind, uint64_t number, const v
     memcpy(first->body, body, bytes < LK_WIRE_BODY ? bytes : LK_WIRE_BODY);
     first->bytes = sizeof first->header + bytes;
     return (lk_frame){first, first->bytes};
+}
+
+uint64_t lk__wire_nonce(void)
+{
+    uint64_t nonce;
+    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
+        nonce = (uint64_t)getpid() << 32 ^ (uint64_t)lk__nanoseconds();
+    return nonce | 1;
 }

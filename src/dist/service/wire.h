@@ -44,3 +44,6 @@ typedef struct lk_wire_first {
 /* Fills in the first frame of a message to send: the header, and a structure `body` of at most LK_WIRE_BODY bytes. The
  * frame is valid as long as *first. */
 lk_frame lk__wire_first(lk_wire_first *first, int kind, uint64_t number, const void *body, size_t bytes);
+
+/* A number, not 0, that tells this process from others. */
+uint64_t lk__wire_nonce(void);

@@ -140,7 +140,7 @@ static lk_ps_setup ps_chief_setup(const lk_trainer *trainer)
 {
     const lk_plan *plan = &trainer->plan;
     const lk_optimizer_opts *o = &plan->optimizer_opts;
-    return (lk_ps_setup){.run = lk__ps_nonce(),
+    return (lk_ps_setup){.run = lk__wire_nonce(),
                          .batches = plan->epochs * plan->steps_per_epoch,
                          .updates = lk_optimizer_steps(lk_replicas_optimizer(trainer->replicas, 0)),
                          .shards = plan->shards,

@@ -4,22 +4,11 @@
 #include "base/heartbeat.h"
 #include "base/status.h"
 
-#include <sys/random.h>
-#include <unistd.h>
-
 lk_status lk__ps_refused(const char *who, const lk_mail *mail)
 {
     char reason[LK_MESSAGE_BYTES / 2];
     lk__wire_text(mail, 0, reason, sizeof reason);
     LK_FAIL(LK_ERR_ARGUMENT, "%s refuses: %s", who, reason);
-}
-
-uint64_t lk__ps_nonce(void)
-{
-    uint64_t nonce;
-    if (getrandom(&nonce, sizeof nonce, 0) != sizeof nonce)
-        nonce = (uint64_t)getpid() << 32 ^ (uint64_t)lk__nanoseconds();
-    return nonce | 1;
 }
 
 typedef struct joining {

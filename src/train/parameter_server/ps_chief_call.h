@@ -4,9 +4,6 @@
 #include "train/parameter_server/ps_identity.h"
 #include "train/parameter_server/ps_protocol.h"
 
-/* A number unique to this process. */
-uint64_t lk__ps_nonce(void);
-
 /* Joins the training: sends `join` as a message of `kind`, LK_PS_SEAT or LK_PS_JOIN, together with `more` (NULL:
  * nothing), until the chief answers with LK_PS_SEATED, LK_PS_WELCOME or LK_PS_SETUP. *mail is the answer, for the
  * caller to release. Errors: LK_ERR_BACKEND (no answer within identity->join_timeout, or the keys are refused),

@@ -135,7 +135,7 @@ static lk_status ps_membership_ask_for_seat(lk_ps_membership *m, int devices, in
 lk_status lk__ps_take_seat(lk_trainer *trainer, int devices, int *first_core)
 {
     lk_ps_membership m = {.trainer = trainer};
-    trainer->server.nonce = lk__ps_nonce();
+    trainer->server.nonce = lk__wire_nonce();
     lk_status status = ps_membership_open_post(&m);
     if (status == LK_OK)
         status = ps_membership_ask_for_seat(&m, devices, first_core);

@@ -166,7 +166,7 @@ static bool ps_server_is_interrupted(void *user)
 
 static lk_status ps_server_join(lk_parameter_server *server)
 {
-    lk_ps_join join = {.role = LK_PS_SERVER, .index = server->identity.index, .nonce = lk__ps_nonce()};
+    lk_ps_join join = {.role = LK_PS_SERVER, .index = server->identity.index, .nonce = lk__wire_nonce()};
     if (server->store) {
         join.has_snapshot = 1;
         join.run = server->store->setup.run;
