@@ -130,6 +130,7 @@ lk_fuzz(hosts WITH cli/launch/launch_hosts.c)
 lk_fuzz(agreement SOURCES src/train/plan/agreement.c src/dist/service/wire.c)
 lk_fuzz(heartbeat SOURCES src/base/heartbeat_watch.c)
 lk_fuzz(messages SOURCES src/dist/process/shared_messages.c)
+lk_fuzz(network SOURCES src/dist/service/network_messages.c src/dist/service/wire.c)
 lk_fuzz(notes SOURCES src/dist/process/group_notes.c)
 lk_fuzz(keys SOURCES src/dist/service/keys.c)
 lk_fuzz(options SOURCES src/base/options.c src/base/number.c src/base/nearest.c src/base/quote.c src/core/device_spec.c src/optim/schedule.c

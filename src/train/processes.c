@@ -8,6 +8,7 @@
 #include "core/topology.h"
 #include "dist/process/group.h"
 #include "dist/service/cluster.h"
+#include "dist/service/network_messages.h"
 #include "dist/sum/shard_sum.h"
 #include "train/parameter_server/ps_membership.h"
 #include "train/plan/gpu_shares.h"
@@ -40,11 +41,52 @@ static introduction *processes_introduce(lk_group *group, int devices, const cha
     return lk__group_gather_new(group, &mine, sizeof mine);
 }
 
-static lk_status processes_check_cluster(const lk_trainer *trainer)
+static lk_status processes_use_network(const lk_train_config *config, const lk_cluster *cluster, const lk_keys *keys)
+{
+    enum { JOIN_TIMEOUT = 60 };
+    lk_cluster_address listen;
+    const lk_messages *table;
+    lk_network_opts opts = {.cluster = cluster,
+                            .keys = keys,
+                            .join_timeout =
+                                config->servers.join_timeout > 0 ? config->servers.join_timeout : JOIN_TIMEOUT};
+    if (config->servers.listen) {
+        LK_TRY(lk__cluster_parse_address("--listen", config->servers.listen, &listen));
+        opts.listen = &listen;
+    }
+    LK_TRY(lk__network_messages_open(&opts, &table));
+    lk__group_use(table);
+    return LK_OK;
+}
+
+/* Nothing has started this process together with the others, but the cluster says where they all are. */
+static lk_status processes_find_others(const lk_train_config *config, const lk_cluster *cluster)
+{
+    lk_keys keys;
+    if (!config->servers.keys)
+        return processes_use_network(config, cluster, NULL);
+    LK_TRY(lk__keys_read(config->servers.keys, &keys));
+    lk_status status = processes_use_network(config, cluster, &keys);
+    lk__keys_free(&keys);
+    return status;
+}
+
+static lk_status processes_join_cluster(lk_trainer *trainer, const lk_cluster *cluster, lk_group **group)
+{
+    lk_plan *plan = &trainer->plan;
+    if (cluster && lk__cluster_task(cluster) && lk__group_is_unknown())
+        LK_TRY(processes_find_others(&trainer->config, cluster));
+    LK_TRY(lk__group_open(group));
+    plan->process = lk__group_rank(*group);
+    plan->processes = lk__group_ranks(*group);
+    return cluster ? lk__cluster_check_processes(cluster, plan->processes) : LK_OK;
+}
+
+static lk_status processes_join(lk_trainer *trainer, lk_group **group)
 {
     lk_cluster *cluster;
     LK_TRY(lk__cluster_open(trainer->config.devices.cluster, &cluster));
-    lk_status status = cluster ? lk__cluster_check_processes(cluster, trainer->plan.processes) : LK_OK;
+    lk_status status = processes_join_cluster(trainer, cluster, group);
     lk__cluster_release(cluster);
     return status;
 }
@@ -57,10 +99,7 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     *cores = lk__topology_cores();
     if (lk_strategy_kind_of(trainer->config.devices.strategy) != LK_STRATEGY_SYNCHRONOUS)
         return LK_OK;
-    LK_TRY(lk__group_open(&group));
-    plan->process = lk__group_rank(group);
-    plan->processes = lk__group_ranks(group);
-    LK_TRY(processes_check_cluster(trainer));
+    LK_TRY(processes_join(trainer, &group));
     introduction *all = processes_introduce(group, 0, "");
     if (!all)
         return lk_error_status();

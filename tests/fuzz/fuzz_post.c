@@ -396,6 +396,12 @@ const char *lk__peer_refusal(lk_peer *peer)
     return NULL;
 }
 
+bool lk__peer_is_lost(lk_peer *peer)
+{
+    (void)peer;
+    return false;
+}
+
 /* --- mutations ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t mutation_state;

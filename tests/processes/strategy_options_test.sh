@@ -22,16 +22,19 @@ refused()
 alone='one-device mirrored'
 
 # An option with its default value is refused too: it was given.
-asynchronous=('--role chief' '--task-index 0' '--servers 1' '--coordinator 127.0.0.1:0' '--listen 127.0.0.1:0'
-    '--max-staleness 0' "--snapshot-dir $work/snapshots" '--snapshot-every 100' "--keys $work/chief.key"
-    '--peer-timeout 5' '--join-timeout 60')
+asynchronous=('--role chief' '--task-index 0' '--servers 1' '--coordinator 127.0.0.1:0'
+    '--max-staleness 0' "--snapshot-dir $work/snapshots" '--snapshot-every 100' '--peer-timeout 5')
 for option in "${asynchronous[@]}"; do
     read -ra words <<<"$option"
     refused "$alone central-storage multi-worker tpu" parameter-server "${words[@]}"
 done
+processes=("--cluster $work/cluster.json" '--listen 127.0.0.1:0' "--keys $work/chief.key" '--join-timeout 60')
+for option in "${processes[@]}"; do
+    read -ra words <<<"$option"
+    refused "$alone central-storage tpu" 'multi-worker and parameter-server' "${words[@]}"
+done
 refused "$alone multi-worker parameter-server tpu" central-storage --storage cpu:0
 refused "$alone central-storage parameter-server tpu" multi-worker --compress bf16
-refused "$alone central-storage tpu" 'multi-worker and parameter-server' --cluster "$work/cluster.json"
 
 # The default strategy takes this one.
 for strategy in central-storage parameter-server; do

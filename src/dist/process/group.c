@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -286,7 +287,8 @@ static lk_status group_find_messages(lk_group *group)
 {
     char why_not[512];
     lk_messages_fn table;
-    group->table = lk__shared_messages();
+    if (!group->table)
+        group->table = lk__shared_messages();
     if (group->table)
         return LK_OK;
     *(void **)&table = lk__plugin_symbol(&plugin, why_not, sizeof why_not);
@@ -307,8 +309,10 @@ static lk_status group_join(lk_group *group)
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for all processes to join");
     lk_messages_status opened = group->table->open(&group->rank, &group->ranks, error);
     lk__activity_end(before);
-    if (opened != LK_MESSAGES_OK)
+    if (opened != LK_MESSAGES_OK) {
+        group->table = NULL;
         LK_FAIL(LK_ERR_BACKEND, "%s", error);
+    }
     LK_TRY(lk__notes_open(&group->notes, group->table, group->rank, group->ranks));
     atomic_store(&group->has_notes, true);
     group->table->host(mine);
@@ -330,6 +334,25 @@ static lk_status group_open_once(void)
     LK_TRY(group_join(&the_group));
     is_open = true;
     return LK_OK;
+}
+
+bool lk__group_is_unknown(void)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}; /* of mpirun and srun */
+    bool is_started = lk__shared_messages() != NULL;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        is_started |= getenv(variables[i]) != NULL;
+    pthread_mutex_lock(&opening);
+    bool is_known = is_open || the_group.table;
+    pthread_mutex_unlock(&opening);
+    return !is_started && !is_known;
+}
+
+void lk__group_use(const lk_messages *table)
+{
+    pthread_mutex_lock(&opening);
+    the_group.table = table;
+    pthread_mutex_unlock(&opening);
 }
 
 lk_status lk__group_open(lk_group **group)

@@ -5,7 +5,7 @@
  * rank, or is skipped there, that rank gives up for all: from then on every operation fails, on every rank, with an
  * error that says who gave up and why. Otherwise the others would take the rank's next message for the missing one. A
  * rank that never comes is noticed by the program that started the processes (see lockstep launch), which ends them
- * all. */
+ * all; if no program did, by the messages' table. */
 #pragma once
 
 #include "dist/process/messages.h"
@@ -19,6 +19,13 @@ typedef struct lk_group lk_group;
 /* The group of this process. The first call joins the others. Errors: LK_ERR_UNSUPPORTED (there is no plug-in for
  * messages, and why), LK_ERR_BACKEND. */
 lk_status lk__group_open(lk_group **group);
+
+/* Whether nothing says yet how this process exchanges messages: it has no group, and neither `lockstep launch` nor
+ * mpirun nor srun has started it. */
+bool lk__group_is_unknown(void);
+
+/* Says so, before lk__group_open. */
+void lk__group_use(const lk_messages *table);
 
 int lk__group_rank(const lk_group *group);
 int lk__group_ranks(const lk_group *group);

@@ -111,6 +111,13 @@ bool lk__cluster_read_address(const char *text, lk_cluster_address *address)
            cluster_parse_port(colon + 1, &address->port);
 }
 
+lk_status lk__cluster_parse_address(const char *what, const char *text, lk_cluster_address *address)
+{
+    if (!lk__cluster_read_address(text, address))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s %s: must be host:port or [ipv6]:port, with a port from 0 to 65535", what, text);
+    return LK_OK;
+}
+
 static lk_status cluster_read_address(const char *source, const char *role, size_t index, const json_t *value,
                                       lk_cluster_address *address)
 {

@@ -36,6 +36,9 @@ typedef struct lk_cluster lk_cluster;
 /* Parses "host:port" or "[ipv6]:port", with a port from 0 to 65535. False: the text is not of this form. */
 bool lk__cluster_read_address(const char *text, lk_cluster_address *address);
 
+/* The same with an error: LK_ERR_ARGUMENT. what: "--listen" */
+lk_status lk__cluster_parse_address(const char *what, const char *text, lk_cluster_address *address);
+
 /* Parses a description in text[0 … bytes). source: its name in messages, copied. *cluster is NULL if it has no
  * "cluster". Errors, which name the source and the position in it: LK_ERR_FORMAT, LK_ERR_MEMORY. */
 lk_status lk__cluster_parse(const char *text, size_t bytes, const char *source, lk_cluster **cluster);

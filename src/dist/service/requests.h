@@ -11,6 +11,7 @@
 #include "dist/service/address.h"
 #include "dist/service/keys.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { LK_MAX_FRAMES = 8 };
@@ -51,7 +52,8 @@ void lk__service_release(lk_service *service);
 int lk__service_port(const lk_service *service);
 
 /* Receives the next request, for the caller to release; *mail NULL: none came in time. Messages that are not from a
- * peer of this project are dropped. Errors: LK_ERR_IO (too many files are open to accept another connection). */
+ * peer of this project are dropped. Errors: LK_ERR_IO (too many files are open to accept another connection), not if
+ * milliseconds is 0. */
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail);
 
 /* Answers a request, at any time. The answer is dropped without an error if the sender has gone. Frames are copied. */
@@ -69,3 +71,8 @@ lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail);
 
 /* The reason why the service refuses this peer's connection, as far as it is known; NULL: it has not refused. */
 const char *lk__peer_refusal(lk_peer *peer);
+
+/* Returns whether the peer was connected and is so no more: the other process has ended, or nothing has come from its
+ * machine for LK_SILENCE_SECONDS. Once true it stays so. */
+bool lk__peer_is_lost(lk_peer *peer);
+enum { LK_SILENCE_SECONDS = 60 };

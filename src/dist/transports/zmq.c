@@ -42,6 +42,7 @@ struct lk_peer {
     void *socket, *monitor;
     const char *refusal; /* NULL: none known */
     int broken_off;      /* connections that ended during the handshake */
+    bool is_connected, is_lost;
 };
 
 /* A received message; its lk_mail must come first. */
@@ -217,6 +218,8 @@ static lk_status zmq_socket_open(const lk_post *post, const lk_address *address,
     bool set = *socket && zmq_socket_set_int(*socket, ZMQ_LINGER, LINGER) &&
                zmq_socket_set_int(*socket, ZMQ_SNDHWM, 0) && zmq_socket_set_int(*socket, ZMQ_RCVHWM, 0) &&
                zmq_socket_set_int(*socket, ZMQ_IPV6, address->is_ipv6) &&
+               zmq_socket_set_int(*socket, ZMQ_HEARTBEAT_IVL, 1000 * LK_SILENCE_SECONDS / 6) &&
+               zmq_socket_set_int(*socket, ZMQ_HEARTBEAT_TIMEOUT, 1000 * LK_SILENCE_SECONDS) &&
                zmq_setsockopt(*socket, ZMQ_MAXMSGSIZE, &most_bytes, sizeof most_bytes) == 0;
     if (set && post->has_keys)
         set = zmq_setsockopt(*socket, ZMQ_CURVE_SECRETKEY, post->keys.secret_key, LK_KEY_TEXT) == 0;
@@ -374,7 +377,7 @@ static lk_status zmq_service_check(const lk_service *service)
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
 {
     LK_TRY(zmq_socket_receive(service->socket, milliseconds, true, mail));
-    return *mail ? LK_OK : zmq_service_check(service);
+    return *mail || milliseconds == 0 ? LK_OK : zmq_service_check(service);
 }
 
 lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)
@@ -391,8 +394,8 @@ static lk_status zmq_peer_watch(lk_post *post, lk_peer *peer)
 {
     char name[MONITOR_TEXT];
     snprintf(name, sizeof name, "inproc://peer-%d", atomic_fetch_add(&post->peers, 1));
-    int events =
-        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                 ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     if (zmq_socket_monitor(peer->socket, name, events) != 0)
         return zmq_fail("a connection cannot be watched");
     peer->monitor = zmq_socket(post->context, ZMQ_PAIR);
@@ -456,6 +459,8 @@ lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
 static void zmq_peer_take_event(lk_peer *peer, uint16_t event)
 {
     bool is_final = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+    peer->is_connected |= event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+    peer->is_lost |= event == ZMQ_EVENT_DISCONNECTED && peer->is_connected;
     peer->broken_off += event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
     if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         peer->refusal = "it does not allow this process's key";
@@ -463,7 +468,7 @@ static void zmq_peer_take_event(lk_peer *peer, uint16_t event)
         peer->refusal = "the two do not agree on keys: its key is another one, or one of them has none";
 }
 
-const char *lk__peer_refusal(lk_peer *peer)
+static void zmq_peer_take_events(lk_peer *peer)
 {
     lk_mail *mail;
     while (zmq_socket_receive(peer->monitor, 0, false, &mail) == LK_OK && mail) {
@@ -473,7 +478,18 @@ const char *lk__peer_refusal(lk_peer *peer)
         zmq_peer_take_event(peer, event);
         lk__mail_release(mail);
     }
+}
+
+const char *lk__peer_refusal(lk_peer *peer)
+{
+    zmq_peer_take_events(peer);
     return peer->refusal;
+}
+
+bool lk__peer_is_lost(lk_peer *peer)
+{
+    zmq_peer_take_events(peer);
+    return peer->is_lost;
 }
 
 #else
@@ -564,6 +580,12 @@ const char *lk__peer_refusal(lk_peer *peer)
 {
     (void)peer;
     return NULL;
+}
+
+bool lk__peer_is_lost(lk_peer *peer)
+{
+    (void)peer;
+    return false;
 }
 
 #endif

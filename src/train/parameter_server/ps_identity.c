@@ -12,14 +12,6 @@ bool lk__ps_is_asked_for(const lk_train_config *config)
     return lk_strategy_kind_of(config->devices.strategy) == LK_STRATEGY_ASYNCHRONOUS;
 }
 
-static lk_status ps_identity_parse_address(const char *option, const char *text, lk_cluster_address *address)
-{
-    if (!lk__cluster_read_address(text, address))
-        LK_FAIL(LK_ERR_ARGUMENT, "--%s %s: must be host:port or [ipv6]:port, with a port from 0 to 65535", option,
-                text);
-    return LK_OK;
-}
-
 /* The description of the cluster; NULL members: there is none. */
 typedef struct described {
     lk_cluster *cluster;
@@ -54,7 +46,7 @@ static lk_status ps_identity_find_chief(const lk_train_config *config, const des
     const lk_cluster_address *listed = d->cluster ? lk__cluster_address(d->cluster, LK_ROLE_CHIEF, 0) : NULL;
     const char *what = config->servers.coordinator ? "--coordinator" : "the cluster's chief";
     if (config->servers.coordinator)
-        LK_TRY(ps_identity_parse_address("coordinator", config->servers.coordinator, &named));
+        LK_TRY(lk__cluster_parse_address("--coordinator", config->servers.coordinator, &named));
     else if (listed)
         named = *listed;
     else if (identity->role == LK_TRAIN_CHIEF)
@@ -75,7 +67,7 @@ static lk_status ps_identity_find_own(const lk_train_config *config, const descr
     if (identity->role != LK_TRAIN_PS)
         return LK_OK;
     if (config->servers.listen)
-        LK_TRY(ps_identity_parse_address("listen", config->servers.listen, &named));
+        LK_TRY(lk__cluster_parse_address("--listen", config->servers.listen, &named));
     else if (listed)
         named = *listed;
     else if (!identity->chief.is_loopback)

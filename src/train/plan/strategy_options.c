@@ -41,13 +41,13 @@ lk_status lk__check_strategy_options(const lk_train_config *config)
         {"task-index", LK_STRATEGY_ROLES, config->servers.task_index >= 0},
         {"servers", LK_STRATEGY_ROLES, config->servers.count > 0},
         {"coordinator", LK_STRATEGY_ROLES, config->servers.coordinator != NULL},
-        {"listen", LK_STRATEGY_ROLES, config->servers.listen != NULL},
+        {"listen", LK_STRATEGY_PROCESSES, config->servers.listen != NULL},
         {"max-staleness", LK_STRATEGY_ROLES, config->servers.max_staleness >= 0},
         {"snapshot-dir", LK_STRATEGY_ROLES, config->servers.snapshot_dir != NULL},
         {"snapshot-every", LK_STRATEGY_ROLES, config->servers.snapshot_every > 0},
-        {"keys", LK_STRATEGY_ROLES, config->servers.keys != NULL},
+        {"keys", LK_STRATEGY_PROCESSES, config->servers.keys != NULL},
         {"peer-timeout", LK_STRATEGY_ROLES, config->servers.peer_timeout > 0},
-        {"join-timeout", LK_STRATEGY_ROLES, config->servers.join_timeout > 0},
+        {"join-timeout", LK_STRATEGY_PROCESSES, config->servers.join_timeout > 0},
     };
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char takers[128] = "";

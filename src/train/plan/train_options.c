@@ -738,8 +738,8 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_STRING,
      AT(servers.listen),
      .value = "HOST:PORT",
-     .help = "with --role ps: address that this server listens on (default: from the description of the cluster, "
-             "else any port of 127.0.0.1)"},
+     .help = "address that this server, or process of multi-worker with a task in the description of the cluster, "
+             "listens on (default: from the description, else any port of 127.0.0.1)"},
     {.name = "max-staleness",
      .group = SERVERS,
      .type = LK_OPTION_INT64,
@@ -773,8 +773,8 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_STRING,
      AT(servers.keys),
      .value = "FILE",
-     .help = "with --strategy parameter-server: this process's key file, made by `lockstep keys`, next to the file "
-             "of allowed keys; connections are then encrypted, and may leave loopback (default: none)"},
+     .help = "this process's key file, made by `lockstep keys`, next to the file of allowed keys; connections are then "
+             "encrypted, and may leave loopback (default: none)"},
     {.name = "peer-timeout",
      .group = SERVERS,
      .type = LK_OPTION_DOUBLE,
@@ -792,8 +792,7 @@ const lk_option lk_train_options[] = {
      .least = 0.5,
      .greatest = 1e6,
      .value = "S",
-     .help = "with --strategy parameter-server: seconds to wait for the chief to answer, for its servers to be "
-             "there, and for a lost server to come back (default: 60)"},
+     .help = "seconds to wait for other processes to be there, and for a lost server to come back (default: 60)"},
 };
 /* clang-format on */
 
