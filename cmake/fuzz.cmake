@@ -103,7 +103,9 @@ lk_fuzz(cluster SOURCES src/dist/service/cluster.c)
 lk_fuzz(safetensors SOURCES src/io/safetensors.c)
 lk_fuzz(checkpoint SOURCES src/train/checkpoint/checkpoint_folder.c src/train/checkpoint/checkpoint_read.c src/train/checkpoint/checkpoint_files.c src/train/checkpoint/checkpoint_state.c
                 src/io/safetensors.c)
-lk_fuzz(records SOURCES src/report/run_records.c src/io/json.c src/io/bytes.c)
+lk_fuzz(records SOURCES src/report/run_records.c src/report/record_file.c src/io/json.c src/io/bytes.c)
+lk_fuzz(page SOURCES src/report/page_evaluation.c src/report/page_trace.c src/report/step_records.c
+             src/report/record_file.c)
 lk_fuzz(cifar SOURCES src/data/formats/cifar.c src/data/samples.c src/data/formats/byte_source.c)
 if(ONEDNN_FOUND)
   set(choice src/cpu/cpu_choice.c)
@@ -140,5 +142,5 @@ lk_fuzz(resume SOURCES src/train/resume.c src/train/fit.c src/train/fit_state.c 
                        src/train/checkpoint/checkpoint_read.c src/train/checkpoint/replicas_state.c
                        src/train/callbacks/stop_on_plateau.c src/train/callbacks/stop_at_accuracy.c
                        src/train/callbacks/epoch_csv.c src/train/callbacks/json_lines.c src/train/callbacks/curves.c
-                       src/train/callbacks/history.c src/io/append_file.c src/io/charts/axis.c src/io/charts/line_chart.c)
+                       src/train/callbacks/history.c src/train/callbacks/step_points.c src/train/callbacks/step_rows.c src/io/append_file.c src/io/charts/axis.c src/io/charts/line_chart.c)
 lk_fuzz(weights SOURCES src/train/initial_weights.c src/nn/torch_names.c src/io/safetensors.c)

@@ -12,7 +12,7 @@ set(LK_LONG_TESTS
     give_up_test gpu_check_test hosts_test launch_interrupt_test launch_restart_test launch_roles_test
     launch_sharded_test links_allreduce_test own_data_training_test package_test parameter_server_lost_test
     parameter_server_resume_test pjrt_conformance_test pjrt_training_test processes_cuda_test processes_pjrt_test
-    recompute_training_test resume_records_test resume_settings_test simulate_test torch_agreement_test
+    recompute_training_test report_browser_test resume_records_test resume_settings_test simulate_test torch_agreement_test
     tpu_compile_test)
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)

@@ -1,10 +1,29 @@
 #include "cli/cli.h"
+#include "cli/text/progress.h"
+#include "cli/text/repeat_text.h"
+#include "cli/text/runs_text.h"
 #include "cli/text/scaling_text.h"
 
+#include "lockstep/log.h"
 #include "lockstep/runs.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+
+typedef struct report_config {
+    const char *html;
+} report_config;
+
+/* clang-format off: one paragraph per option */
+static const lk_option options[] = {
+    {.name = "html",
+     .type = LK_OPTION_STRING,
+     .offset = offsetof(report_config, html),
+     .value = "FILE",
+     .help = "write a page about the run, or about up to 8 runs compared, instead of printing (default: none)"},
+};
+/* clang-format on */
 
 /* Prints when and why the processes of an elastic training changed, if `path` is a folder that says so. */
 static void report_print_changes(const char *path)
@@ -51,22 +70,53 @@ static int report_compare(const char *one_path, const char *many_path)
     return 0;
 }
 
+static int report_write_page(char **paths, int count, const char *html)
+{
+    lk_page_run runs[LK_PAGE_RUNS] = {{0}};
+    lk_run *read[LK_PAGE_RUNS] = {NULL};
+    char names[LK_PAGE_RUNS][4200], *commands[LK_PAGE_RUNS] = {NULL};
+    lk_status status = LK_OK;
+    for (int i = 0; i < count && status == LK_OK; i++) {
+        status = lk_run_read(paths[i], &read[i]);
+        if (status != LK_OK)
+            break;
+        cli_run_name(read[i]->path, names[i], sizeof names[i]);
+        commands[i] = cli_repeat_command(read[i]);
+        runs[i] = (lk_page_run){read[i], names[i], commands[i]};
+    }
+    if (status == LK_OK)
+        status = lk_page_write(runs, count, html);
+    for (int i = 0; i < count; i++) {
+        lk_run_release(read[i]);
+        free(commands[i]);
+    }
+    return status == LK_OK ? 0 : cli_fail();
+}
+
 static int report_run(int argc, char **argv)
 {
+    report_config config;
     int count;
-    if (cli_parse(&cmd_report, argc, argv, NULL, &count) != LK_OK)
+    if (cli_parse(&cmd_report, argc, argv, &config, &count) != LK_OK)
         return cli_fail();
     if (count == 0)
         return cli_usage_error("report: a folder is missing: name one that `lockstep train --log-dir` has written");
+    if (config.html && *config.html) {
+        lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+        if (count > LK_PAGE_RUNS)
+            return cli_usage_error("unexpected argument '%s': a page compares at most %d runs", argv[LK_PAGE_RUNS],
+                                   LK_PAGE_RUNS);
+        return report_write_page(argv, count, config.html);
+    }
     if (count > 2)
-        return cli_usage_error("unexpected argument '%s': at most two runs are compared", argv[2]);
+        return cli_usage_error("unexpected argument '%s': at most two runs are compared without --html", argv[2]);
     return count == 1 ? report_one(argv[0]) : report_compare(argv[0], argv[1]);
 }
 
 const cli_command cmd_report = {
     .name = "report",
-    .summary = "Show the speed-up of several devices in a run, and predict that of more",
-    .arguments = "LOGDIR | ONE_DEVICE_LOGDIR LOGDIR",
+    .summary = "Write a page about runs, or show the speed-up of several devices",
+    .arguments = "LOGDIR | ONE_DEVICE_LOGDIR LOGDIR | --html FILE LOGDIR...",
     .details =
         "LOGDIR is a folder that `lockstep train --log-dir` has written; its last run is reported. To report another\n"
         "one, name its file, such as scaling-2.json.\n"
@@ -88,6 +138,14 @@ const cli_command cmd_report = {
         "\n"
         "Given two runs with the same settings, the first on one device, it prints the measured speed-up. Given one\n"
         "run, it estimates the speed-up from its computing time, unless the folder has an earlier run on one\n"
-        "device.\n",
+        "device.\n"
+        "\n"
+        "--html writes a page that needs no other file and no network: results, curves by step and by epoch,\n"
+        "settings, where the time went, digests, and the command that repeats the run. It shows a step over time if\n"
+        "the folder has trace.json (`lockstep train --trace`), and what the network confuses if it has the files of\n"
+        "`lockstep evaluate --out`. Given several runs, it compares them.\n",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .config_size = sizeof(report_config),
     .run = report_run,
 };

@@ -12,6 +12,7 @@
 #ifndef LOCKSTEP_CALLBACKS_H
 #define LOCKSTEP_CALLBACKS_H
 
+#include "lockstep/record.h"
 #include "lockstep/train.h"
 
 #include <stdbool.h>
@@ -69,6 +70,15 @@ LK_API lk_callback lk_callback_rate(lk_rate_fn rate, void *user);
  * nothing was measured. The file is made, or emptied, when training begins. Errors then: LK_ERR_IO. */
 LK_API lk_callback lk_callback_csv(const char *path);
 
+/* Writes losses, accuracies and rates by step, as CSV with a row of names, or as JSON lines:
+ *     step,epoch,train_loss,train_accuracy,rate,skipped_steps
+ * The first 1,023 steps have a row each. From then on each doubling of the number of steps adds 512 rows, and values
+ * are means over the steps since the row before, without skipped ones: a million steps make 6,097 rows. The last row
+ * holds what is left when training ends. Which steps have a row depends on their numbers alone, so a resumed training
+ * has the rows of one that was not interrupted. step counts from the beginning of training; epoch is a fraction, 1.5 in
+ * the middle of the second. Errors when training begins: LK_ERR_IO. */
+LK_API lk_callback lk_callback_steps(const char *path, lk_row_format format);
+
 typedef struct lk_json_lines_opts {
     /* Write a first line {"event":"settings", …} with the settings that lk_callback_tensorboard shows as text: numbers
      * as numbers, flags as true or false, and null for what is not set. If training resumes with other settings
@@ -99,28 +109,30 @@ LK_API lk_callback lk_callback_json_lines(const char *path, const lk_json_lines_
  *   scalars     loss/train, loss/val, accuracy/train, accuracy/val, top_k/train and top_k/val if asked for,
  *               learning_rate, images_per_second
  *   histograms  weights/NAME of every variable, gradients/NAME of every parameter in the epoch's last update
- * Gradients are not part of checkpoints. If an interrupt ends training right after an epoch's last update, their
- * histograms are written before the checkpoint; so add lk_callback_checkpoint after this one. Errors when training
- * begins or resumes: LK_ERR_IO. */
+ * For the steps that lk_callback_steps has rows for, it writes the scalars steps/loss, steps/accuracy and
+ * steps/rate, whose step is the training's. Gradients are not part of checkpoints. If an interrupt ends
+ * training right after an epoch's last update, their histograms are written before the checkpoint; so add
+ * lk_callback_checkpoint after this one. Errors when training begins or resumes: LK_ERR_IO. */
 LK_API lk_callback lk_callback_tensorboard(const char *dir);
 
-/* Draws losses (left axis, from 0) and accuracies (right axis, from 0 to 1) against epochs, after every epoch. A NULL
+/* Draws losses (from 0) and accuracies (from 0 to 1) next to each other, after every epoch: those of training by step,
+ * thinned as lk_callback_steps but to fewer points, those of the evaluation by epoch. A NULL
  * path leaves that file out. Files are replaced as a whole; there is none before the first number. Errors:
  * LK_ERR_UNSUPPORTED (PNG, in a build without libcairo), LK_ERR_IO. */
 LK_API lk_callback lk_callback_curves(const char *svg_path, const char *png_path);
 
-/* Draws the same curves in characters: on a terminal after every epoch, replacing the last drawing; on other streams
- * once, at the end. Add it before callbacks that print lines to the same terminal: it removes its drawing when an epoch
- * ends, and draws again below their lines. */
+/* Draws losses and accuracies by epoch in characters, in one chart: on a terminal after every epoch, replacing the last
+ * drawing; on other streams once, at the end. Add it before callbacks that print lines to the same terminal: it removes
+ * its drawing when an epoch ends, and draws again below their lines. */
 LK_API lk_callback lk_callback_live_plot(FILE *stream);
 
 /* Writes all records of a run to the folder `dir`, which is made with its parents: the event file of
- * lk_callback_tensorboard, epochs.csv, epochs.jsonl (with settings and ledger), algorithms.txt (the tuning of
- * lk_trainer_implementations), scaling.json (if lk_callback_scaling was added before), curves.svg and curves.png. A
- * build without libcairo leaves out the PNG and logs that once. An earlier run's files are kept: the next run writes
- * epochs-2.csv and so on, the one after it epochs-3.csv. TensorBoard takes all event files in a folder for one run, so
- * runs that it is to compare need folders of their own below the one that it is given. Errors of the constructor:
- * LK_ERR_IO (the folder cannot be made or written), LK_ERR_ARGUMENT (an empty name). */
+ * lk_callback_tensorboard, epochs.csv, epochs.jsonl (with settings and ledger), steps.csv, steps.jsonl, algorithms.txt
+ * (the tuning of lk_trainer_implementations), scaling.json (if lk_callback_scaling was added before), curves.svg and
+ * curves.png. A build without libcairo leaves out the PNG and logs that once. An earlier run's files are kept: the next
+ * run writes epochs-2.csv and so on, the one after it epochs-3.csv. TensorBoard takes all event files in a folder for
+ * one run, so runs that it is to compare need folders of their own below the one that it is given. Errors of the
+ * constructor: LK_ERR_IO (the folder cannot be made or written), LK_ERR_ARGUMENT (an empty name). */
 LK_API lk_callback lk_callback_log_dir(const char *dir);
 
 /* Records training from beginning to end, interrupted or not, and then writes the recording to `path`: see

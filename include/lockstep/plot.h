@@ -50,6 +50,10 @@ typedef struct lk_line_chart {
  * failed). */
 LK_API lk_status lk_line_chart_write(const lk_line_chart *chart, const char *path);
 
+/* Draws `count` charts side by side, each of its own width, as high as the highest. title: over all of them; NULL:
+ * none. Errors: as lk_line_chart_write, with the limits of a side for the whole picture. */
+LK_API lk_status lk_line_charts_write(const char *title, const lk_line_chart *charts, int count, const char *path);
+
 typedef struct lk_text_style {
     int columns, rows; /* of the picture; at least 24 x 8, at most 1000 x 1000 */
     bool ascii;        /* ASCII only; else box drawing characters and, with color, Braille patterns */
@@ -89,7 +93,7 @@ LK_API lk_status lk_bar_chart_write(const lk_bar_chart *chart, const char *path)
 
 enum { LK_MATRIX_CHART_MOST = 256 };
 
-/* A square for each count, the darker the greater its share of its row. */
+/* A square for each count, the darker the greater its share of its row, and a scale of these shares. */
 typedef struct lk_matrix_chart {
     const char *title, *row_label, *column_label; /* NULL: none */
     const char *const *names;                     /* [size], for rows and columns; NULL entries, or NULL: numbers */
@@ -113,9 +117,11 @@ typedef struct lk_contact_sheet {
     /* Values of LK_F32 that are drawn black and white; others are clipped, and values that are not finite are magenta.
      * If both are equal, the least and greatest finite values of all images are used. */
     double black, white;
-    const char *const *captions; /* [count]; NULL entries, or NULL: none. A caption wider than its image is cut. */
-    int64_t columns;             /* images in a row; 0: the sheet becomes about square */
-    int64_t scale;               /* a pixel becomes scale x scale pixels; 0: an image becomes about 100 pixels wide */
+    /* [count]; NULL entries, or NULL: none. Newlines separate the lines of a caption. A line that is wider than its
+     * image is cut in the middle. */
+    const char *const *captions;
+    int64_t columns; /* images in a row; 0: the sheet becomes about square */
+    int64_t scale;   /* a pixel becomes scale x scale pixels; 0: an image becomes about 100 pixels wide */
 } lk_contact_sheet;
 
 /* Writes the images in rows, left to right, as PNG, whatever the ending of `path`.

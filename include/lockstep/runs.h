@@ -44,9 +44,11 @@ typedef struct lk_run {
     int64_t n_changes;
     const lk_run_change *changes; /* [n_changes], in order */
     int64_t n_epochs;
-    bool finished;      /* the records have the last line of a complete training */
-    double seconds;     /* that it has taken so far; NaN: no epoch is complete */
-    const char *digest; /* of the trained variables; NULL: it is not finished */
+    bool finished;            /* the records have the last line of a complete training */
+    double seconds;           /* that it has taken so far; NaN: no epoch is complete */
+    const char *digest;       /* of the trained variables; NULL: it is not finished */
+    const char *state_digest; /* with the optimizer's state; NULL: it is not finished */
+    double images_per_second; /* of the last part of the training, without start-up; NaN: it is not finished */
 } lk_run;
 
 /* Reads the records of one run from a file, or of the last run from a folder. An incomplete last line, which a dying
@@ -73,6 +75,23 @@ LK_API char *lk_run_json(const lk_run *run);
  * The path begins with `folder` and is valid during the call. The first error of `visit` ends the walk and is given.
  * Errors also: LK_ERR_NOT_FOUND (no such folder), LK_ERR_IO (it cannot be read), LK_ERR_MEMORY. */
 LK_API lk_status lk_runs_visit(const char *folder, lk_status (*visit)(void *user, const char *path), void *user);
+
+/* --- a page about runs -------------------------------------------------------------------------------------------- */
+
+enum { LK_PAGE_RUNS = 8 };
+
+typedef struct lk_page_run {
+    const lk_run *run;
+    const char *name;    /* for titles and legends */
+    const char *command; /* that repeats the run; NULL: none is shown */
+} lk_page_run;
+
+/* Writes a page of HTML, which needs no other file and no network, about one run or 1 … LK_PAGE_RUNS runs compared. For
+ * one run it also shows what its folder holds under the run's number: steps.jsonl, scaling.json, trace.json, and
+ * evaluation.json and mistakes.png of `lockstep evaluate --out`. A file among these that cannot be used is left out,
+ * and a warning (lk_log_set) and a line of the page say why. Texts of runs are shown as text, whatever they hold. The
+ * file is replaced as a whole. Errors: LK_ERR_ARGUMENT (number of runs), LK_ERR_IO, LK_ERR_MEMORY. */
+LK_API lk_status lk_page_write(const lk_page_run *runs, int count, const char *path);
 
 #ifdef __cplusplus
 }

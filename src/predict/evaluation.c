@@ -226,8 +226,8 @@ lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, c
     return lk_matrix_chart_write(&chart, path);
 }
 
-enum { CAPTION = 96, CLASS_NAME = 32 };          /* bytes of a caption, and the most of each name in it */
-enum { WIDTH = 150, BETWEEN = 32, MOST = 8192 }; /* pixels; most captions fit WIDTH; MOST: the sheet's largest side */
+enum { CLASS_NAME = 121, CAPTION = 2 * CLASS_NAME + 20 }; /* bytes of a name in a caption, and of the caption */
+enum { WIDTH = 150, BETWEEN = 48, MOST = 8192 }; /* pixels; most captions fit WIDTH; MOST: the sheet's largest side */
 
 /* Returns how many images fit on a sheet, which has about as many rows as columns. */
 static int64_t evaluation_fitting_images(int64_t count, int64_t side)
@@ -245,6 +245,7 @@ static int evaluation_fitting_bytes(const char *name)
     return (int)(end - name);
 }
 
+/* Writes two lines: the label, and the prediction with its probability. */
 static void evaluation_put_caption(const lk_mistake *m, const char *const *names, char *caption)
 {
     char numbers[2][24];
@@ -254,8 +255,14 @@ static void evaluation_put_caption(const lk_mistake *m, const char *const *names
         snprintf(numbers[i], sizeof numbers[i], "%" PRId64, classes[i]);
         shown[i] = names && names[classes[i]] ? names[classes[i]] : numbers[i];
     }
-    snprintf(caption, CAPTION, "%.*s: %.*s %.0f%%", evaluation_fitting_bytes(shown[0]), shown[0],
-             evaluation_fitting_bytes(shown[1]), shown[1], 100 * (double)m->predicted_probability);
+    snprintf(caption, CAPTION, "%.*s", evaluation_fitting_bytes(shown[0]), shown[0]);
+    size_t first = strlen(caption);
+    snprintf(caption + first, CAPTION - first, " → %.*s %.0f%%", evaluation_fitting_bytes(shown[1]), shown[1],
+             100 * (double)m->predicted_probability);
+    for (char *at = caption; *at; at++)
+        if (*at == '\n')
+            *at = ' ';
+    caption[first] = '\n';
 }
 
 static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset *dataset, uint8_t *images, char *texts,
@@ -271,7 +278,7 @@ static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset
         evaluation_put_caption(&e->mistakes[i], names, texts + i * CAPTION);
     }
     char title[128];
-    snprintf(title, sizeof title, "the worst of %" PRId64 " mistakes, label: prediction", e->wrong);
+    snprintf(title, sizeof title, "The worst of %" PRId64 " mistakes: label → prediction", e->wrong);
     lk_contact_sheet sheet = {.title = title,
                               .images = images,
                               .dtype = LK_U8,

@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "io/json.h"
 #include "lockstep/runs.h"
+#include "report/record_file.h"
 #include "report/record_names.h"
 
 #include <errno.h>
@@ -13,12 +14,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_BYTES = 64 << 20, NUMBER_TEXT = 40 };
+enum { NUMBER_TEXT = 40 };
 
 /* A run and the memory that it points to. */
 typedef struct records {
     lk_run run; /* first, so that lk_run_release can cast it */
-    char *path, *digest;
+    char *path, *digest, *state_digest;
     lk_run_setting *settings; /* owns names and values */
     lk_run_epoch *epochs;
     lk_run_change *changes; /* owns reasons */
@@ -121,22 +122,23 @@ static lk_status run_records_read_change(records *r, const json_t *line)
 static lk_status run_records_read_end(records *r, const json_t *line)
 {
     const char *digest = json_string_value(json_object_get(line, "digest"));
-    lk__free(r->digest);
+    const char *state = json_string_value(json_object_get(line, "state_digest"));
+    LK_FREE_ALL(r->digest, r->state_digest);
+    r->run.images_per_second = run_records_real_member(line, "images_per_second");
+    r->run.state_digest = r->state_digest = state ? lk__strdup(state) : NULL;
     r->digest = digest ? lk__strdup(digest) : NULL;
     r->run.digest = r->digest;
     r->run.finished = true;
-    return digest && !r->digest ? LK_ERR_MEMORY : LK_OK;
+    return (digest && !r->digest) || (state && !r->state_digest) ? LK_ERR_MEMORY : LK_OK;
 }
 
 static lk_status run_records_read_line(records *r, const char *text, size_t length, int64_t number)
 {
-    json_error_t error;
-    json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    json_t *line;
+    LK_TRY(lk__record_parse(r->path, number, text, length, &line));
     const char *event = json_string_value(json_object_get(line, "event"));
     lk_status status = LK_OK;
-    if (!line)
-        status = lk__fail(LK_ERR_FORMAT, "%s:%lld: is not JSON: %.80s", r->path, (long long)number, error.text);
-    else if (!event)
+    if (!event)
         status = lk__fail(LK_ERR_FORMAT, "%s:%lld: must be an object with an event", r->path, (long long)number);
     else if (strcmp(event, "settings") == 0)
         status = run_records_read_settings(r, line);
@@ -166,13 +168,7 @@ static lk_status run_records_read_lines(records *r, const lk_bytes *text)
 static lk_status run_records_read_file(records *r)
 {
     lk_bytes text = {0};
-    int error = lk__bytes_read_file(&text, r->path, MOST_BYTES);
-    lk_status status = lk__bytes_status(&text);
-    if (error)
-        status = lk__fail(error == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: cannot be read: %s", r->path,
-                          strerror(error));
-    else if (text.size > MOST_BYTES)
-        status = lk__fail(LK_ERR_FORMAT, "%s: has more than %d bytes", r->path, MOST_BYTES);
+    lk_status status = lk__record_load(r->path, LK_RECORD_MOST, &text);
     if (status == LK_OK)
         status = run_records_read_lines(r, &text);
     lk__bytes_free(&text);
@@ -195,13 +191,12 @@ lk_status lk_run_read(const char *path, lk_run **run)
         LK_TRY(lk__record_path(path, "epochs", ".jsonl", last, file));
         path = file;
     }
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* reading a pipe could block */
-        LK_FAIL(LK_ERR_IO, "%s: is no file", path);
     records *r = lk__calloc(1, sizeof *r);
     if (!r)
         return LK_ERR_MEMORY;
     r->path = lk__strdup(path);
     r->run.path = r->path;
+    r->run.images_per_second = NAN;
     lk_status status = r->path ? run_records_read_file(r) : LK_ERR_MEMORY;
     if (status == LK_OK)
         *run = &r->run;
@@ -218,7 +213,7 @@ void lk_run_release(lk_run *run)
     run_records_free_settings(r);
     for (int64_t i = 0; i < r->run.n_changes; i++)
         lk__free((void *)(uintptr_t)r->changes[i].reason);
-    LK_FREE_ALL(r->changes, r->epochs, r->digest, r->path, r);
+    LK_FREE_ALL(r->changes, r->epochs, r->digest, r->state_digest, r->path, r);
 }
 
 /* --- access ------------------------------------------------------------------------------------------------------- */

@@ -23,6 +23,8 @@ events()
 goes_on_in()
 {
     cmp -s <(rows "$1") "$work/wanted-rows" || fail "other rows in $1"
+    cmp -s "$1/steps.csv" "$work/whole/logs/steps.csv" || fail "other rows in $1/steps.csv"
+    cmp -s "$1/steps.jsonl" "$work/whole/logs/steps.jsonl" || fail "other rows in $1/steps.jsonl"
     [[ $(events "$1/epochs.jsonl") == 'settings epoch1 epoch2 epoch3 epoch4 epoch5 done ' ]] ||
         fail "$1/epochs.jsonl: $(events "$1/epochs.jsonl")"
     [[ $(find "$1" -name 'events.*' | wc -l) -eq 1 && ! -e $1/epochs-2.csv ]] || fail "records began anew in $1"
@@ -121,3 +123,17 @@ ends_with 130
 run 0 "${long[@]}" --resume
 want=$(seq -f 'epoch%.0f' 1 150 | tr '\n' ' ')
 [[ $(events logs/epochs.jsonl) == "settings ${want}done " ]] || fail "$(events logs/epochs.jsonl)"
+[[ $(wc -l <logs/steps.csv) -eq 601 ]] || fail "steps.csv has $(wc -l <logs/steps.csv) lines"
+
+# Points of several steps go on where an interrupt in the middle of one left them.
+rm -rf kept logs
+thinned=(train --model lenet --data synthetic --limit-train 520 --limit-val 0 --batch-size 1 --epochs 3 --devices 1 --shards 1
+    --checkpoint-every 1037 --keep 100)
+run 0 "${thinned[@]}" --checkpoint-dir kept --log-dir logs
+mv logs undisturbed
+cp -r undisturbed logs
+rm -rf kept/checkpoint-00001[1-9]*
+[[ $(newest_checkpoint kept) -eq 1037 ]] || fail "resumes from step $(newest_checkpoint kept)"
+run 0 "${thinned[@]}" --checkpoint-dir kept --log-dir logs --resume
+cmp -s undisturbed/steps.csv logs/steps.csv || fail 'other points after a resumption'
+[[ $(wc -l <logs/steps.csv) -eq 1293 ]] || fail "steps.csv has $(wc -l <logs/steps.csv) lines"

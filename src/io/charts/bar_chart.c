@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 enum { DEFAULT_WIDTH = 720, DEFAULT_HEIGHT = 440, PIXELS_A_ROW_OF_TICKS = 36, MOST_BARS = 100, FIT = 256 };
-enum { LEAST_SLOT = 12, GAP = 4 };
+enum { LEAST_SLOT = 12, GAP = 4, WHISKER = 6 };
 
 static const double PI = 3.14159265358979323846;
 static const double LEAN = 40;   /* angle, in degrees, of labels that are too wide for their bars */
@@ -132,7 +132,7 @@ static void bar_chart_layout(layout *l, const lk_bar_chart *chart, lk_canvas *ca
     int most = (canvas->height - 120) / PIXELS_A_ROW_OF_TICKS;
     lk__axis_make(&l->y, 0, highest > 0 ? highest : 1, most, false, true, true);
     lk_labels labels = {.title = chart->title, .x = chart->x_label, .y = chart->y_label};
-    lk__frame_begin(&l->frame, canvas, labels, &l->y, NULL);
+    lk__frame_begin(&l->frame, canvas, (lk_area){0, 0, canvas->width, canvas->height}, labels, &l->y, NULL);
     l->slot = (l->frame.right - l->frame.left) / chart->bar_count;
     l->label_length = canvas->height / 3.0;
     l->text_length = canvas->height / 4.0;
@@ -166,13 +166,22 @@ static void bar_chart_draw_whisker(const layout *l, const lk_bar *bar, double ce
     const lk_canvas_table *draw = l->frame.canvas->table;
     const lk_pen pen = {.width = 1.5, .color = LK__INK};
     double low = bar_chart_height_at(l, bar->low), high = bar_chart_height_at(l, bar->high),
-           half = fmin(6, l->slot / 4);
+           half = fmin(WHISKER, l->slot / 4);
     draw->lines(l->frame.canvas, (lk_point[]){{center, low}, {center, high}}, 2, pen);
     draw->lines(l->frame.canvas, (lk_point[]){{center - half, low}, {center + half, low}}, 2, pen);
     draw->lines(l->frame.canvas, (lk_point[]){{center - half, high}, {center + half, high}}, 2, pen);
 }
 
-/* `base` is the lower edge of the texts. */
+/* Returns whether the texts fit between the whisker and the edge of the slot, directly over the bar. Above a long
+ * whisker they would look like its end. */
+static bool bar_chart_is_beside(const layout *l, const lk_bar *bar, const char *text)
+{
+    double width = fmax(bar_chart_text_width(l->frame.canvas, text, value_font),
+                        bar_chart_text_width(l->frame.canvas, bar_note(bar), note_font));
+    return bar_has_value(bar) && bar_has_whisker(bar) && WHISKER + GAP + width + GAP <= l->slot / 2;
+}
+
+/* `base` is the lower edge of the texts, unless they fit beside a whisker. */
 static void bar_chart_draw_texts(const layout *l, const lk_bar *bar, double center, double base)
 {
     lk_canvas *canvas = l->frame.canvas;
@@ -187,12 +196,18 @@ static void bar_chart_draw_texts(const layout *l, const lk_bar *bar, double cent
                             90);
         return;
     }
+    lk_align align = LK__CENTER;
+    if (bar_chart_is_beside(l, bar, text)) {
+        center += WHISKER + GAP;
+        base = bar_chart_height_at(l, bar->value) - GAP;
+        align = LK__LEFT;
+    }
     if (bar_has_value(bar)) {
-        canvas->table->text(canvas, (lk_point){center, base}, text, value_font, LK__CENTER, 0);
+        canvas->table->text(canvas, (lk_point){center, base}, text, value_font, align, 0);
         base -= value_font.size * LINE;
     }
     if (note)
-        canvas->table->text(canvas, (lk_point){center, base}, note, note_font, LK__CENTER, 0);
+        canvas->table->text(canvas, (lk_point){center, base}, note, note_font, align, 0);
 }
 
 static void bar_chart_draw_bar(const layout *l, const lk_bar *bar, double center)

@@ -90,3 +90,27 @@ void lk__canvas_fit(lk_canvas *canvas, const char *text, lk_font font, double wi
             return;
     }
 }
+
+static bool canvas_is_inside_character(const char *at)
+{
+    return ((unsigned char)*at & 0xC0) == 0x80;
+}
+
+void lk__canvas_fit_middle(lk_canvas *canvas, const char *text, lk_font font, double width, char *fitted, size_t size)
+{
+    size_t length = strlen(text), most = size - sizeof "…";
+    snprintf(fitted, size, "%s", text);
+    if (length < size && canvas->table->text_width(canvas, text, font) <= width)
+        return;
+    for (size_t kept = length < most ? length : most; kept > 0; kept--) {
+        size_t head = kept - kept / 2, tail = length - kept / 2;
+        while (head > 0 && canvas_is_inside_character(text + head))
+            head--;
+        while (tail < length && canvas_is_inside_character(text + tail))
+            tail++;
+        snprintf(fitted, size, "%.*s…%s", (int)head, text, text + tail);
+        if (canvas->table->text_width(canvas, fitted, font) <= width)
+            return;
+    }
+    snprintf(fitted, size, "…");
+}

@@ -63,6 +63,9 @@ void lk__png_canvas_pixels(lk_canvas *canvas, int x, int y, int scale, int width
 /* Copies `text` to `fitted`, cut with an ellipsis where it is wider than `width` or longer than `size` bytes. */
 void lk__canvas_fit(lk_canvas *canvas, const char *text, lk_font font, double width, char *fitted, size_t size);
 
+/* As lk__canvas_fit, but cut in the middle, so that names that begin alike stay different: "golden…triever". */
+void lk__canvas_fit_middle(lk_canvas *canvas, const char *text, lk_font font, double width, char *fitted, size_t size);
+
 /* The colors of series: those of Okabe and Ito ("Color universal design", 2008), which color-blind people can tell
  * apart, with a brown in the place of the yellow, which is hard to see on white. */
 enum { LK__COLORS = 8 };

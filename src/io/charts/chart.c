@@ -27,31 +27,38 @@ static void chart_draw_fitted(lk_canvas *canvas, lk_point at, const char *text, 
     canvas->table->text(canvas, at, fitted, font, LK__CENTER, angle);
 }
 
-void lk__frame_begin(lk_chart_frame *f, lk_canvas *canvas, lk_labels labels, const lk_axis *y, const lk_axis *right)
+lk_area lk__draw_title(lk_canvas *canvas, lk_area area, const char *title)
 {
-    double width = canvas->width, height = canvas->height;
-    *f = (lk_chart_frame){canvas, LK__MARGIN, width - 1.5 * LK__MARGIN, LK__MARGIN, height - LK__MARGIN - LK__ROW};
-    if (labels.title) {
-        lk_point at = {width / 2, f->top + lk__title_font.size * 0.8};
-        chart_draw_fitted(canvas, at, labels.title, lk__title_font, width - 2 * LK__MARGIN, 0);
-        f->top += lk__title_font.size + 12;
-    }
+    lk_point at = {area.left + area.width / 2, area.top + LK__MARGIN + lk__title_font.size * 0.8};
+    chart_draw_fitted(canvas, at, title, lk__title_font, area.width - 2 * LK__MARGIN, 0);
+    double height = lk__title_font.size + 12;
+    return (lk_area){area.left, area.top + height, area.width, area.height - height};
+}
+
+void lk__frame_begin(lk_chart_frame *f, lk_canvas *canvas, lk_area area, lk_labels labels, const lk_axis *y,
+                     const lk_axis *right)
+{
+    double end = area.left + area.width, bottom = area.top + area.height;
+    if (labels.title)
+        area = lk__draw_title(canvas, area, labels.title);
+    *f = (lk_chart_frame){canvas, area.left + LK__MARGIN, end - 1.5 * LK__MARGIN, area.top + LK__MARGIN,
+                          bottom - LK__MARGIN - LK__ROW};
     if (labels.x)
         f->bottom -= LK__ROW;
     f->left += lk__tick_width(canvas, y) + LK__TICK_GAP + (labels.y ? LK__ROW : 0);
     if (right)
-        f->right = width - LK__MARGIN - lk__tick_width(canvas, right) - LK__TICK_GAP - (labels.right ? LK__ROW : 0);
+        f->right = end - LK__MARGIN - lk__tick_width(canvas, right) - LK__TICK_GAP - (labels.right ? LK__ROW : 0);
     double middle = (f->top + f->bottom) / 2;
     if (labels.x) {
-        lk_point at = {(f->left + f->right) / 2, height - LK__MARGIN};
+        lk_point at = {(f->left + f->right) / 2, bottom - LK__MARGIN};
         chart_draw_fitted(canvas, at, labels.x, lk__label_font, f->right - f->left, 0);
     }
     if (labels.y) {
-        lk_point at = {LK__MARGIN + lk__label_font.size * 0.8, middle};
+        lk_point at = {area.left + LK__MARGIN + lk__label_font.size * 0.8, middle};
         chart_draw_fitted(canvas, at, labels.y, lk__label_font, f->bottom - f->top, 90);
     }
     if (right && labels.right)
-        chart_draw_fitted(canvas, (lk_point){width - LK__MARGIN, middle}, labels.right, lk__label_font,
+        chart_draw_fitted(canvas, (lk_point){end - LK__MARGIN, middle}, labels.right, lk__label_font,
                           f->bottom - f->top, 90);
 }
 

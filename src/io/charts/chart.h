@@ -9,6 +9,11 @@ enum { LK__MARGIN = 16, LK__ROW = 18, LK__TICK_GAP = 6 };
 
 extern const lk_font lk__title_font, lk__label_font, lk__tick_font;
 
+/* A chart's part of the canvas. */
+typedef struct lk_area {
+    double left, top, width, height;
+} lk_area;
+
 /* The rectangle in which values are plotted. It shrinks as titles, labels and the legend around it are drawn. */
 typedef struct lk_chart_frame {
     lk_canvas *canvas;
@@ -22,9 +27,12 @@ typedef struct lk_labels {
 /* Returns the width of the widest number on the axis. */
 double lk__tick_width(lk_canvas *canvas, const lk_axis *axis);
 
-/* Starts a frame: draws the title and the names of the axes, and leaves space for the ticks of `y` on the left and, if
- * it is not NULL, of `right` on the right. */
-void lk__frame_begin(lk_chart_frame *frame, lk_canvas *canvas, lk_labels labels, const lk_axis *y,
+/* Draws the title over an area, and returns what is left of the area below it. */
+lk_area lk__draw_title(lk_canvas *canvas, lk_area area, const char *title);
+
+/* Starts a frame in an area: draws the title and the names of the axes, and leaves space for the ticks of `y` on the
+ * left and, if it is not NULL, of `right` on the right. */
+void lk__frame_begin(lk_chart_frame *frame, lk_canvas *canvas, lk_area area, lk_labels labels, const lk_axis *y,
                      const lk_axis *right);
 
 /* Draws the numbers of the ticks on the left, and lines across the chart. */

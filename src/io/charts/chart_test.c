@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 /* --- reading SVG ------------------------------------------------------------------------------------------------- */
 
@@ -260,6 +261,27 @@ static void a_bar_chart_has_what_it_was_given(void **state)
     free(svg);
 }
 
+/* Returns the y of the text. */
+static double text_height(const char *svg, const char *text)
+{
+    const char *y = strstr(svg, text);
+    assert_non_null(y);
+    while (strncmp(y, " y=\"", 4) != 0)
+        y--;
+    return atof(y + 4);
+}
+
+/* A value stands at the end of its bar: next to a whisker, not above it. */
+static void a_value_stands_beside_its_whisker(void **state)
+{
+    (void)state;
+    const lk_bar two[] = {{.label = "a", .value = 2, .low = 0, .high = 10}, {.label = "b", .value = 2.001}};
+    const lk_bar_chart chart = {.bars = two, .bar_count = 2};
+    char *svg = bar_svg(&chart);
+    assert_true(fabs(text_height(svg, ">2.000<") - text_height(svg, ">2.001<")) < 1);
+    free(svg);
+}
+
 static void texts_that_are_too_wide_are_turned(void **state)
 {
     (void)state;
@@ -316,6 +338,7 @@ int main(void)
         cmocka_unit_test(charts_of_nothing),
         cmocka_unit_test(line_charts_that_make_no_sense),
         cmocka_unit_test(a_bar_chart_has_what_it_was_given),
+        cmocka_unit_test(a_value_stands_beside_its_whisker),
         cmocka_unit_test(texts_that_are_too_wide_are_turned),
         cmocka_unit_test(bar_charts_that_make_no_sense),
         cmocka_unit_test(every_allocation_may_fail),

@@ -6,14 +6,26 @@
 #include "io/charts/canvas.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-enum { MARGIN = 10, GAP = 8, TITLE_ROW = 28, CAPTION_ROW = 16, GOOD_WIDTH = 100, MOST_SIDE = 16384, FIT = 256 };
+enum {
+    MARGIN = 10,
+    GAP = 8,
+    TITLE_ROW = 28,
+    CAPTION_ROW = 16,
+    GOOD_WIDTH = 100,
+    MOST_SIDE = 16384,
+    FIT = 256,
+    MOST_LINES = 4
+};
 
 static const lk_font title_font = {15, true, LK__INK}, caption_font = {11, false, LK__INK};
 
 typedef struct layout {
     int64_t columns, rows, scale;
     int64_t cell_width, cell_height; /* an image, its caption and a gap */
+    int64_t lines;                   /* of a caption */
     int64_t top, width, height;
 } layout;
 
@@ -32,17 +44,31 @@ lk_status lk__contact_sheet_check(const lk_contact_sheet *sheet)
     return LK_OK;
 }
 
+/* Returns the most lines that a caption has. */
+static int64_t contact_sheet_caption_lines(const lk_contact_sheet *sheet)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; sheet->captions && i < sheet->count; i++) {
+        int64_t lines = 1;
+        for (const char *at = sheet->captions[i]; at && (at = strchr(at, '\n')); at++)
+            lines++;
+        most = lk__max(most, lines);
+    }
+    return lk__min(most, MOST_LINES);
+}
+
 static lk_status contact_sheet_layout(const lk_contact_sheet *sheet, layout *l)
 {
     bool fits = sheet->count <= MOST_SIDE && sheet->width <= MOST_SIDE && sheet->height <= MOST_SIDE &&
                 sheet->scale <= MOST_SIDE && sheet->columns <= MOST_SIDE;
     if (fits) {
         l->scale = sheet->scale ? sheet->scale : (GOOD_WIDTH + sheet->width - 1) / sheet->width;
+        l->lines = contact_sheet_caption_lines(sheet);
         l->columns = sheet->columns ? sheet->columns : (int64_t)ceil(sqrt((double)sheet->count));
         l->columns = lk__min(l->columns, sheet->count);
         l->rows = (sheet->count + l->columns - 1) / l->columns;
         l->cell_width = sheet->width * l->scale + GAP;
-        l->cell_height = sheet->height * l->scale + (sheet->captions ? CAPTION_ROW : 0) + GAP;
+        l->cell_height = sheet->height * l->scale + l->lines * CAPTION_ROW + GAP;
         l->top = MARGIN + (sheet->title ? TITLE_ROW : 0);
         l->width = 2 * MARGIN + l->columns * l->cell_width - GAP;
         l->height = l->top + l->rows * l->cell_height - GAP + MARGIN;
@@ -114,6 +140,20 @@ void lk__contact_sheet_convert(const lk_contact_sheet *sheet, int64_t index, dou
     }
 }
 
+static void contact_sheet_draw_caption(const layout *l, lk_canvas *canvas, const char *caption, int64_t x, int64_t y)
+{
+    double width = (double)l->cell_width - GAP / 2.0;
+    for (int64_t i = 0; i < l->lines && *caption; i++) {
+        char line[FIT], fitted[FIT];
+        size_t length = strcspn(caption, "\n");
+        lk_point at = {(double)x, (double)(y + i * CAPTION_ROW) + caption_font.size + 2};
+        snprintf(line, sizeof line, "%.*s", (int)length, caption);
+        lk__canvas_fit_middle(canvas, line, caption_font, width, fitted, sizeof fitted);
+        canvas->table->text(canvas, at, fitted, caption_font, LK__LEFT, 0);
+        caption += length + (caption[length] == '\n');
+    }
+}
+
 static void contact_sheet_draw(const lk_contact_sheet *sheet, const layout *l, lk_canvas *canvas, unsigned char *rgb)
 {
     char fitted[FIT];
@@ -129,10 +169,7 @@ static void contact_sheet_draw(const lk_contact_sheet *sheet, const layout *l, l
         lk__png_canvas_pixels(canvas, (int)x, (int)y, (int)l->scale, (int)sheet->width, (int)sheet->height, rgb);
         if (!sheet->captions || !sheet->captions[i])
             continue;
-        int64_t width = l->cell_width - GAP / 2;
-        lk_point at = {(double)x, (double)(y + sheet->height * l->scale) + caption_font.size + 2};
-        lk__canvas_fit(canvas, sheet->captions[i], caption_font, (double)width, fitted, sizeof fitted);
-        canvas->table->text(canvas, at, fitted, caption_font, LK__LEFT, 0);
+        contact_sheet_draw_caption(l, canvas, sheet->captions[i], x, y + sheet->height * l->scale);
     }
 }
 

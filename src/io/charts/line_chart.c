@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
-#include "io/charts/chart.h"
 
 #include <math.h>
 
@@ -57,6 +56,35 @@ bool lk__line_chart_has_right(const lk_line_chart *chart)
     return false;
 }
 
+void lk__series_join(lk_series *series, int parts, double min, double max, double *x, double *y)
+{
+    int64_t count = 0, n = 0, part = -1;
+    double sum_x = 0, sum_y = 0;
+    if (series->count <= parts)
+        return;
+    for (int64_t i = 0; i <= series->count; i++) {
+        bool end = i == series->count;
+        if (!end && !(line_chart_has_point(series, i)))
+            continue;
+        int64_t own = end ? -1 : (int64_t)((series->x[i] - min) / (max - min) * (parts - 1));
+        if (n > 0 && own != part) {
+            x[count] = sum_x / (double)n;
+            y[count++] = sum_y / (double)n;
+            sum_x = sum_y = 0;
+            n = 0;
+        }
+        if (!end) {
+            sum_x += series->x[i];
+            sum_y += series->y[i];
+            n++;
+            part = own;
+        }
+    }
+    series->x = x;
+    series->y = y;
+    series->count = count;
+}
+
 /* Extends the range to what the caller asked for, if min < max. */
 static void line_chart_range_extend(lk_axis_range *range, double min, double max)
 {
@@ -91,9 +119,9 @@ void lk__line_chart_ranges(const lk_line_chart *chart, lk_axis_range *x, lk_axis
 
 /* --- the picture ------------------------------------------------------------------------------------------------- */
 
-static void line_chart_make_y_axis(const lk_canvas *canvas, const lk_axis_range *range, lk_axis *y)
+static void line_chart_make_y_axis(double height, const lk_axis_range *range, lk_axis *y)
 {
-    int most = (canvas->height - 100) / PIXELS_A_ROW_OF_TICKS;
+    int most = (int)(height - 100) / PIXELS_A_ROW_OF_TICKS;
     lk__axis_make(y, range->min, range->max, most, range->whole, range->round_min, range->round_max);
 }
 
@@ -114,7 +142,7 @@ static void line_chart_make_x_axis(const lk_chart_frame *f, const lk_axis_range 
 static void line_chart_draw_legend(lk_chart_frame *f, const lk_line_chart *chart)
 {
     const lk_canvas_table *draw = f->canvas->table;
-    double x = f->left, lowest = f->top + f->canvas->height / 3.0, widest = f->right - f->left - SAMPLE - SAMPLE_GAP;
+    double x = f->left, lowest = f->top + (f->bottom - f->top) / 2, widest = f->right - f->left - SAMPLE - SAMPLE_GAP;
     bool any = false;
     for (int s = 0; s < chart->series_count; s++) {
         char name[FIT];
@@ -160,13 +188,14 @@ static void line_chart_draw_series(const lk_chart_frame *f, const lk_axis *x, co
     }
 }
 
-static lk_status line_chart_draw(const lk_line_chart *chart, lk_canvas *canvas)
+lk_status lk__line_chart_draw(const lk_line_chart *chart, lk_canvas *canvas, lk_area area, lk_chart_frame *frame,
+                              lk_axis *x, lk_axis *y)
 {
     lk_axis_range x_range, y_range, right_range;
     lk__line_chart_ranges(chart, &x_range, &y_range, &right_range);
-    lk_axis x, y, right;
-    line_chart_make_y_axis(canvas, &y_range, &y);
-    line_chart_make_y_axis(canvas, &right_range, &right);
+    lk_axis right;
+    line_chart_make_y_axis(area.height, &y_range, y);
+    line_chart_make_y_axis(area.height, &right_range, &right);
     bool has_right = lk__line_chart_has_right(chart);
 
     int64_t longest = 0;
@@ -178,28 +207,46 @@ static lk_status line_chart_draw(const lk_line_chart *chart, lk_canvas *canvas)
     if (!run)
         return LK_ERR_MEMORY;
 
-    lk_chart_frame frame;
     lk_labels labels = {chart->title, chart->x_label, chart->y_label, chart->right_label};
-    lk__frame_begin(&frame, canvas, labels, &y, has_right ? &right : NULL);
-    line_chart_draw_legend(&frame, chart);
-    line_chart_make_x_axis(&frame, &x_range, &x);
-    lk__frame_y(&frame, &y);
+    lk__frame_begin(frame, canvas, area, labels, y, has_right ? &right : NULL);
+    line_chart_draw_legend(frame, chart);
+    line_chart_make_x_axis(frame, &x_range, x);
+    lk__frame_y(frame, y);
     if (has_right)
-        lk__frame_right(&frame, &right);
-    lk__frame_x(&frame, &x);
+        lk__frame_right(frame, &right);
+    lk__frame_x(frame, x);
     for (int s = 0; s < chart->series_count; s++)
-        line_chart_draw_series(&frame, &x, chart->series[s].right ? &right : &y, &chart->series[s], s, run);
+        line_chart_draw_series(frame, x, chart->series[s].right ? &right : y, &chart->series[s], s, run);
     lk__free(run);
     return LK_OK;
 }
 
 lk_status lk_line_chart_write(const lk_line_chart *chart, const char *path)
 {
-    LK_TRY(lk__line_chart_check(chart));
+    return lk_line_charts_write(NULL, chart, 1, path);
+}
+
+lk_status lk_line_charts_write(const char *title, const lk_line_chart *charts, int count, const char *path)
+{
+    int width = 0, height = 0;
+    for (int i = 0; i < count; i++) {
+        LK_TRY(lk__line_chart_check(&charts[i]));
+        width += charts[i].width ? charts[i].width : DEFAULT_WIDTH;
+        height = (int)lk__max(height, charts[i].height ? charts[i].height : DEFAULT_HEIGHT);
+    }
     lk_canvas *canvas;
-    LK_TRY(lk__canvas_open(path, chart->width ? chart->width : DEFAULT_WIDTH,
-                           chart->height ? chart->height : DEFAULT_HEIGHT, &canvas));
-    lk_status status = line_chart_draw(chart, canvas);
+    LK_TRY(lk__canvas_open(path, width, height, &canvas));
+    lk_area area = {0, 0, width, height};
+    lk_status status = LK_OK;
+    if (title)
+        area = lk__draw_title(canvas, area, title);
+    for (int i = 0; i < count && status == LK_OK; i++) {
+        lk_chart_frame frame;
+        lk_axis x, y;
+        area.width = charts[i].width ? charts[i].width : DEFAULT_WIDTH;
+        status = lk__line_chart_draw(&charts[i], canvas, area, &frame, &x, &y);
+        area.left += area.width;
+    }
     if (status == LK_OK)
         status = lk__canvas_write(canvas, path);
     lk__canvas_release(canvas);

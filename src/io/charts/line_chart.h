@@ -1,7 +1,7 @@
 /* Checks line charts and finds the ranges of their axes, for charts in files and in terminals. */
 #pragma once
 
-#include "lockstep/plot.h"
+#include "io/charts/chart.h"
 
 #include <stdbool.h>
 
@@ -16,6 +16,15 @@ lk_status lk__line_chart_check(const lk_line_chart *chart);
 
 /* Finds the ranges of the three axes from the values and from what the chart asks for. */
 void lk__line_chart_ranges(const lk_line_chart *chart, lk_axis_range *x, lk_axis_range *y, lk_axis_range *right);
+
+/* Draws a chart that was checked into an area. Sets *frame to where its values are, and *x and *y to its axes. Errors:
+ * LK_ERR_ARGUMENT, LK_ERR_MEMORY. */
+lk_status lk__line_chart_draw(const lk_line_chart *chart, lk_canvas *canvas, lk_area area, lk_chart_frame *frame,
+                              lk_axis *x, lk_axis *y);
+
+/* Replaces a series of more than `parts` points by the means over so many equal parts of [min, max], in which all x
+ * are; x and y [parts] hold them. min < max. */
+void lk__series_join(lk_series *series, int parts, double min, double max, double *x, double *y);
 
 /* Returns whether the series has a point that can be drawn. */
 bool lk__series_shows(const lk_series *series);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 enum { SQUARES = 560, LEAST_SIDE = 3, MOST_SIDE = 52, LEAST_NAMED = 9, NAME_LENGTH = 130, FIT = 256 };
+enum { SCALE_GAP = 22, SCALE_WIDTH = 14, SCALE_LABELS = 42, SCALE_PARTS = 50 };
 
 static const double LEAN = 45; /* angle, in degrees, of the names of columns */
 
@@ -87,13 +88,39 @@ static void matrix_chart_draw_names(const layout *l)
         char number[24], fitted[FIT];
         const char *name = l->chart->names ? l->chart->names[i] : NULL;
         snprintf(number, sizeof number, "%" PRId64, i);
-        lk__canvas_fit(l->canvas, name ? name : number, lk__tick_font, NAME_LENGTH, fitted, sizeof fitted);
+        lk__canvas_fit_middle(l->canvas, name ? name : number, lk__tick_font, NAME_LENGTH, fitted, sizeof fitted);
         double middle = ((double)i + 0.5) * l->side, below = l->top + (double)l->chart->size * l->side;
         matrix_chart_draw_text(l, l->left - LK__TICK_GAP, l->top + middle + lk__tick_font.size * 0.36, fitted,
                                lk__tick_font, LK__RIGHT, 0);
         matrix_chart_draw_text(l, l->left + middle + 4, below + LK__TICK_GAP + 7, fitted, lk__tick_font, LK__RIGHT,
                                LEAN);
     }
+}
+
+/* Draws the colors of all shares, with their percentages. */
+static void matrix_chart_draw_scale(const layout *l)
+{
+    double length = (double)l->chart->size * l->side, x = l->left + length + SCALE_GAP;
+    double height = fmin(fmax(length, 100), 260), part = height / SCALE_PARTS;
+    for (int i = 0; i < SCALE_PARTS; i++) {
+        lk_point corner = {x, l->top + i * part};
+        l->canvas->table->rectangle(l->canvas, corner, SCALE_WIDTH, part + 0.5,
+                                    matrix_chart_share_color(1 - (i + 0.5) / SCALE_PARTS));
+    }
+    for (int quarter = 0; quarter <= 4; quarter++) {
+        char text[8];
+        double y = l->top + height * (4 - quarter) / 4;
+        snprintf(text, sizeof text, "%d%%", 25 * quarter);
+        matrix_chart_draw_text(l, x + SCALE_WIDTH + 4,
+                               y + lk__tick_font.size * (quarter == 4 ? 0.72
+                                                         : quarter    ? 0.36
+                                                                      : 0),
+                               text, lk__tick_font, LK__LEFT, 0);
+    }
+    lk_point box[] = {
+        {x, l->top}, {x + SCALE_WIDTH, l->top}, {x + SCALE_WIDTH, l->top + height}, {x, l->top + height}, {x, l->top}};
+    l->canvas->table->lines(l->canvas, box, 5, (lk_pen){.width = 0.5, .color = LK__AXIS_LINE});
+    matrix_chart_draw_text(l, x, l->top + height + LK__ROW, "of the row", lk__tick_font, LK__LEFT, 0);
 }
 
 static void matrix_chart_draw(const layout *l)
@@ -104,6 +131,7 @@ static void matrix_chart_draw(const layout *l)
         matrix_chart_draw_row(l, i);
     matrix_chart_draw_grid(l);
     matrix_chart_draw_names(l);
+    matrix_chart_draw_scale(l);
     if (chart->title) {
         char fitted[FIT];
         lk__canvas_fit(l->canvas, chart->title, lk__title_font, l->canvas->width - 2 * LK__MARGIN, fitted,
@@ -127,7 +155,8 @@ lk_status lk_matrix_chart_write(const lk_matrix_chart *chart, const char *path)
     l.left = LK__MARGIN + (chart->row_label ? 2 * LK__ROW : 0) + NAME_LENGTH;
     l.top = LK__MARGIN + (chart->title ? 2 * LK__ROW : 0);
     double length = (double)chart->size * l.side;
-    int width = (int)ceil(l.left + length + LK__MARGIN), least = 2 * NAME_LENGTH;
+    int width = (int)ceil(l.left + length + SCALE_GAP + SCALE_WIDTH + SCALE_LABELS + LK__MARGIN),
+        least = 2 * NAME_LENGTH;
     int height = (int)ceil(l.top + length + NAME_LENGTH * 0.75 + (chart->column_label ? 2 * LK__ROW : 0) + LK__MARGIN);
     LK_TRY(lk__canvas_open(path, width < least ? least : width, height, &l.canvas));
     matrix_chart_draw(&l);

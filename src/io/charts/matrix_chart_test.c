@@ -77,13 +77,32 @@ static void draws_as_many_classes_as_it_takes(void **state)
     free(many);
 }
 
+/* Names are cut in the middle, because long ones often begin alike. */
+static void long_names_stay_different(void **state)
+{
+    (void)state;
+    static const char *const long_names[SIZE] = {"vehicles/of the road/with four wheels/cabriolet",
+                                                 "vehicles/of the road/with four wheels/limousine",
+                                                 "\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4"
+                                                 "\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00f6"};
+    lk_matrix_chart chart = {.names = long_names, .counts = counts, .size = SIZE};
+    assert_int_equal(lk_matrix_chart_write(&chart, in_dir("m.svg")), LK_OK);
+    char *svg = contents_of(in_dir("m.svg"), NULL);
+    assert_int_equal(times(svg, ">vehicles"), 4);
+    assert_int_equal(times(svg, "cabriolet<"), 2);
+    assert_int_equal(times(svg, "limousine<"), 2);
+    assert_int_equal(times(svg, "\u00e4\u2026\u00e4"), 2);
+    assert_int_equal(times(svg, "\u00f6<"), 2);
+    assert_int_equal(times(svg, ">100%<") + times(svg, ">0%<"), 2); /* the scale */
+    free(svg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(shows_counts_and_names),
-        FOLDER_TEST(shades_by_share_of_the_row),
-        FOLDER_TEST(refuses_what_it_cannot_draw),
-        FOLDER_TEST(draws_as_many_classes_as_it_takes),
+        FOLDER_TEST(shows_counts_and_names),      FOLDER_TEST(shades_by_share_of_the_row),
+        FOLDER_TEST(refuses_what_it_cannot_draw), FOLDER_TEST(draws_as_many_classes_as_it_takes),
+        FOLDER_TEST(long_names_stay_different),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

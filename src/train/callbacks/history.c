@@ -67,9 +67,6 @@ lk_status lk__history_resume(lk_history *history, const lk_state *state)
     return LK_OK;
 }
 
-/* The loss axis goes from 0 to this or more, so that a loss that hardly changes looks flat. */
-static const double LEAST_LOSS = 0.1;
-
 lk_line_chart lk__history_chart(const lk_history *history, lk_series series[LK_HISTORY_LINES])
 {
     static const char *const names[] = {[LK_HISTORY_TRAIN_LOSS] = "train loss",
@@ -85,7 +82,7 @@ lk_line_chart lk__history_chart(const lk_history *history, lk_series series[LK_H
                            .right_label = "accuracy",
                            .series = series,
                            .series_count = LK_HISTORY_LINES,
-                           .y_max = LEAST_LOSS,
+                           .y_max = LK_HISTORY_LEAST_LOSS,
                            .right_max = 1};
 }
 

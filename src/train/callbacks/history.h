@@ -12,6 +12,9 @@ enum {
     LK_HISTORY_LINES
 };
 
+/* A loss axis goes from 0 to this or more, so that a loss that hardly changes looks flat. */
+#define LK_HISTORY_LEAST_LOSS 0.1
+
 /* A zeroed history is empty. */
 typedef struct lk_history {
     int64_t count, capacity;

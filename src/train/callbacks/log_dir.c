@@ -38,8 +38,9 @@ static lk_status log_dir_make(const char *path)
 /* *has: true if the folder has files of this run, not counting its CSV file. */
 static lk_status log_dir_has_files(const log_dir *log, int run, bool *has)
 {
-    static const char *const files[][2] = {
-        {"epochs", ".jsonl"}, {"algorithms", ".txt"}, {"scaling", ".json"}, {"curves", ".svg"}, {"curves", ".png"}};
+    static const char *const files[][2] = {{"epochs", ".jsonl"},   {"steps", ".csv"},    {"steps", ".jsonl"},
+                                           {"algorithms", ".txt"}, {"scaling", ".json"}, {"curves", ".svg"},
+                                           {"curves", ".png"}};
     char path[PATH_MAX];
     *has = false;
     for (size_t i = 0; i < sizeof files / sizeof *files && !*has; i++) {
@@ -84,6 +85,10 @@ static lk_status log_dir_add_records(log_dir *log)
     LK_TRY(lk__callbacks_add(&log->records, lk_callback_csv(path)));
     LK_TRY(lk__record_path(log->dir, "epochs", ".jsonl", log->run, path));
     LK_TRY(lk__callbacks_add(&log->records, lk_callback_json_lines(path, &opts)));
+    LK_TRY(lk__record_path(log->dir, "steps", ".csv", log->run, path));
+    LK_TRY(lk__callbacks_add(&log->records, lk_callback_steps(path, LK_ROWS_CSV)));
+    LK_TRY(lk__record_path(log->dir, "steps", ".jsonl", log->run, path));
+    LK_TRY(lk__callbacks_add(&log->records, lk_callback_steps(path, LK_ROWS_JSON)));
     bool has_png = lk_build_has("libcairo");
     if (!has_png)
         lk__log(LK_LOG_INFO, "this build has no libcairo: no PNG of the curves in %s", log->dir);

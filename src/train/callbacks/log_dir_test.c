@@ -99,6 +99,8 @@ static void check_events(const char *dir)
     for (size_t i = 0; i < sizeof every_epoch / sizeof every_epoch[0]; i++)
         if (count_text(events, size, every_epoch[i]) != EPOCHS)
             fail_msg("%s is there %d times", every_epoch[i], count_text(events, size, every_epoch[i]));
+    assert_int_equal(count_text(events, size, "steps/loss"), 3 * EPOCHS);
+    assert_int_equal(count_text(events, size, "steps/rate"), 3 * EPOCHS);
     assert_int_equal(count_text(events, size, "| batch-size | 8 |"), 1);
     assert_int_equal(count_text(events, size, "| epochs | 3 |"), 1);
     assert_int_equal(count_text(events, size, "| devices in use | cpu:0 |"), 1);
@@ -288,9 +290,10 @@ static void draws_what_was_measured(void **state)
     lk_trainer_release(trainer);
     size_t size;
     char *text = read_file(*state, "curves.svg", &size);
-    assert_int_equal(count_text(text, size, ">train loss<"), 1);
-    assert_int_equal(count_text(text, size, ">train accuracy<"), 1);
-    assert_int_equal(count_text(text, size, ">val"), 0);
+    assert_int_equal(count_text(text, size, ">lenet on synthetic<"), 1);
+    assert_int_equal(count_text(text, size, ">training<"), 2); /* a panel each for losses and accuracies */
+    assert_int_equal(count_text(text, size, ">validation<"), 0);
+    assert_int_equal(count_text(text, size, ">loss<"), 1);
     assert_int_equal(count_text(text, size, ">accuracy<"), 1);
     assert_int_equal(count_text(text, size, "nan"), 0);
     free(text);

@@ -1,8 +1,10 @@
-/* Writes event files for TensorBoard: scalars, histograms, and the settings as text. */
+/* Writes event files for TensorBoard: scalars by epoch and by step, histograms, and the
+ * settings as text. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/records/events.h"
 #include "lockstep/callbacks.h"
+#include "train/callbacks/step_points.h"
 #include "train/checkpoint/callback_state.h"
 #include "train/plan/settings.h"
 
@@ -14,6 +16,7 @@ typedef struct tensorboard {
     char *dir;
     lk_event_writer *events; /* of the current training */
     bool resumed;
+    lk_step_points points;
     int64_t gradients_epoch; /* the epoch whose gradients were written before its end; 0: none */
     float *values;           /* [capacity]: a tensor's elements */
     int64_t capacity;
@@ -74,6 +77,14 @@ static lk_status tensorboard_write_scalars(tensorboard *t, const lk_epoch_report
     return lk_event_scalar(t->events, "images_per_second", report->epoch, report->images_per_second, 0);
 }
 
+/* The step of these points is the training's, while that of the others is the epoch. */
+static lk_status tensorboard_write_point(tensorboard *t, const lk_step_point *point)
+{
+    LK_TRY(tensorboard_write_mean(t, "steps/loss", point->step, point->loss));
+    LK_TRY(tensorboard_write_mean(t, "steps/accuracy", point->step, point->accuracy));
+    return lk_event_scalar(t->events, "steps/rate", point->step, point->rate, 0);
+}
+
 /* --- histograms --------------------------------------------------------------------------------------------------- */
 
 static lk_status tensorboard_write_histogram(tensorboard *t, const char *group, const char *name, int64_t epoch,
@@ -122,9 +133,18 @@ static lk_status tensorboard_train_begin(void *self, lk_trainer *trainer)
     if (resumed)
         return LK_OK;
     t->gradients_epoch = 0;
+    t->points.open = (lk_step_point){0};
     lk_event_writer_release(t->events);
     t->events = lk_event_writer_new(t->dir);
     return t->events ? tensorboard_write_settings(t, trainer) : lk_error_status();
+}
+
+static lk_status tensorboard_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)trainer, (void)stop;
+    tensorboard *t = self;
+    lk_step_point point;
+    return lk__step_points_add(&t->points, report, &point) ? tensorboard_write_point(t, &point) : LK_OK;
 }
 
 static lk_status tensorboard_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
@@ -152,6 +172,9 @@ static lk_status tensorboard_train_end(void *self, lk_trainer *trainer, const lk
 {
     (void)trainer, (void)result, (void)status;
     tensorboard *t = self;
+    lk_step_point point;
+    if (lk__step_points_end(&t->points, &point))
+        LK_TRY(tensorboard_write_point(t, &point));
     return lk_event_writer_flush(t->events);
 }
 
@@ -163,6 +186,7 @@ static lk_status tensorboard_save(void *self, lk_trainer *trainer, lk_state *sta
         return LK_OK;
     const char *path = lk_event_writer_path(t->events), *slash = strrchr(path, '/');
     lk_state_set_text(state, "file", slash ? slash + 1 : path);
+    lk__step_points_save(&t->points, state);
     lk_state_set(state, "with_gradients", (double[]){(double)t->gradients_epoch}, 1);
     lk__state_set_mark(state, lk__event_writer_mark(t->events));
     return LK_OK;
@@ -183,6 +207,7 @@ static lk_status tensorboard_resume(void *self, lk_trainer *trainer, const lk_st
     lk_event_writer_release(t->events);
     t->events = lk__event_writer_reopen(path, bytes);
     t->resumed = t->events != NULL;
+    lk__step_points_resume(&t->points, state);
     lk_state_get(state, "with_gradients", &with_gradients, 1);
     t->gradients_epoch = (int64_t)with_gradients;
     return t->events ? LK_OK : lk_error_status();
@@ -203,12 +228,14 @@ lk_callback lk_callback_tensorboard(const char *dir)
     if (!t)
         return (lk_callback){0};
     t->dir = lk__strdup(dir);
+    t->points.every = LK_STEP_POINTS;
     if (!t->dir) {
         tensorboard_release(t);
         return (lk_callback){0};
     }
     return (lk_callback){.name = "TensorBoard",
                          .train_begin = tensorboard_train_begin,
+                         .step_end = tensorboard_step_end,
                          .epoch_end = tensorboard_epoch_end,
                          .rest = tensorboard_rest,
                          .save = tensorboard_save,

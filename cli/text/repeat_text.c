@@ -1,0 +1,52 @@
+#include "cli/text/repeat_text.h"
+
+#include "lockstep/train.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Quotes a word unless it has only characters that no shell treats specially. */
+static void repeat_text_put_word(FILE *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=+@%";
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (char[]){*word, '\0'}, out);
+    fputc('\'', out);
+}
+
+static void repeat_text_put_option(FILE *out, const lk_option *option, const char *value)
+{
+    bool is_flag = option->type == LK_OPTION_FLAG;
+    if (is_flag && strcmp(value, "yes") != 0)
+        return;
+    fprintf(out, " \\\n    --%s", option->name);
+    if (is_flag)
+        return;
+    fputc(' ', out);
+    repeat_text_put_word(out, value);
+}
+
+char *cli_repeat_command(const lk_run *run)
+{
+    char *text = NULL;
+    size_t size;
+    const char *recipe = lk_run_get_setting(run, "recipe");
+    FILE *out = run->n_settings > 0 ? open_memstream(&text, &size) : NULL;
+    if (!out)
+        return NULL;
+    fputs("lockstep train", out);
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
+        const lk_option *option = &lk_train_options[i];
+        const char *value = lk_run_get_setting(run, option->name);
+        bool is_default = value && option->default_text && strcmp(value, option->default_text) == 0;
+        bool is_named = strcmp(option->name, "model") == 0 || strcmp(option->name, "data") == 0;
+        if (option->recorded && value && *value && (!is_default || is_named || (recipe && *recipe)))
+            repeat_text_put_option(out, option, value);
+    }
+    return fclose(out) == 0 ? text : NULL;
+}

@@ -1,0 +1,130 @@
+/* Pages of made-up runs. tests/command/report_page_test.sh has pages of real ones. */
+#include "io/io_testing.h"
+
+#include "base/mem_testing.h"
+#include "lockstep/runs.h"
+#include "report/step_records.h"
+
+#include <math.h>
+
+static const char lines[] =
+    "{\"event\":\"settings\",\"model\":\"lenet\",\"data\":\"a <b>\",\"training samples\":64}\n"
+    "{\"event\":\"world\",\"step\":3,\"processes_before\":2,\"processes\":1,\"reason\":\"lost\"}\n"
+    "{\"event\":\"epoch\",\"epoch\":1,\"train_loss\":2.5,\"val_accuracy\":0.5,\"total_seconds\":3}\n"
+    "{\"event\":\"done\",\"digest\":\"abc\",\"state_digest\":\"def\",\"images_per_second\":5}\n";
+static const char trace[] =
+    "{\"traceEvents\":[{\"ph\":\"M\",\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"cpu:0\"}},"
+    "{\"ph\":\"X\",\"tid\":1,\"ts\":0,\"dur\":5,\"name\":\"push a step\",\"cat\":\"host\"},"
+    "{\"ph\":\"X\",\"tid\":1,\"ts\":10,\"dur\":5,\"name\":\"push a step\",\"cat\":\"host\"},"
+    "{\"ph\":\"X\",\"tid\":1,\"ts\":6,\"dur\":2,\"name\":\"conv2d\",\"cat\":\"operator\"},"
+    "{\"ph\":\"X\",\"tid\":1,\"ts\":25,\"dur\":5,\"name\":\"push a step\",\"cat\":\"host\"}]}";
+static const char evaluation[] = "{\"count\":4,\"accuracy\":0.75,\"classes\":[{\"name\":\"a\"},{\"name\":null}],"
+                                 "\"confusion\":[[2,1],[0,1]]}";
+static const char png[] = "\x89PNG\r\n\x1a\nrest";
+
+static lk_run *made_up_run(void)
+{
+    lk_run *run;
+    put_file(in_dir("epochs.jsonl"), lines);
+    put_file(in_dir("steps.jsonl"), "{\"step\":1,\"epoch\":0.5,\"train_loss\":2.5,\"rate\":0.1}\n"
+                                    "{\"step\":2,\"epoch\":1,\"train_loss\":2,\"rate\":0.1}\n{\"step\":3,");
+    put_file(in_dir("trace.json"), trace);
+    put_file(in_dir("evaluation.json"), evaluation);
+    put_file(in_dir("mistakes.png"), png);
+    assert_int_equal(lk_run_read(in_dir("epochs.jsonl"), &run), LK_OK);
+    return run;
+}
+
+static void holds(const char *page, const char *text)
+{
+    if (!strstr(page, text))
+        fail_msg("the page lacks %s", text);
+}
+
+static void shows_what_files_hold(void **state)
+{
+    (void)state;
+    lk_run *run = made_up_run();
+    const lk_page_run one = {run, "run <1>", "lockstep train"};
+    assert_int_equal(lk_page_write(&one, 1, in_dir("page.html")), LK_OK);
+    char *page = contents_of(in_dir("page.html"), NULL);
+    static const char *const texts[] = {"run &lt;1&gt;",
+                                        "a &lt;b&gt;",
+                                        "abc",
+                                        "def",
+                                        "lockstep train",
+                                        "50.00 %",
+                                        "training loss by step",
+                                        "data-series=\"[[[1.000,2.000],[2.500,2.000]]]\"",
+                                        "loss by epoch",
+                                        "75.00 %",
+                                        "image/png;base64,iVBORw0KGgpyZXN0\"",
+                                        "conv2d, 0.002000 ms",
+                                        "0.01000 ms",
+                                        "lost",
+                                        "training samples"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        holds(page, texts[i]);
+    free(page);
+    lk_run_release(run);
+}
+
+static void refuses_wrong_numbers_of_runs(void **state)
+{
+    (void)state;
+    assert_int_equal(lk_page_write(NULL, 0, in_dir("page.html")), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    assert_int_equal(lk_page_write(NULL, LK_PAGE_RUNS + 1, in_dir("page.html")), LK_ERR_ARGUMENT);
+    lk_error_clear();
+}
+
+static void refuses_damaged_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {{"{\"step\":1}\n[]\n", "steps:2: must be a step later"},
+                 {"{\"step\":2}\n{\"step\":2}\n", "steps:2: must be a step later"},
+                 {"{\"step\":1\n", "steps:1: is not JSON"},
+                 {"{\"step\":\"1\"}\n", "steps:1: must be a step later"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lk_step_records steps = {0};
+        put_file(in_dir("steps"), cases[i].text);
+        assert_int_equal(lk__step_records_read(in_dir("steps"), &steps), LK_ERR_FORMAT);
+        holds(lk_error_message(), cases[i].message);
+        lk_error_clear();
+        lk__step_records_free(&steps);
+    }
+}
+
+/* Without memory for it there is no new page, and the old one stays. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    lk_run *run = made_up_run();
+    const lk_page_run runs[] = {{run, "a", "b"}, {run, "c", NULL}};
+    for (int count = 1; count <= 2; count++) {
+        for (failing f = fail_every(1); fail_next(&f);) {
+            put_file(in_dir("page.html"), "old");
+            lk_status status = lk_page_write(runs, count, in_dir("page.html"));
+            stop_failing(&f);
+            char *page = contents_of(in_dir("page.html"), NULL);
+            assert_int_equal(status, f.reached ? LK_ERR_MEMORY : LK_OK);
+            assert_int_equal(strcmp(page, "old") == 0, f.reached);
+            free(page);
+        }
+        lk_error_clear();
+    }
+    lk_run_release(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(shows_what_files_hold),
+        FOLDER_TEST(refuses_wrong_numbers_of_runs),
+        FOLDER_TEST(refuses_damaged_steps),
+        FOLDER_TEST(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
