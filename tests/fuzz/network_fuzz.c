@@ -222,10 +222,10 @@ const char *lk__peer_refusal(lk_peer *peer)
     return NULL;
 }
 
-bool lk__peer_is_lost(lk_peer *peer)
+int lk__peer_losses(lk_peer *peer)
 {
     (void)peer;
-    return false;
+    return 0;
 }
 
 /* --- the target --------------------------------------------------------------------------------------------------- */

@@ -46,6 +46,7 @@ typedef struct network_rank {
     char key_name[LK_KEY_NAME];
     uint64_t session;        /* 0: nobody has come */
     bool is_heard;           /* it knows this process's session */
+    int losses;              /* lk__peer_losses when it came */
     double lost_at;          /* when its connection was seen to have ended; 0: it stands */
     uint64_t sent, received; /* messages */
 } network_rank;
@@ -200,6 +201,7 @@ static void network_take_greeting(const lk_mail *mail)
             return;
         from->session = g.session;
         from->is_heard = false;
+        from->losses = lk__peer_losses(from->peer);
         from->lost_at = 0;
     }
     from->is_heard |= g.heard == net.session;
@@ -247,7 +249,7 @@ static void network_look_at_connections(double now)
         return;
     net.looked_at = now;
     for (int i = 0; i < net.ranks; i++)
-        if (net.all[i].peer && net.all[i].lost_at == 0 && lk__peer_is_lost(net.all[i].peer))
+        if (net.all[i].peer && net.all[i].lost_at == 0 && lk__peer_losses(net.all[i].peer) != net.all[i].losses)
             net.all[i].lost_at = now;
 }
 

@@ -2,7 +2,7 @@
  * them listens: the chief is rank 0, and the workers follow in their order. With keys, connections are encrypted, and a
  * rank is only taken from the process that has its key: "chief", "worker-0", …. Without keys all must be on loopback.
  *
- * Nobody supervises these processes, so each notices by itself that another has ended: see lk__peer_is_lost. */
+ * Nobody supervises these processes, so each notices by itself that another has ended: see lk__peer_losses. */
 #pragma once
 
 #include "dist/process/messages.h"

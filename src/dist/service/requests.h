@@ -11,7 +11,6 @@
 #include "dist/service/address.h"
 #include "dist/service/keys.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 enum { LK_MAX_FRAMES = 8 };
@@ -72,7 +71,7 @@ lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail);
 /* The reason why the service refuses this peer's connection, as far as it is known; NULL: it has not refused. */
 const char *lk__peer_refusal(lk_peer *peer);
 
-/* Returns whether the peer was connected and is so no more: the other process has ended, or nothing has come from its
- * machine for LK_SILENCE_SECONDS. Once true it stays so. */
-bool lk__peer_is_lost(lk_peer *peer);
+/* How often a connection has ended, because the other process has, or nothing has come from its machine for
+ * LK_SILENCE_SECONDS. It is made again if somebody listens there. */
+int lk__peer_losses(lk_peer *peer);
 enum { LK_SILENCE_SECONDS = 60 };

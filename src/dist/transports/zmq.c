@@ -42,7 +42,8 @@ struct lk_peer {
     void *socket, *monitor;
     const char *refusal; /* NULL: none known */
     int broken_off;      /* connections that ended during the handshake */
-    bool is_connected, is_lost;
+    bool is_connected;
+    int losses;
 };
 
 /* A received message; its lk_mail must come first. */
@@ -459,8 +460,9 @@ lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
 static void zmq_peer_take_event(lk_peer *peer, uint16_t event)
 {
     bool is_final = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
-    peer->is_connected |= event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-    peer->is_lost |= event == ZMQ_EVENT_DISCONNECTED && peer->is_connected;
+    peer->losses += event == ZMQ_EVENT_DISCONNECTED && peer->is_connected;
+    if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED || event == ZMQ_EVENT_DISCONNECTED)
+        peer->is_connected = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
     peer->broken_off += event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
     if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         peer->refusal = "it does not allow this process's key";
@@ -486,10 +488,10 @@ const char *lk__peer_refusal(lk_peer *peer)
     return peer->refusal;
 }
 
-bool lk__peer_is_lost(lk_peer *peer)
+int lk__peer_losses(lk_peer *peer)
 {
     zmq_peer_take_events(peer);
-    return peer->is_lost;
+    return peer->losses;
 }
 
 #else
@@ -582,10 +584,10 @@ const char *lk__peer_refusal(lk_peer *peer)
     return NULL;
 }
 
-bool lk__peer_is_lost(lk_peer *peer)
+int lk__peer_losses(lk_peer *peer)
 {
     (void)peer;
-    return false;
+    return 0;
 }
 
 #endif
