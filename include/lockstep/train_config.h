@@ -22,7 +22,8 @@ extern "C" {
 
 /* The place where images are augmented and normalized. Both ways give the same bits. */
 typedef enum lk_data_on {
-    LK_DATA_ON_AUTO,  /* DEVICE if devices have memory of their own and a quarter of what is free takes the data set */
+    LK_DATA_ON_AUTO,  /* DEVICE if devices have memory of their own, a quarter of what is free takes the data set, and
+                       * its images are bytes */
     LK_DATA_ON_HOST,  /* by threads of the loader; batches are then copied to the devices */
     LK_DATA_ON_DEVICE /* by each device for its shards, from a copy of the data set in its memory */
 } lk_data_on;
@@ -72,7 +73,11 @@ typedef enum lk_nan_guard {
 
 /* The samples, and how images are prepared: see lk_dataset_opts. */
 typedef struct lk_data_config {
-    const char *name;    /* for lk_dataset_open; "auto": fashion-mnist, or synthetic if that cannot be fetched */
+    const char *name; /* for lk_dataset_open; "auto": fashion-mnist, or synthetic if that cannot be fetched */
+    /* Data sets of the program's own, to train on instead of `name`, and to validate on; val_set NULL: no evaluation.
+     * The trainer keeps references. Settings that say how files are read (limits, val_split, resize, channels,
+     * image_shape, label_column, skip_bad) are then errors. If several processes train, each must give equal sets. */
+    lk_dataset *train_set, *val_set;
     const char *dir;     /* folder that is searched first; NULL: none */
     int64_t limit_train; /* train on the first limit_train samples; -1: all */
     int64_t limit_val;   /* evaluate on the first limit_val samples; -1: all; 0: no evaluation */
