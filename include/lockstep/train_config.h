@@ -193,6 +193,8 @@ typedef struct lk_checkpoint_config {
     bool resume;         /* go on from the last checkpoint in `dir`, if there is one */
     bool override;       /* resume even if settings differ from the checkpoint's */
     const char *weights; /* safetensors file of initial parameters and buffers; NULL: as the model initializes them */
+    const char
+        *weights_skip; /* variables that `weights` leaves as they are: see lk_replicas_load_weights; NULL: none */
 } lk_checkpoint_config;
 
 /* Records and output of lk_trainer_fit: see lockstep/callbacks.h. Lines go to standard output or, with json, to
@@ -212,6 +214,7 @@ typedef struct lk_record_config {
 typedef struct lk_train_config {
     const char *recipe; /* NULL: none; lk_train_defaults has applied its settings, except for schedule and lr_steps */
     const char *model;  /* a reference model or a model file: see lk_model_new */
+    const char *freeze; /* parameters that are not trained: see lk_model_freeze; NULL: all are trained */
     int64_t epochs;     /* passes over the training set; 0: the recipe's */
     int64_t batch_size; /* samples in a step, over all devices; 0: the recipe's */
     int64_t val_batch_size; /* samples in a step of the evaluation; 0: batch_size */
@@ -248,7 +251,7 @@ LK_API const lk_recipe *lk_recipe_at(int index);
 
 /* The options of `lockstep train`, with offsets into lk_train_config: for lk_options_parse and lk_options_set. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 87 };
+enum { LK_TRAIN_OPTION_COUNT = 89 };
 
 /* The options with which lk_dataset_open opens the data of a configuration, without its limits. Borrows the strings. */
 LK_API lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config);

@@ -210,23 +210,36 @@ static lk_layer *model_block_read_body(model_reader *r, const lk_model_line *ope
     return NULL;
 }
 
-static lk_status model_block_check_no_settings(const lk_model_line *line)
+/* Reads the one setting that a sequential and a residual have, "frozen=yes". */
+static lk_status model_block_read_settings(const lk_model_line *line, bool *frozen)
 {
-    if (line->n_arguments > 0)
-        return lk__model_line_fail(line, "%s has no setting '%.40s'; expected none", line->word, line->arguments[0]);
+    static const char setting[] = "frozen=";
+    *frozen = false;
+    for (int i = 0; i < line->n_arguments; i++) {
+        const char *text = line->arguments[i];
+        if (i > 0 || strncmp(text, setting, sizeof setting - 1) != 0)
+            return lk__model_line_fail(line, "%s has no setting '%.40s'; expected none but frozen=yes", line->word,
+                                       text);
+        LK_TRY(lk__model_line_yes(line, "frozen", text + sizeof setting - 1, frozen));
+    }
     return LK_OK;
 }
 
 static lk_layer *model_block_read_sequential(model_reader *r, const lk_model_line *line)
 {
     block_end end = END;
-    return model_block_check_no_settings(line) == LK_OK ? model_block_read_body(r, line, &end) : NULL;
+    bool frozen;
+    if (model_block_read_settings(line, &frozen) != LK_OK)
+        return NULL;
+    lk_layer *layer = model_block_read_body(r, line, &end);
+    return frozen ? lk_layer_frozen(layer) : layer;
 }
 
 static lk_layer *model_block_read_residual(model_reader *r, const lk_model_line *line)
 {
     block_end end = SHORTCUT;
-    if (model_block_check_no_settings(line) != LK_OK)
+    bool frozen;
+    if (model_block_read_settings(line, &frozen) != LK_OK)
         return NULL;
     lk_layer *body = model_block_read_body(r, line, &end), *shortcut = NULL;
     bool has_shortcut = end == SHORTCUT;
@@ -236,7 +249,7 @@ static lk_layer *model_block_read_residual(model_reader *r, const lk_model_line 
     lk_layer *layer = lk_layer_add(body, shortcut);
     if (layer)
         layer->line = line->number;
-    return layer;
+    return frozen ? lk_layer_frozen(layer) : layer;
 }
 
 static lk_status model_line_too_many_layers(const lk_model_line *line)

@@ -167,10 +167,14 @@ static void test_errors(void **state)
         {"conv2d 10", LK_ERR_FORMAT, ":1: conv2d without kernel; expected kernel=VALUE"},
         {"conv2d kernel=3", LK_ERR_FORMAT, ":1: conv2d without filters; expected filters=VALUE"},
         {"conv2d 10 kernle=3", LK_ERR_FORMAT,
-         ":1: conv2d has no setting 'kernle'; expected one of filters, kernel, stride, padding, bias, init, bias_init: "
-         "did you mean 'kernel'?"},
+         ":1: conv2d has no setting 'kernle'; expected one of filters, kernel, stride, padding, bias, init, bias_init, "
+         "frozen: did you mean 'kernel'?"},
         {"conv2d 10 size=3", LK_ERR_FORMAT,
-         ":1: conv2d has no setting 'size'; expected one of filters, kernel, stride, padding, bias, init, bias_init"},
+         ":1: conv2d has no setting 'size'; expected one of filters, kernel, stride, padding, bias, init, bias_init, "
+         "frozen"},
+        {"dense 10 frozen=maybe", LK_ERR_FORMAT, ":1: frozen is 'maybe'; expected yes or no"},
+        {"residual frozen=1\nend", LK_ERR_FORMAT, ":1: frozen is '1'; expected yes or no"},
+        {"relu frozen=yes", LK_ERR_FORMAT, ":1: relu has no setting 'frozen'; expected none"},
         {"relu alpha=3", LK_ERR_FORMAT, ":1: relu has no setting 'alpha'; expected none"},
         {"conv2d kernel=3 4", LK_ERR_FORMAT, ":1: '4' is no setting; expected NAME=VALUE"},
         {"relu 3", LK_ERR_FORMAT, ":1: '3' is no setting; expected NAME=VALUE"},
@@ -210,7 +214,7 @@ static void test_errors(void **state)
         {"residual\nshortcut\nshortcut\nend", LK_ERR_FORMAT,
          ":3: 'shortcut' in the 'residual' of line 1, which takes none"},
         {"residual\nend now", LK_ERR_FORMAT, ":2: 'end' has a name or a setting; expected it alone"},
-        {"residual 2\nend", LK_ERR_FORMAT, ":1: residual has no setting '2'; expected none"},
+        {"residual 2\nend", LK_ERR_FORMAT, ":1: residual has no setting '2'; expected none but frozen=yes"},
         {"repeat\nend", LK_ERR_FORMAT, ":1: repeat has 0 settings; expected one number"},
         {"repeat 0\nend", LK_ERR_FORMAT, ":1: the number of repetitions is '0'"},
         {"repeat 1000\nrepeat 1000\nrepeat 1000\nend\nend\nend", LK_ERR_FORMAT,

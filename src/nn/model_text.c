@@ -62,7 +62,7 @@ static bool model_text_put_body(lk_model_text *out, const lk_layer *layer, int d
 
 static bool model_text_put_residual(lk_model_text *out, const lk_layer *layer, int depth)
 {
-    lk__model_text_put(out, "residual\n");
+    lk__model_text_put(out, layer->frozen ? "residual frozen=yes\n" : "residual\n");
     if (!model_text_put_body(out, layer->children[0], depth + 1))
         return false;
     model_text_indent(out, depth);
@@ -72,7 +72,7 @@ static bool model_text_put_residual(lk_model_text *out, const lk_layer *layer, i
 
 static bool model_text_put_sequential(lk_model_text *out, const lk_layer *layer, int depth)
 {
-    lk__model_text_put(out, "sequential\n");
+    lk__model_text_put(out, layer->frozen ? "sequential frozen=yes\n" : "sequential\n");
     return model_text_put_children(out, layer, depth + 1);
 }
 
@@ -93,7 +93,7 @@ static bool model_text_put_layer(lk_model_text *out, const lk_layer *layer, int 
     if (!layer->write)
         return false;
     layer->write(layer, out);
-    lk__model_text_put(out, "\n");
+    lk__model_text_put(out, layer->frozen && layer->n_variables > 0 ? " frozen=yes\n" : "\n");
     return true;
 }
 
