@@ -85,12 +85,17 @@ LK_API lk_layer *lk_layer_identity(void);
 typedef struct lk_conv2d_layer_opts {
     int64_t stride;  /* 0: 1 */
     int64_t padding; /* pixels of 0 on all sides */
-    bool same;       /* pad by (kernel - 1) / 2; for odd kernels */
+    bool same;       /* pad by dilation (kernel - 1) / 2; for odd kernels */
     bool no_bias;
     lk_init weight, bias; /* default: Glorot uniform, zeros */
+    int64_t dilation;     /* steps between the pixels that a kernel reads; 0: 1 */
+    /* Channels and filters are cut into so many groups, and each group of filters reads its group of channels; 0: 1. As
+     * many as channels: a depthwise convolution. */
+    int64_t groups;
 } lk_conv2d_layer_opts;
 
-/* [N, C, H, W] → [N, filters, H', W']. Variables: weight [filters, C, kernel, kernel], bias [filters]. */
+/* [N, C, H, W] → [N, filters, H', W']. Variables: weight [filters, C / groups, kernel, kernel], bias [filters]. Errors
+ * when the model is built: LK_ERR_SHAPE (a kernel that does not fit, groups that do not divide C). */
 LK_API lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer_opts *opts);
 
 typedef struct lk_dense_layer_opts {
@@ -341,10 +346,11 @@ LK_API lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *
 
 /* The operation of a node in inference. x: its input. Its variables are those of the layer, in their order. */
 typedef enum lk_node_kind {
-    LK_NODE_INPUT,      /* the images */
-    LK_NODE_IDENTITY,   /* x; only for lk_layer_table.describe, graphs have no such node */
-    LK_NODE_CONV2D,     /* kernel, stride, padding; variables: weight [O, C, K, K], bias [O] or none */
-    LK_NODE_DENSE,      /* variables: weight [K, units], bias [units] or none */
+    LK_NODE_INPUT,    /* the images */
+    LK_NODE_IDENTITY, /* x; only for lk_layer_table.describe, graphs have no such node */
+    LK_NODE_CONV2D,   /* kernel, stride, padding, dilation, groups; variables: weight [O, C / groups, K, K], bias [O] or
+                       * none */
+    LK_NODE_DENSE,    /* variables: weight [K, units], bias [units] or none */
     LK_NODE_BATCH_NORM, /* epsilon; variables: weight, bias, running mean, running variance, each [size of axis 1] */
     LK_NODE_ACTIVATION, /* activation; alpha, for those that have one */
     LK_NODE_MAX_POOL,   /* kernel, stride, padding; padding is never the maximum */
@@ -361,6 +367,7 @@ enum { LK_NODE_INPUTS = 2, LK_NODE_VARIABLES = 4 };
 struct lk_node {
     lk_node_kind kind;
     int64_t kernel, stride, padding; /* the same along H and W */
+    int64_t dilation, groups;        /* of a convolution; 0: 1 */
     double epsilon, alpha;
     lk_activation activation;
     /* Set by lk_model_graph. */

@@ -167,11 +167,14 @@ static void test_errors(void **state)
         {"conv2d 10", LK_ERR_FORMAT, ":1: conv2d without kernel; expected kernel=VALUE"},
         {"conv2d kernel=3", LK_ERR_FORMAT, ":1: conv2d without filters; expected filters=VALUE"},
         {"conv2d 10 kernle=3", LK_ERR_FORMAT,
-         ":1: conv2d has no setting 'kernle'; expected one of filters, kernel, stride, padding, bias, init, bias_init, "
-         "frozen: did you mean 'kernel'?"},
+         ":1: conv2d has no setting 'kernle'; expected one of filters, kernel, stride, padding, dilation, groups, "
+         "bias, init, bias_init, frozen: did you mean 'kernel'?"},
         {"conv2d 10 size=3", LK_ERR_FORMAT,
-         ":1: conv2d has no setting 'size'; expected one of filters, kernel, stride, padding, bias, init, bias_init, "
-         "frozen"},
+         ":1: conv2d has no setting 'size'; expected one of filters, kernel, stride, padding, dilation, groups, "
+         "bias, init, bias_init, frozen"},
+        {"conv2d 10 kernel=3 groups=3", LK_ERR_FORMAT,
+         ":1: groups=3 with 10 filters; expected a divisor of the filters"},
+        {"conv2d 10 kernel=3 dilation=0", LK_ERR_FORMAT, ":1: dilation is '0'; expected a whole number from 1 to 4096"},
         {"dense 10 frozen=maybe", LK_ERR_FORMAT, ":1: frozen is 'maybe'; expected yes or no"},
         {"residual frozen=1\nend", LK_ERR_FORMAT, ":1: frozen is '1'; expected yes or no"},
         {"relu frozen=yes", LK_ERR_FORMAT, ":1: relu has no setting 'frozen'; expected none"},

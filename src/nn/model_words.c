@@ -14,7 +14,7 @@
 
 typedef struct layer_values {
     int64_t size; /* filters, units or kernel: the setting that needs no name */
-    int64_t kernel, stride, padding, channels, height, width;
+    int64_t kernel, stride, padding, dilation, groups, channels, height, width;
     bool same, no_bias, frozen;
     double rate, epsilon, momentum;
     lk_init init, bias_init;
@@ -31,7 +31,7 @@ typedef struct setting {
     bool required;
 } setting;
 
-enum { MAX_SETTINGS = 8 };
+enum { MAX_SETTINGS = 10 };
 
 /* The first setting needs no name if it is required. */
 typedef struct layer_word {
@@ -50,10 +50,17 @@ static lk_layer *model_word_make_conv2d(const lk_model_line *line, const layer_v
         lk__model_line_fail(line, "padding=same with kernel=%lld; expected an odd kernel", (long long)v->kernel);
         return NULL;
     }
+    if (v->groups > 0 && v->size % v->groups != 0) {
+        lk__model_line_fail(line, "groups=%lld with %lld filters; expected a divisor of the filters",
+                            (long long)v->groups, (long long)v->size);
+        return NULL;
+    }
     return lk_layer_conv2d(v->size, v->kernel,
                            &(lk_conv2d_layer_opts){.stride = v->stride,
                                                    .padding = v->padding,
                                                    .same = v->same,
+                                                   .dilation = v->dilation,
+                                                   .groups = v->groups,
                                                    .no_bias = v->no_bias,
                                                    .weight = v->init,
                                                    .bias = v->bias_init});
@@ -145,6 +152,8 @@ static const layer_word words[] = {
         {"kernel", INTEGER, AT(kernel), 1, MAX_KERNEL, true},
         {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
         {"padding", PADDING, AT(padding), 0, MAX_KERNEL, false},
+        {"dilation", INTEGER, AT(dilation), 1, MAX_KERNEL, false},
+        {"groups", INTEGER, AT(groups), 1, MAX_SIZE, false},
         BIAS_SETTINGS}},
     {"dense", model_word_make_dense, 0, {{"units", SIZE, AT(size), 1, MAX_SIZE, true}, BIAS_SETTINGS}},
     {"batch_norm", model_word_make_batch_norm, 0, {
@@ -311,7 +320,7 @@ static int model_word_count_settings(const layer_word *word)
 static lk_status model_word_unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
 {
     size_t n = (size_t)model_word_count_settings(word);
-    char list[160] = "none";
+    char list[200] = "none";
     for (size_t i = 0, used = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word->settings[i].name);
     const char *near = n ? lk_nearest_word(name, word->settings, n, sizeof *word->settings) : NULL;
