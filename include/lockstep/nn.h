@@ -82,6 +82,12 @@ extern "C++" inline lk_layer *lk_layer_sequential_of(std::initializer_list<lk_la
 LK_API lk_layer *lk_layer_add(lk_layer *body, lk_layer *shortcut);
 LK_API lk_layer *lk_layer_identity(void);
 
+/* body(x) * factors(x), element by element, or, for factors [N, C] and a body that gives [N, C, H, W], all pixels of a
+ * channel by its factor. With lk_layer_identity() as the body, and a global average pooling, two dense layers and a
+ * sigmoid as the factors, this is squeeze-and-excitation (Hu et al. 2018). lk_model_graph, and so export, does not take
+ * it. Errors when the model is built: LK_ERR_SHAPE (other shapes). */
+LK_API lk_layer *lk_layer_multiply(lk_layer *body, lk_layer *factors);
+
 typedef struct lk_conv2d_layer_opts {
     int64_t stride;  /* 0: 1 */
     int64_t padding; /* pixels of 0 on all sides */

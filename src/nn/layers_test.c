@@ -34,6 +34,8 @@ static void test_shapes(void **state)
                  LK_SHAPE(1, 6, 4, 4));
     assert_shape(built_shape(lk_layer_conv2d(6, 3, &(lk_conv2d_layer_opts){.same = true, .dilation = 3})),
                  LK_SHAPE(1, 6, 8, 8));
+    assert_shape(built_shape(lk_layer_multiply(lk_layer_identity(), lk_layer_global_avg_pool())), LK_SHAPE(1, 3, 8, 8));
+    assert_shape(built_shape(lk_layer_multiply(lk_layer_flatten(), lk_layer_flatten())), LK_SHAPE(1, 192));
     assert_shape(built_shape(lk_layer_max_pool(3, NULL)), LK_SHAPE(1, 3, 2, 2));
     assert_shape(built_shape(lk_layer_avg_pool(3, &(lk_pool_layer_opts){.stride = 1, .padding = 1})),
                  LK_SHAPE(1, 3, 8, 8));
