@@ -151,7 +151,10 @@ static void plan_warn_of_long_steps(const lk_plan *plan)
 void cli_print_plan(const lk_plan *plan, const lk_train_config *config)
 {
     cli_print_clean(plan->model, stderr);
-    fprintf(stderr, " (%lld parameters) on ", (long long)plan->parameters);
+    fprintf(stderr, " (%lld parameters", (long long)plan->parameters);
+    if (plan->frozen > 0)
+        fprintf(stderr, ", %lld frozen", (long long)plan->frozen);
+    fprintf(stderr, ") on ");
     cli_print_clean(plan->data, stderr);
     fputs(" (", stderr);
     cli_print_clean(plan->source, stderr);

@@ -111,18 +111,30 @@ LK_API lk_status lk_dataset_open(const char *name, lk_split split, const lk_data
 LK_API lk_status lk_dataset_open_idx(const char *images_path, const char *labels_path, int64_t classes, int64_t limit,
                                      lk_dataset **dataset);
 
-/* Images and labels in the caller's memory. */
+/* Sets image [channels, height, width] to sample `index`, 0 … count - 1. It must give the same values for an index
+ * every time: order, shards and resuming follow from the numbers of samples, so that is all it takes for equal bits on
+ * any number of devices. The threads of a loader call it at the same time, in any order and again in every epoch; a
+ * loader without workers calls it only in the thread that takes the batches. Any status but LK_OK ends the loading with
+ * that status and a message that names data set and sample, and quotes the library's message if one is set. */
+typedef lk_status (*lk_read_sample_fn)(void *user, int64_t index, float *image);
+
+/* Images and labels in the caller's memory, or images from a function of the caller. Exactly one of images, floats and
+ * read is set. */
 typedef struct lk_dataset_arrays {
-    const uint8_t *images; /* [count, channels, height, width], row-major */
+    const uint8_t *images; /* [count, channels, height, width], row-major; networks get bytes / 255 */
+    const float *floats;   /* the same shape; networks get the values as they are */
+    lk_read_sample_fn read;
+    void *read_user;       /* its first argument */
     const int32_t *labels; /* [count], each from 0 to classes - 1 */
     int64_t count, channels, height, width;
     int64_t classes;
     const char *const *class_names; /* [classes]; NULL: none */
 } lk_dataset_arrays;
 
-/* Makes a data set of arrays. `images` is borrowed: it must stay unchanged while the data set lives. The rest is
- * copied. The caller gets one reference. Errors: LK_ERR_ARGUMENT (a NULL or empty array, a label out of range, more
- * than LK_MAX_CLASSES classes), LK_ERR_MEMORY. */
+/* Makes a data set of arrays. `images`, `floats` and `read_user` are borrowed: they must stay, the arrays unchanged,
+ * while the data set lives. The rest is copied. The caller gets one reference. lk_data_config.train_set hands the data
+ * set to a trainer. Errors: LK_ERR_ARGUMENT (a NULL or empty array, none or several of images, floats and read, a label
+ * out of range, more than LK_MAX_CLASSES classes), LK_ERR_MEMORY. */
 LK_API lk_status lk_dataset_from_arrays(const char *name, const lk_dataset_arrays *arrays, lk_dataset **dataset);
 
 LK_API lk_dataset *lk_dataset_retain(lk_dataset *dataset);
@@ -136,9 +148,14 @@ LK_API int64_t lk_dataset_height(const lk_dataset *dataset);
 LK_API int64_t lk_dataset_width(const lk_dataset *dataset);
 LK_API int64_t lk_dataset_classes(const lk_dataset *dataset);
 
-/* Images u8 [N,C,H,W], and labels i32 [N] from 0 to classes - 1. Owned by the data set. */
+/* Images u8 [N,C,H,W], and labels i32 [N] from 0 to classes - 1. Owned by the data set. Images are NULL if they are
+ * floats or come from a function: see lk_dataset_arrays. */
 LK_API const uint8_t *lk_dataset_images(const lk_dataset *dataset);
 LK_API const int32_t *lk_dataset_labels(const lk_dataset *dataset);
+
+/* Sets image [C,H,W] to a sample before augmentation: bytes / 255, or the floats as they are. Errors: LK_ERR_ARGUMENT
+ * (no such sample), those of lk_dataset_arrays.read. */
+LK_API lk_status lk_dataset_read(const lk_dataset *dataset, int64_t index, float *image);
 
 /* The name of a class, owned by the data set; NULL: it has none, or there is no such class. */
 LK_API const char *lk_dataset_class_name(const lk_dataset *dataset, int64_t label);
@@ -159,7 +176,7 @@ LK_API void lk_dataset_class_counts(const lk_dataset *dataset, int64_t *counts);
 
 /* Sets equals[count] to the first sample of `in` with the same pixels as each sample of `dataset`; -1: there is none.
  * If `in` is `dataset` itself, the first sample of its kind gets its own number. Images of different shapes are never
- * equal. Errors: LK_ERR_MEMORY. */
+ * equal; bytes equal floats as lk_dataset_read gives them. Errors: LK_ERR_MEMORY, those of lk_dataset_arrays.read. */
 LK_API lk_status lk_dataset_find_equal(const lk_dataset *dataset, const lk_dataset *in, int64_t *equals);
 
 /* Returns whether lk_dataset_open knows the name, or there is a file or folder of that path. */
@@ -196,15 +213,16 @@ typedef struct lk_augment_opts {
     bool standardize; /* divide by the training set's deviation of the channel plus 1e-6 */
 } lk_augment_opts;
 
-/* Mean and standard deviation (dividing by the number of values) of each channel over all pixels of a data set, of
- * bytes / 255. Centering and standardization need those of the training set. */
+/* Mean and standard deviation (dividing by the number of values) of each channel over all pixels of a data set, as
+ * lk_dataset_read gives them. Centering and standardization need those of the training set. */
 typedef struct lk_channel_moments {
     double *mean, *deviation; /* [channels] */
     int64_t channels;
 } lk_channel_moments;
 
-/* Computed from exact counts, so the bits are the same everywhere. lk_channel_moments_free frees the arrays. Errors:
- * LK_ERR_ARGUMENT (an empty set), LK_ERR_MEMORY. */
+/* Computed from exact counts, so the bits are the same everywhere; from floats with sums in double, sample after
+ * sample, in two passes. lk_channel_moments_free frees the arrays. Errors: LK_ERR_ARGUMENT (an empty set),
+ * LK_ERR_MEMORY, those of lk_dataset_arrays.read. */
 LK_API lk_status lk_dataset_moments(const lk_dataset *dataset, lk_channel_moments *moments);
 LK_API void lk_channel_moments_free(lk_channel_moments *moments);
 
@@ -216,7 +234,7 @@ LK_API lk_status lk_augment_parse(const char *text, lk_augment_opts *opts);
 /* Sets image [C,H,W] f32 to sample `index` as a loader with these settings prepares it in `epoch` (0 … 2^32 - 1). train
  * false: centering and standardization only. opts NULL: none; moments may be NULL if both of those are off. Errors:
  * LK_ERR_ARGUMENT (index, epoch, a setting out of range or too large for the images, moments missing or of another
- * number of channels), LK_ERR_MEMORY. */
+ * number of channels), LK_ERR_MEMORY, those of lk_dataset_arrays.read. */
 LK_API lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch, bool train,
                                    const lk_augment_opts *opts, const lk_channel_moments *moments, float *image);
 
@@ -228,7 +246,8 @@ typedef struct lk_batch {
     int64_t count; /* samples; the last batch of an epoch may be smaller */
     int64_t index; /* of the batch in the epoch, from 0 */
     int64_t epoch; /* as given to lk_loader_start */
-    /* [count,C,H,W]: bytes / 255, correctly rounded, then changed by lk_loader_opts.augment; NULL with no_images */
+    /* [count,C,H,W]: bytes / 255, correctly rounded, or the data set's floats, then changed by lk_loader_opts.augment;
+     * NULL with no_images */
     const float *images;
     const int32_t *labels;  /* [count] */
     const int64_t *indices; /* [count]: numbers of the samples in the data set */
@@ -272,7 +291,7 @@ LK_API lk_status lk_loader_start_at(lk_loader *loader, int64_t epoch, int64_t fi
 /* Gives the next batch, with one reference for the caller; at the end of the epoch LK_OK and NULL. Waits for the
  * workers. Nothing is allocated while the caller holds at most four batches. If it holds more, the loader allocates
  * more, and keeps them for reuse: it never waits for a release. Errors: LK_ERR_STATE (no epoch was started),
- * LK_ERR_MEMORY. After an error an epoch must be started again. */
+ * LK_ERR_MEMORY, those of lk_dataset_arrays.read. After an error an epoch must be started again. */
 LK_API lk_status lk_loader_next(lk_loader *loader, lk_batch **batch);
 
 /* Batches in an epoch: samples / batch size, rounded up. */

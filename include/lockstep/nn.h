@@ -59,6 +59,10 @@ LK_API void lk_layer_release(lk_layer *layer);
  * as those of its parent. Names consist of letters, digits, '_' and '-'. */
 LK_API lk_layer *lk_layer_named(const char *name, lk_layer *layer);
 
+/* Freezes a layer and all layers in it, before a model is built of it, and returns it: training leaves its parameters
+ * as they are. See lk_model_freeze. */
+LK_API lk_layer *lk_layer_frozen(lk_layer *layer);
+
 /* n layers, taken, one after the other. n 0: the identity. */
 LK_API lk_layer *lk_layer_sequential(lk_layer *const *layers, int n);
 #ifdef __cplusplus
@@ -78,15 +82,26 @@ extern "C++" inline lk_layer *lk_layer_sequential_of(std::initializer_list<lk_la
 LK_API lk_layer *lk_layer_add(lk_layer *body, lk_layer *shortcut);
 LK_API lk_layer *lk_layer_identity(void);
 
+/* body(x) * factors(x), element by element, or, for factors [N, C] and a body that gives [N, C, H, W], all pixels of a
+ * channel by its factor. With lk_layer_identity() as the body, and a global average pooling, two dense layers and a
+ * sigmoid as the factors, this is squeeze-and-excitation (Hu et al. 2018). lk_model_graph, and so export, does not take
+ * it. Errors when the model is built: LK_ERR_SHAPE (other shapes). */
+LK_API lk_layer *lk_layer_multiply(lk_layer *body, lk_layer *factors);
+
 typedef struct lk_conv2d_layer_opts {
     int64_t stride;  /* 0: 1 */
     int64_t padding; /* pixels of 0 on all sides */
-    bool same;       /* pad by (kernel - 1) / 2; for odd kernels */
+    bool same;       /* pad by dilation (kernel - 1) / 2; for odd kernels */
     bool no_bias;
     lk_init weight, bias; /* default: Glorot uniform, zeros */
+    int64_t dilation;     /* steps between the pixels that a kernel reads; 0: 1 */
+    /* Channels and filters are cut into so many groups, and each group of filters reads its group of channels; 0: 1. As
+     * many as channels: a depthwise convolution. */
+    int64_t groups;
 } lk_conv2d_layer_opts;
 
-/* [N, C, H, W] → [N, filters, H', W']. Variables: weight [filters, C, kernel, kernel], bias [filters]. */
+/* [N, C, H, W] → [N, filters, H', W']. Variables: weight [filters, C / groups, kernel, kernel], bias [filters]. Errors
+ * when the model is built: LK_ERR_SHAPE (a kernel that does not fit, groups that do not divide C). */
 LK_API lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer_opts *opts);
 
 typedef struct lk_dense_layer_opts {
@@ -104,8 +119,8 @@ typedef struct lk_batch_norm_layer_opts {
 
 /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each channel, axis 1 (Ioffe, Szegedy 2015). Training uses
  * mean and biased variance of the shard or, with lk_forward_opts.sync, of a group of shards, and the unbiased variance
- * for the running one. Inference uses the running statistics. Variables: weight (gamma, initially 1) and bias (beta,
- * 0); buffers running_mean (0) and running_var (1). */
+ * for the running one. Inference, and training if it is frozen, use the running statistics. Variables: weight (gamma,
+ * initially 1) and bias (beta, 0); buffers running_mean (0) and running_var (1). */
 LK_API lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts);
 
 typedef enum lk_activation {
@@ -177,11 +192,21 @@ LK_API const char *lk_model_about_at(int index);
 
 LK_API const char *lk_model_name(const lk_model *model);
 LK_API lk_model_input lk_model_get_input(const lk_model *model);
-LK_API int lk_model_parameter_count(const lk_model *model); /* tensors, not elements */
-LK_API int lk_model_variable_count(const lk_model *model);  /* parameters and buffers */
+LK_API int lk_model_parameter_count(const lk_model *model); /* trainable tensors, not elements */
+LK_API int lk_model_variable_count(const lk_model *model);  /* trainable parameters, frozen ones, then buffers */
 LK_API const char *lk_model_variable_name(const lk_model *model, int index);
 LK_API lk_shape lk_model_variable_shape(const lk_model *model, int index);
 LK_API bool lk_model_has_batch_norm(const lk_model *model);
+
+/* Freezes the parameters whose names fit one of the patterns, "conv1,block1*": '*' stands for any characters, dots too,
+ * and '?' for one; a pattern that fits the path of a layer fits all parameters in it. A frozen parameter gets no
+ * gradient and no update, optimizers keep no state of it, and backward ends at the lowest layer that is trained. It is
+ * a variable behind the trainable parameters, of which lk_model_parameter_count are left, so it must be frozen before
+ * variables are made. A batch-norm whose parameters are all frozen takes its running statistics in training too, and
+ * keeps them, as Keras' does with trainable = False. (PyTorch's does so after eval(), not after requires_grad_(False)
+ * alone.) NULL freezes nothing more. Errors: LK_ERR_ARGUMENT (a pattern that fits no parameter), LK_ERR_MEMORY. */
+LK_API lk_status lk_model_freeze(lk_model *model, const char *patterns);
+LK_API bool lk_model_variable_is_frozen(const lk_model *model, int index);
 
 /* Sets variables[i] to a new tensor with the initial values of variable i, which depend on (seed, its name) alone. On
  * failure every entry is NULL. */
@@ -233,7 +258,7 @@ LK_API lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *vari
 LK_API lk_status lk_model_forward_shards(const lk_model *model, int n, lk_tensor *const *const *variables,
                                          lk_tensor *const *x, const lk_forward_opts *opts, lk_tensor **logits);
 
-/* The number of batch-norm layers. */
+/* The number of batch-norm layers that are not frozen. */
 LK_API int lk_model_statistics_count(const lk_model *model);
 
 /* Updates running statistics: running = (1 - momentum) running + momentum statistic, for mean and unbiased variance
@@ -327,10 +352,11 @@ LK_API lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *
 
 /* The operation of a node in inference. x: its input. Its variables are those of the layer, in their order. */
 typedef enum lk_node_kind {
-    LK_NODE_INPUT,      /* the images */
-    LK_NODE_IDENTITY,   /* x; only for lk_layer_table.describe, graphs have no such node */
-    LK_NODE_CONV2D,     /* kernel, stride, padding; variables: weight [O, C, K, K], bias [O] or none */
-    LK_NODE_DENSE,      /* variables: weight [K, units], bias [units] or none */
+    LK_NODE_INPUT,    /* the images */
+    LK_NODE_IDENTITY, /* x; only for lk_layer_table.describe, graphs have no such node */
+    LK_NODE_CONV2D,   /* kernel, stride, padding, dilation, groups; variables: weight [O, C / groups, K, K], bias [O] or
+                       * none */
+    LK_NODE_DENSE,    /* variables: weight [K, units], bias [units] or none */
     LK_NODE_BATCH_NORM, /* epsilon; variables: weight, bias, running mean, running variance, each [size of axis 1] */
     LK_NODE_ACTIVATION, /* activation; alpha, for those that have one */
     LK_NODE_MAX_POOL,   /* kernel, stride, padding; padding is never the maximum */
@@ -347,6 +373,7 @@ enum { LK_NODE_INPUTS = 2, LK_NODE_VARIABLES = 4 };
 struct lk_node {
     lk_node_kind kind;
     int64_t kernel, stride, padding; /* the same along H and W */
+    int64_t dilation, groups;        /* of a convolution; 0: 1 */
     double epsilon, alpha;
     lk_activation activation;
     /* Set by lk_model_graph. */

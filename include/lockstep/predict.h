@@ -88,7 +88,8 @@ typedef struct lk_evaluation {
 
 /* Evaluates every sample of a data set once. mistakes: number of mistakes to keep. lk_evaluation_free frees the arrays.
  * If data set and network both have names of classes, labels are matched by name, else by number. Blocks. Errors:
- * LK_ERR_SHAPE (images of another size, or a class that the network does not have), those of lk_predict. */
+ * LK_ERR_SHAPE (images of another size, or a class that the network does not have), those of lk_predict and
+ * lk_dataset_read. */
 LK_API lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_t mistakes,
                              lk_evaluation *evaluation);
 LK_API void lk_evaluation_free(lk_evaluation *evaluation);
@@ -100,8 +101,9 @@ LK_API lk_status lk_evaluation_draw(const lk_evaluation *evaluation, const char 
                                     const char *path);
 
 /* Draws the mistakes as a contact sheet, a PNG: each image over its label, the prediction and the prediction's
- * probability; only the first ones if not all fit 8192 pixels a side. dataset: the one that was evaluated. Errors:
- * LK_ERR_ARGUMENT (no mistakes), those of lk_contact_sheet_write. */
+ * probability; only the first ones if not all fit 8192 pixels a side. Floats are drawn between the least and the
+ * greatest of them. dataset: the one that was evaluated. Errors: LK_ERR_ARGUMENT (no mistakes), those of
+ * lk_contact_sheet_write and lk_dataset_read. */
 LK_API lk_status lk_evaluation_sheet(const lk_evaluation *evaluation, const lk_dataset *dataset,
                                      const char *const *names, const char *path);
 

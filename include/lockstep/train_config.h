@@ -22,7 +22,8 @@ extern "C" {
 
 /* The place where images are augmented and normalized. Both ways give the same bits. */
 typedef enum lk_data_on {
-    LK_DATA_ON_AUTO,  /* DEVICE if devices have memory of their own and a quarter of what is free takes the data set */
+    LK_DATA_ON_AUTO,  /* DEVICE if devices have memory of their own, a quarter of what is free takes the data set, and
+                       * its images are bytes */
     LK_DATA_ON_HOST,  /* by threads of the loader; batches are then copied to the devices */
     LK_DATA_ON_DEVICE /* by each device for its shards, from a copy of the data set in its memory */
 } lk_data_on;
@@ -72,7 +73,11 @@ typedef enum lk_nan_guard {
 
 /* The samples, and how images are prepared: see lk_dataset_opts. */
 typedef struct lk_data_config {
-    const char *name;    /* for lk_dataset_open; "auto": fashion-mnist, or synthetic if that cannot be fetched */
+    const char *name; /* for lk_dataset_open; "auto": fashion-mnist, or synthetic if that cannot be fetched */
+    /* Data sets of the program's own, to train on instead of `name`, and to validate on; val_set NULL: no evaluation.
+     * The trainer keeps references. Settings that say how files are read (limits, val_split, resize, channels,
+     * image_shape, label_column, skip_bad) are then errors. If several processes train, each must give equal sets. */
+    lk_dataset *train_set, *val_set;
     const char *dir;     /* folder that is searched first; NULL: none */
     int64_t limit_train; /* train on the first limit_train samples; -1: all */
     int64_t limit_val;   /* evaluate on the first limit_val samples; -1: all; 0: no evaluation */
@@ -188,6 +193,8 @@ typedef struct lk_checkpoint_config {
     bool resume;         /* go on from the last checkpoint in `dir`, if there is one */
     bool override;       /* resume even if settings differ from the checkpoint's */
     const char *weights; /* safetensors file of initial parameters and buffers; NULL: as the model initializes them */
+    const char
+        *weights_skip; /* variables that `weights` leaves as they are: see lk_replicas_load_weights; NULL: none */
 } lk_checkpoint_config;
 
 /* Records and output of lk_trainer_fit: see lockstep/callbacks.h. Lines go to standard output or, with json, to
@@ -207,6 +214,7 @@ typedef struct lk_record_config {
 typedef struct lk_train_config {
     const char *recipe; /* NULL: none; lk_train_defaults has applied its settings, except for schedule and lr_steps */
     const char *model;  /* a reference model or a model file: see lk_model_new */
+    const char *freeze; /* parameters that are not trained: see lk_model_freeze; NULL: all are trained */
     int64_t epochs;     /* passes over the training set; 0: the recipe's */
     int64_t batch_size; /* samples in a step, over all devices; 0: the recipe's */
     int64_t val_batch_size; /* samples in a step of the evaluation; 0: batch_size */
@@ -243,7 +251,7 @@ LK_API const lk_recipe *lk_recipe_at(int index);
 
 /* The options of `lockstep train`, with offsets into lk_train_config: for lk_options_parse and lk_options_set. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 87 };
+enum { LK_TRAIN_OPTION_COUNT = 89 };
 
 /* The options with which lk_dataset_open opens the data of a configuration, without its limits. Borrows the strings. */
 LK_API lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config);

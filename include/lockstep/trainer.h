@@ -100,6 +100,7 @@ typedef struct lk_plan {
     const char *source;   /* where its samples came from: see lk_dataset_source */
     const char *strategy; /* its name */
     int64_t parameters;   /* elements of all parameters */
+    int64_t frozen;       /* elements of those that are not trained */
     int devices;          /* in all processes */
     const char *storage;  /* central-storage: name of the device with the variables; else NULL */
     int process;          /* number of this process, from 0 */

@@ -200,6 +200,55 @@ const uint8_t *lk_dataset_images(const lk_dataset *dataset)
     return dataset->samples.images;
 }
 
+bool lk__dataset_reads(const lk_dataset *dataset)
+{
+    return dataset->samples.read;
+}
+
+int64_t lk__dataset_image_values(const lk_dataset *dataset)
+{
+    const lk_samples *samples = &dataset->samples;
+    return samples->channels * samples->height * samples->width;
+}
+
+static lk_status dataset_call_reader(const lk_dataset *dataset, int64_t index, float *image)
+{
+    lk_status status = dataset->samples.read(dataset->samples.read_user, index, image);
+    if (status == LK_OK)
+        return LK_OK;
+    lk_error_state own;
+    lk__error_save(&own);
+    lk_error_clear();
+    LK_FAIL(status, "data set %s: the program's function failed to read sample %" PRId64 ": %.300s", dataset->name,
+            index, own.status != LK_OK ? own.message : lk_status_name(status));
+}
+
+lk_status lk__dataset_pixels(const lk_dataset *dataset, int64_t index, float *memory, lk_pixels *pixels)
+{
+    const lk_samples *samples = &dataset->samples;
+    int64_t values = lk__dataset_image_values(dataset);
+    *pixels = (lk_pixels){0};
+    if (samples->images)
+        pixels->bytes = samples->images + index * values;
+    else
+        pixels->floats = samples->floats ? samples->floats + index * values : memory;
+    return samples->read ? dataset_call_reader(dataset, index, memory) : LK_OK;
+}
+
+lk_status lk_dataset_read(const lk_dataset *dataset, int64_t index, float *image)
+{
+    if (index < 0 || index >= dataset->count)
+        LK_FAIL(LK_ERR_ARGUMENT, "sample %" PRId64 ": expected 0 to %" PRId64, index, dataset->count - 1);
+    lk_pixels pixels;
+    LK_TRY(lk__dataset_pixels(dataset, index, image, &pixels));
+    int64_t values = lk__dataset_image_values(dataset);
+    if (pixels.bytes)
+        lk__pixels_from_bytes(pixels.bytes, values, image);
+    else if (pixels.floats != image)
+        memcpy(image, pixels.floats, (size_t)values * sizeof *image);
+    return LK_OK;
+}
+
 const int32_t *lk_dataset_labels(const lk_dataset *dataset)
 {
     return dataset->samples.labels;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "data/samples.h"
+#include "ops/pixels.h"
 
 /* lk_dataset_source returns this for a data set that was generated, not read from files. */
 #define LK__GENERATED "generated"
@@ -31,6 +32,16 @@ lk_status lk__dataset_finish(const char *name, const char *source, lk_samples *s
 lk_status lk__samples_from_idx(const lk_dataset_kind *kind, const char *images_path, const char *labels_path,
                                lk_samples *samples);
 lk_status lk__samples_generate(const lk_dataset_kind *kind, lk_split split, int64_t limit, lk_samples *samples);
+
+/* Sets *pixels to those of a sample, valid as long as the data set. A function's image goes to `memory` [C,H,W], which
+ * only a data set with lk__dataset_reads needs. Errors: those of lk_dataset_arrays.read. */
+lk_status lk__dataset_pixels(const lk_dataset *dataset, int64_t index, float *memory, lk_pixels *pixels);
+
+/* Returns whether a function of the program gives the images. */
+bool lk__dataset_reads(const lk_dataset *dataset);
+
+/* Values of an image. */
+int64_t lk__dataset_image_values(const lk_dataset *dataset);
 
 /* Counts the classes without a sample among the samples up to the limit, or with `whole` in the whole set. *first is
  * the lowest such class. Errors: LK_ERR_MEMORY. */

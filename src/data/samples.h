@@ -10,12 +10,16 @@ typedef struct lk_names {
     int64_t count, capacity;
 } lk_names;
 
-/* A zeroed lk_samples is empty. It owns everything that it points to, except the images of lk_dataset_from_arrays. */
+/* A zeroed lk_samples is empty. It owns everything that it points to, except the images, floats and function of
+ * lk_dataset_from_arrays. */
 typedef struct lk_samples {
     int64_t count, channels, height, width, classes;
-    const uint8_t *images; /* [count,C,H,W], inside `memory`, `image_file` or `mapping`; or borrowed */
-    int32_t *labels;       /* [count]; aligned */
-    uint8_t *memory;       /* decoded or copied images; aligned; NULL: none */
+    const uint8_t *images;  /* [count,C,H,W], inside `memory`, `image_file` or `mapping`; or borrowed */
+    const float *floats;    /* [count,C,H,W], borrowed; if there are no `images` */
+    lk_read_sample_fn read; /* gives images; if there are neither `images` nor `floats` */
+    void *read_user;
+    int32_t *labels; /* [count]; aligned */
+    uint8_t *memory; /* decoded or copied images; aligned; NULL: none */
     lk_idx image_file;
     const uint8_t *mapping; /* a packed cache; NULL: none */
     size_t mapping_size;

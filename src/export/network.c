@@ -1,6 +1,7 @@
 #include "export/network.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "core/shape.h"
 
@@ -52,7 +53,7 @@ static lk_status network_check_variables(const lk_network *network, const lk_nod
     const lk_shape in = network->graph.nodes[node->input[0]].output, out = node->output;
     lk_shape want[LK_NODE_VARIABLES] = {{0}};
     if (node->kind == LK_NODE_CONV2D)
-        want[0] = LK_SHAPE(out.dim[1], in.dim[1], node->kernel, node->kernel);
+        want[0] = LK_SHAPE(out.dim[1], in.dim[1] / lk__max(node->groups, 1), node->kernel, node->kernel);
     else if (node->kind == LK_NODE_DENSE)
         want[0] = LK_SHAPE(in.dim[1], out.dim[1]);
     else
@@ -90,6 +91,18 @@ static lk_status network_check_nodes(const lk_network *network)
             LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' gives %d axes; expected [N, K] or [N, C, H, W]",
                     lk_model_name(network->model), graph->nodes[i].name, graph->nodes[i].output.ndim);
         LK_TRY(network_check_variables(network, &graph->nodes[i]));
+    }
+    return LK_OK;
+}
+
+static lk_status network_check_plain(const lk_network *network, const char *format)
+{
+    for (int i = 1; i < network->graph.n; i++) {
+        const lk_node *node = &network->graph.nodes[i];
+        if (node->groups > 1 || node->dilation > 1)
+            LK_FAIL(LK_ERR_UNSUPPORTED,
+                    "%s: layer '%s' is a convolution with %s, which format %s of export does not have; onnx has it",
+                    lk_model_name(network->model), node->name, node->groups > 1 ? "groups" : "dilation", format);
     }
     return LK_OK;
 }
@@ -133,7 +146,7 @@ static lk_status network_take_moments(const lk_export_network *given, lk_network
     return LK_OK;
 }
 
-static lk_status network_open(const lk_export_network *given, bool variables_only, lk_network *network)
+static lk_status network_open(const lk_export_network *given, const lk_export_writer *writer, lk_network *network)
 {
     *network = (lk_network){.model = given->model,
                             .input = lk_model_get_input(given->model),
@@ -141,10 +154,12 @@ static lk_status network_open(const lk_export_network *given, bool variables_onl
                             .class_names = given->class_names};
     for (int v = 0; v < lk_model_variable_count(given->model); v++)
         network->elements += lk__network_count(network, v);
-    if (variables_only)
+    if (writer->variables_only)
         return LK_OK;
     LK_TRY(lk_model_graph(given->model, &network->graph));
     LK_TRY(network_check_nodes(network));
+    if (writer->plain)
+        LK_TRY(network_check_plain(network, writer->name));
     LK_TRY(network_check_finite(network));
     return network_take_moments(given, network);
 }
@@ -159,7 +174,7 @@ lk_status lk_export(const lk_export_network *network, lk_export_format format, c
     if (!path || !*path)
         LK_FAIL(LK_ERR_ARGUMENT, "export: the path of what is to be written is empty");
     lk_network taken;
-    lk_status status = network_open(network, writers[format]->variables_only, &taken);
+    lk_status status = network_open(network, writers[format], &taken);
     if (status == LK_OK)
         status = writers[format]->write(&taken, path, opts ? opts : &defaults);
     lk_graph_free(&taken.graph);

@@ -108,6 +108,10 @@ static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const ch
     case LK_NODE_CONV2D:
         begin = lk__onnx_begin(&o->graph, "Conv", node->name, INPUTS(x, weight, bias), y);
         onnx_put_window(o, node);
+        if (node->dilation > 1)
+            lk__onnx_ints(&o->graph, "dilations", node->dilation, 2);
+        if (node->groups > 1)
+            lk__onnx_int(&o->graph, "group", node->groups);
         lk__onnx_end(&o->graph, begin);
         break;
     case LK_NODE_DENSE:

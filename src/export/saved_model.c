@@ -383,4 +383,4 @@ static lk_status saved_model_write(const lk_network *network, const char *path, 
     return lk__export_end_folder(&folder, status);
 }
 
-const lk_export_writer lk__export_savedmodel = {.name = "savedmodel", .write = saved_model_write};
+const lk_export_writer lk__export_savedmodel = {.name = "savedmodel", .plain = true, .write = saved_model_write};

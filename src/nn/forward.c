@@ -38,7 +38,8 @@ lk_tensor *lk__layer_master(const lk_layer_call *call, int shard, int variable)
 lk_tensor *lk_layer_call_variable(const lk_layer_call *call, int shard, int variable)
 {
     lk_tensor *master = lk__layer_master(call, shard, variable);
-    bool cast = master && call->opts->dtype != LK_F32 && call->layer->variables[variable] < call->model->n_parameters;
+    bool cast =
+        master && call->opts->dtype != LK_F32 && !call->model->variables[call->layer->variables[variable]].buffer;
     return cast ? lk_cast(master, call->opts->dtype) : master;
 }
 

@@ -60,6 +60,8 @@ static lk_status model_graph_describe_leaf(walk *w, const lk_layer *layer, int x
     node.kernel = given.kernel;
     node.stride = given.stride;
     node.padding = given.padding;
+    node.dilation = given.dilation;
+    node.groups = given.groups;
     node.epsilon = given.epsilon;
     node.alpha = given.alpha;
     node.activation = given.activation;

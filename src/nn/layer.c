@@ -144,6 +144,11 @@ bool lk__layer_is_container(const lk_layer *layer)
     return layer->table == &lk__layer_sequential_table;
 }
 
+bool lk__layer_is_join(const lk_layer *layer)
+{
+    return layer->table == &lk__layer_add_table || layer->table == &lk__layer_multiply_table;
+}
+
 int64_t lk__layer_count(lk_shape shape)
 {
     int64_t count = 1;

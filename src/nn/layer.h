@@ -12,8 +12,9 @@ struct lk_layer {
     void (*write)(const lk_layer *layer, struct lk_model_text *out); /* see lk__layer_writes */
     lk_layer **children;
     int n_children;
-    int line;   /* of the model file that describes it; 0: none */
-    bool taken; /* true: it has a parent, or is a model's root */
+    int line;    /* of the model file that describes it; 0: none */
+    bool frozen; /* true: training leaves its parameters, and those of layers in it, as they are */
+    bool taken;  /* true: it has a parent, or is a model's root */
 
     /* Set when the model's layers are named. */
     char *path;            /* of an unnamed sequential: its scope's path */
@@ -23,7 +24,7 @@ struct lk_layer {
     bool built;
     int *variables; /* positions in the model's variables, in the order of lk_layer_call_variable */
     int n_variables;
-    int statistics;  /* number among the batch-norm layers; -1: none */
+    int statistics;  /* number among the layers with statistics in training; -1: none */
     int64_t samples; /* of statistics: elements per channel and sample */
     lk_shape output; /* of one sample */
     int64_t parameters;
@@ -62,7 +63,10 @@ lk_layer *lk__layer_writes(lk_layer *layer, void (*write)(const lk_layer *layer,
 /* For layers without settings: their line is their kind. */
 lk_layer *lk__layer_writes_kind(lk_layer *layer);
 
-extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table;
+extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table, lk__layer_multiply_table;
+
+/* Returns whether the layer joins two branches of layers. */
+bool lk__layer_is_join(const lk_layer *layer);
 
 /* Returns whether the layer is a sequential. A sequential computes nothing, so visitors and summaries skip it. */
 bool lk__layer_is_container(const lk_layer *layer);

@@ -30,6 +30,12 @@ static void test_shapes(void **state)
     assert_shape(built_shape(lk_layer_conv2d(5, 3, &(lk_conv2d_layer_opts){.same = true})), LK_SHAPE(1, 5, 8, 8));
     assert_shape(built_shape(lk_layer_conv2d(5, 3, &(lk_conv2d_layer_opts){.stride = 2, .padding = 1})),
                  LK_SHAPE(1, 5, 4, 4));
+    assert_shape(built_shape(lk_layer_conv2d(6, 3, &(lk_conv2d_layer_opts){.groups = 3, .dilation = 2})),
+                 LK_SHAPE(1, 6, 4, 4));
+    assert_shape(built_shape(lk_layer_conv2d(6, 3, &(lk_conv2d_layer_opts){.same = true, .dilation = 3})),
+                 LK_SHAPE(1, 6, 8, 8));
+    assert_shape(built_shape(lk_layer_multiply(lk_layer_identity(), lk_layer_global_avg_pool())), LK_SHAPE(1, 3, 8, 8));
+    assert_shape(built_shape(lk_layer_multiply(lk_layer_flatten(), lk_layer_flatten())), LK_SHAPE(1, 192));
     assert_shape(built_shape(lk_layer_max_pool(3, NULL)), LK_SHAPE(1, 3, 2, 2));
     assert_shape(built_shape(lk_layer_avg_pool(3, &(lk_pool_layer_opts){.stride = 1, .padding = 1})),
                  LK_SHAPE(1, 3, 8, 8));
@@ -118,6 +124,16 @@ static void test_constructors_refuse(void **state)
     assert_error(LK_ERR_ARGUMENT, "padding 1 and same");
     assert_null(lk_layer_conv2d(1, 3, &(lk_conv2d_layer_opts){.weight = {LK_INIT_NORMAL, -1}}));
     assert_error(LK_ERR_ARGUMENT, "conv2d: 'weight' starts with a standard deviation of -1");
+    assert_null(lk_layer_conv2d(4, 3, &(lk_conv2d_layer_opts){.groups = 3}));
+    assert_error(LK_ERR_ARGUMENT, "conv2d: 4 filters; they must be a multiple of the 3 groups");
+    assert_null(lk_layer_conv2d(4, 3, &(lk_conv2d_layer_opts){.groups = -1}));
+    assert_error(LK_ERR_ARGUMENT, "conv2d: number of groups is -1");
+    assert_null(lk_layer_conv2d(4, 3, &(lk_conv2d_layer_opts){.dilation = -1}));
+    assert_error(LK_ERR_ARGUMENT, "conv2d: dilation is -1");
+    assert_null(lk_model_build("test", lk_layer_conv2d(4, 1, &(lk_conv2d_layer_opts){.groups = 2}), image));
+    assert_error(LK_ERR_SHAPE, "gets 3 channels; expected a multiple of its 2 groups");
+    assert_null(lk_model_build("test", lk_layer_conv2d(4, 4, &(lk_conv2d_layer_opts){.dilation = 3}), image));
+    assert_error(LK_ERR_SHAPE, "a kernel of 10 does not fit into H = 8");
     assert_null(lk_layer_dense(-1, NULL));
     assert_error(LK_ERR_ARGUMENT, "dense: number of units is -1");
     assert_null(lk_layer_dropout(1));

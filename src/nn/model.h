@@ -9,7 +9,8 @@ typedef struct lk_variable_spec {
     lk_shape shape;
     lk_init init; /* never LK_INIT_DEFAULT */
     int64_t fan_in, fan_out;
-    bool buffer;
+    bool buffer, frozen;
+    int number; /* in the order in which layers asked for variables */
 } lk_variable_spec;
 
 struct lk_model {
@@ -20,13 +21,13 @@ struct lk_model {
     bool reference; /* true: `name` is a reference model's */
     lk_model_input input;
     lk_layer *root;
-    lk_variable_spec *variables; /* once built: parameters, then buffers */
-    int n_variables, n_parameters;
+    lk_variable_spec *variables;   /* once built: trainable parameters, frozen ones, buffers */
+    int n_variables, n_parameters; /* n_parameters: trainable ones */
     int64_t variables_capacity;
     int64_t n_elements;       /* of all variables */
     lk_layer_list layers;     /* all, parents first */
     lk_layer_list rows;       /* those that compute something, in the order of the forward pass */
-    lk_layer_list statistics; /* batch-norm layers */
+    lk_layer_list statistics; /* batch-norm layers that take statistics in training */
     lk_layer *source;         /* while building: the layer whose output the next one gets; NULL: the images */
 };
 

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/shape.h"
+#include "nn/freeze.h"
 #include "nn/init.h"
 #include "nn/model.h"
 #include "nn/model_names.h"
@@ -105,6 +106,7 @@ lk_status lk_layer_build_child(lk_layer_builder *builder, int child, lk_shape in
     if (layer->children[child]->built)
         return lk_layer_fail(builder, LK_ERR_STATE, "child %d was built already", child);
     LK_TRY(builder_check_output(builder, in));
+    layer->children[child]->frozen |= layer->frozen;
     return model_build_layer(builder->model, layer->children[child], in, out);
 }
 
@@ -180,6 +182,8 @@ static lk_status builder_add_variable(lk_layer_builder *builder, const char *nam
     if (!spec.name)
         return LK_ERR_MEMORY;
     spec.layer = builder->layer;
+    spec.number = model->n_variables;
+    spec.frozen = builder->layer->frozen && !spec.buffer;
     if (spec.init.kind == LK_INIT_DEFAULT)
         spec.init.kind = LK_INIT_ZEROS;
     for (int i = 0; i < model->n_variables; i++) {
@@ -210,39 +214,6 @@ lk_status lk_layer_buffer(lk_layer_builder *builder, const char *name, lk_shape 
 
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
-/* Puts parameters first; parameters and buffers each stay in the order in which they were asked for. */
-static lk_status model_order_variables(lk_model *model)
-{
-    lk_variable_spec *ordered = lk__calloc((size_t)model->n_variables + 1, sizeof *ordered);
-    if (!ordered)
-        return LK_ERR_MEMORY;
-    int n = 0;
-    for (int buffers = 0; buffers < 2; buffers++) {
-        for (int i = 0; i < model->n_variables; i++)
-            if (model->variables[i].buffer == (buffers != 0))
-                ordered[n++] = model->variables[i];
-        if (!buffers)
-            model->n_parameters = n;
-    }
-    lk__free(model->variables);
-    model->variables = ordered;
-    return LK_OK;
-}
-
-/* Lists for each layer the positions of its variables. */
-static lk_status model_give_variables(lk_model *model)
-{
-    for (int i = 0; i < model->n_variables; i++) {
-        lk_layer *layer = model->variables[i].layer;
-        int *variables = lk__realloc(layer->variables, (size_t)layer->n_variables + 1, sizeof *variables);
-        if (!variables)
-            return LK_ERR_MEMORY;
-        layer->variables = variables;
-        variables[layer->n_variables++] = i;
-    }
-    return LK_OK;
-}
-
 /* Returns the layer that makes the output of `layer`. */
 static lk_layer *model_last_layer(lk_layer *layer)
 {
@@ -266,7 +237,7 @@ static lk_status model_check_trainable(lk_model *model)
     lk_layer_builder last = {.model = model, .layer = model_last_layer(model->root)};
     if (model->file && model->n_parameters == 0)
         return lk_layer_fail(&last, LK_ERR_FORMAT,
-                             "the network ends with nothing to train; expected a conv2d or a dense");
+                             "the network ends with nothing to train; expected a conv2d or a dense that is not frozen");
     return LK_OK;
 }
 
@@ -276,9 +247,8 @@ static lk_status model_build(lk_model *model)
     lk_model_input input = model->input;
     LK_TRY(model_build_layer(model, model->root, LK_SHAPE(1, input.channels, input.height, input.width), &out));
     LK_TRY(model_check_classes(model, out));
-    LK_TRY(model_order_variables(model));
-    LK_TRY(model_check_trainable(model));
-    return model_give_variables(model);
+    LK_TRY(lk__model_order_variables(model));
+    return model_check_trainable(model);
 }
 
 lk_model *lk__model_finish(lk_model *model)

@@ -35,9 +35,10 @@ typedef struct model_reader {
     int depth;    /* of blocks, including the file itself */
 } model_reader;
 
-typedef enum block_end { END_OF_FILE, END, SHORTCUT } block_end;
+typedef enum block_end { END_OF_FILE, END, MIDDLE } block_end; /* MIDDLE: before the second part of a block */
 
-static const char *const block_words[] = {"sequential", "residual", "shortcut", "repeat", "end", NULL};
+static const char *const block_words[] = {"sequential", "residual", "shortcut", "multiply",
+                                          "by",         "repeat",   "end",      NULL};
 
 lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...)
 {
@@ -210,33 +211,51 @@ static lk_layer *model_block_read_body(model_reader *r, const lk_model_line *ope
     return NULL;
 }
 
-static lk_status model_block_check_no_settings(const lk_model_line *line)
+/* Reads the one setting that a sequential and a residual have, "frozen=yes". */
+static lk_status model_block_read_settings(const lk_model_line *line, bool *frozen)
 {
-    if (line->n_arguments > 0)
-        return lk__model_line_fail(line, "%s has no setting '%.40s'; expected none", line->word, line->arguments[0]);
+    static const char setting[] = "frozen=";
+    *frozen = false;
+    for (int i = 0; i < line->n_arguments; i++) {
+        const char *text = line->arguments[i];
+        if (i > 0 || strncmp(text, setting, sizeof setting - 1) != 0)
+            return lk__model_line_fail(line, "%s has no setting '%.40s'; expected none but frozen=yes", line->word,
+                                       text);
+        LK_TRY(lk__model_line_yes(line, "frozen", text + sizeof setting - 1, frozen));
+    }
     return LK_OK;
 }
 
 static lk_layer *model_block_read_sequential(model_reader *r, const lk_model_line *line)
 {
     block_end end = END;
-    return model_block_check_no_settings(line) == LK_OK ? model_block_read_body(r, line, &end) : NULL;
+    bool frozen;
+    if (model_block_read_settings(line, &frozen) != LK_OK)
+        return NULL;
+    lk_layer *layer = model_block_read_body(r, line, &end);
+    return frozen ? lk_layer_frozen(layer) : layer;
 }
 
-static lk_layer *model_block_read_residual(model_reader *r, const lk_model_line *line)
+/* Reads a block of two parts: a residual or a multiply. */
+static lk_layer *model_block_read_parts(model_reader *r, const lk_model_line *line)
 {
-    block_end end = SHORTCUT;
-    if (model_block_check_no_settings(line) != LK_OK)
+    block_end end = MIDDLE;
+    bool frozen, multiplies = strcmp(line->word, "multiply") == 0;
+    if (model_block_read_settings(line, &frozen) != LK_OK)
         return NULL;
-    lk_layer *body = model_block_read_body(r, line, &end), *shortcut = NULL;
-    bool has_shortcut = end == SHORTCUT;
+    lk_layer *first = model_block_read_body(r, line, &end), *second = NULL;
+    bool has_second = end == MIDDLE;
     end = END;
-    if (body)
-        shortcut = has_shortcut ? model_block_read_body(r, line, &end) : lk_layer_identity();
-    lk_layer *layer = lk_layer_add(body, shortcut);
+    if (first && has_second)
+        second = model_block_read_body(r, line, &end);
+    else if (first && multiplies)
+        lk__model_line_fail(line, "multiply without by; expected 'by' and the layers that give the factors");
+    else if (first)
+        second = lk_layer_identity();
+    lk_layer *layer = multiplies ? lk_layer_multiply(first, second) : lk_layer_add(first, second);
     if (layer)
         layer->line = line->number;
-    return layer;
+    return frozen ? lk_layer_frozen(layer) : layer;
 }
 
 static lk_status model_line_too_many_layers(const lk_model_line *line)
@@ -286,8 +305,8 @@ static lk_layer *model_block_read_layer(model_reader *r, const lk_model_line *li
     }
     if (strcmp(line->word, "sequential") == 0)
         layer = model_block_read_sequential(r, line);
-    else if (strcmp(line->word, "residual") == 0)
-        layer = model_block_read_residual(r, line);
+    else if (strcmp(line->word, "residual") == 0 || strcmp(line->word, "multiply") == 0)
+        layer = model_block_read_parts(r, line);
     else if (strcmp(line->word, "repeat") == 0)
         layer = model_block_read_repeat(r, line);
     else
@@ -295,20 +314,25 @@ static lk_layer *model_block_read_layer(model_reader *r, const lk_model_line *li
     return line->name ? lk_layer_named(line->name, layer) : layer;
 }
 
-/* Checks "end" and "shortcut", which stand alone on their lines. *end: on input, whether the block may also end with
- * "shortcut" (SHORTCUT); on output, how it ended. */
+/* Returns the word that ends the first part of the block; "end": it has one part. */
+static const char *model_block_middle(const lk_model_line *opened)
+{
+    return strcmp(opened->word, "residual") == 0 ? "shortcut" : strcmp(opened->word, "multiply") == 0 ? "by" : "end";
+}
+
+/* Checks "end", "shortcut" and "by", which stand alone on their lines. *end: on input, whether the block may also end
+ * with the word before its second part (MIDDLE); on output, how it ended. */
 static lk_status model_block_read_end(const lk_model_line *line, const lk_model_line *opened, block_end *end)
 {
-    bool shortcut = strcmp(line->word, "shortcut") == 0;
+    bool is_middle = strcmp(line->word, "end") != 0;
     if (line->name || line->n_arguments > 0)
         return lk__model_line_fail(line, "'%s' has a name or a setting; expected it alone on its line", line->word);
     if (!opened)
         return lk__model_line_fail(line, "'%s' without a block that it could belong to; expected a layer", line->word);
-    if (shortcut && *end != SHORTCUT)
-        return lk__model_line_fail(line,
-                                   "'shortcut' in the '%s' of line %d, which takes none; expected a layer or 'end'",
-                                   opened->word, opened->number);
-    *end = shortcut ? SHORTCUT : END;
+    if (is_middle && (*end != MIDDLE || strcmp(line->word, model_block_middle(opened)) != 0))
+        return lk__model_line_fail(line, "'%s' in the '%s' of line %d, which takes none; expected a layer or 'end'",
+                                   line->word, opened->word, opened->number);
+    *end = is_middle ? MIDDLE : END;
     return LK_OK;
 }
 
@@ -319,7 +343,7 @@ static lk_status model_block_read_lines(model_reader *r, const lk_model_line *op
     lk_model_line line;
     while (r->next < r->n_lines) {
         LK_TRY(model_line_split(r, &r->lines[r->next++], copy, &line));
-        if (strcmp(line.word, "end") == 0 || strcmp(line.word, "shortcut") == 0)
+        if (strcmp(line.word, "end") == 0 || strcmp(line.word, "shortcut") == 0 || strcmp(line.word, "by") == 0)
             return model_block_read_end(&line, opened, end);
         LK_TRY(model_layer_list_append(list, model_block_read_layer(r, &line)));
     }

@@ -16,6 +16,9 @@ typedef struct lk_model_line {
     int n_arguments;
 } lk_model_line;
 
+/* Sets *yes to whether the setting `what` is "yes"; anything but yes and no is an error. */
+lk_status lk__model_line_yes(const lk_model_line *line, const char *what, const char *text, bool *yes);
+
 /* Fails with "FILE:LINE: …" and LK_ERR_FORMAT, which it returns. */
 lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...) LK_PRINTF(2, 3);
 

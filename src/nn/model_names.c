@@ -15,7 +15,7 @@ static bool layer_has_own_path(const lk_layer *layer)
 /* Returns whether the paths of the layer's children begin with its own. */
 static bool layer_opens_scope(const lk_layer *layer)
 {
-    return layer->name || !(lk__layer_is_container(layer) || layer->table == &lk__layer_add_table);
+    return layer->name || !(lk__layer_is_container(layer) || lk__layer_is_join(layer));
 }
 
 /* Names contain no dots, so two paths can only be equal in one scope. */

@@ -60,31 +60,32 @@ static bool model_text_put_body(lk_model_text *out, const lk_layer *layer, int d
     return model_text_put_layer(out, layer, depth);
 }
 
-static bool model_text_put_residual(lk_model_text *out, const lk_layer *layer, int depth)
+static bool model_text_put_join(lk_model_text *out, const lk_layer *layer, int depth)
 {
-    lk__model_text_put(out, "residual\n");
+    bool multiplies = layer->table == &lk__layer_multiply_table;
+    lk__model_text_put(out, "%s%s\n", multiplies ? "multiply" : "residual", layer->frozen ? " frozen=yes" : "");
     if (!model_text_put_body(out, layer->children[0], depth + 1))
         return false;
     model_text_indent(out, depth);
-    lk__model_text_put(out, "shortcut\n");
+    lk__model_text_put(out, multiplies ? "by\n" : "shortcut\n");
     return model_text_put_body(out, layer->children[1], depth + 1);
 }
 
 static bool model_text_put_sequential(lk_model_text *out, const lk_layer *layer, int depth)
 {
-    lk__model_text_put(out, "sequential\n");
+    lk__model_text_put(out, layer->frozen ? "sequential frozen=yes\n" : "sequential\n");
     return model_text_put_children(out, layer, depth + 1);
 }
 
 /* Returns false if a layer has no line. */
 static bool model_text_put_layer(lk_model_text *out, const lk_layer *layer, int depth)
 {
-    bool is_sequential = lk__layer_is_container(layer), is_residual = layer->table == &lk__layer_add_table;
+    bool is_sequential = lk__layer_is_container(layer), is_join = lk__layer_is_join(layer);
     model_text_indent(out, depth);
     if (layer->name)
         lk__model_text_put(out, "%s: ", layer->name);
-    if (is_sequential || is_residual) {
-        if (!(is_sequential ? model_text_put_sequential : model_text_put_residual)(out, layer, depth))
+    if (is_sequential || is_join) {
+        if (!(is_sequential ? model_text_put_sequential : model_text_put_join)(out, layer, depth))
             return false;
         model_text_indent(out, depth);
         lk__model_text_put(out, "end\n");
@@ -93,7 +94,7 @@ static bool model_text_put_layer(lk_model_text *out, const lk_layer *layer, int 
     if (!layer->write)
         return false;
     layer->write(layer, out);
-    lk__model_text_put(out, "\n");
+    lk__model_text_put(out, layer->frozen && layer->n_variables > 0 ? " frozen=yes\n" : "\n");
     return true;
 }
 

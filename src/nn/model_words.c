@@ -14,13 +14,13 @@
 
 typedef struct layer_values {
     int64_t size; /* filters, units or kernel: the setting that needs no name */
-    int64_t kernel, stride, padding, channels, height, width;
-    bool same, no_bias;
+    int64_t kernel, stride, padding, dilation, groups, channels, height, width;
+    bool same, no_bias, frozen;
     double rate, epsilon, momentum;
     lk_init init, bias_init;
 } layer_values;
 
-typedef enum setting_type { INTEGER, SIZE, PADDING, REAL, BIAS, INITIALIZER } setting_type;
+typedef enum setting_type { INTEGER, SIZE, PADDING, REAL, BIAS, FROZEN, INITIALIZER } setting_type;
 
 /* A SIZE may also be "classes", a PADDING "same". */
 typedef struct setting {
@@ -31,7 +31,7 @@ typedef struct setting {
     bool required;
 } setting;
 
-enum { MAX_SETTINGS = 7 };
+enum { MAX_SETTINGS = 10 };
 
 /* The first setting needs no name if it is required. */
 typedef struct layer_word {
@@ -50,10 +50,17 @@ static lk_layer *model_word_make_conv2d(const lk_model_line *line, const layer_v
         lk__model_line_fail(line, "padding=same with kernel=%lld; expected an odd kernel", (long long)v->kernel);
         return NULL;
     }
+    if (v->groups > 0 && v->size % v->groups != 0) {
+        lk__model_line_fail(line, "groups=%lld with %lld filters; expected a divisor of the filters",
+                            (long long)v->groups, (long long)v->size);
+        return NULL;
+    }
     return lk_layer_conv2d(v->size, v->kernel,
                            &(lk_conv2d_layer_opts){.stride = v->stride,
                                                    .padding = v->padding,
                                                    .same = v->same,
+                                                   .dilation = v->dilation,
+                                                   .groups = v->groups,
                                                    .no_bias = v->no_bias,
                                                    .weight = v->init,
                                                    .bias = v->bias_init});
@@ -128,10 +135,12 @@ static lk_layer *model_word_make_dropout(const lk_model_line *line, const layer_
 #define AT(field) offsetof(layer_values, field)
 #define MAX_SIZE (double)LK_LAYER_MAX_SIZE
 #define MAX_KERNEL (double)LK_LAYER_MAX_KERNEL
+#define FROZEN_SETTING {"frozen", FROZEN, AT(frozen), 0, 0, false}
 #define BIAS_SETTINGS                           \
     {"bias", BIAS, AT(no_bias), 0, 0, false},   \
     {"init", INITIALIZER, AT(init), 0, 0, false}, \
-    {"bias_init", INITIALIZER, AT(bias_init), 0, 0, false}
+    {"bias_init", INITIALIZER, AT(bias_init), 0, 0, false}, \
+    FROZEN_SETTING
 #define POOL_SETTINGS                                     \
     {"kernel", INTEGER, AT(size), 1, MAX_KERNEL, true},   \
     {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false}, \
@@ -143,11 +152,14 @@ static const layer_word words[] = {
         {"kernel", INTEGER, AT(kernel), 1, MAX_KERNEL, true},
         {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
         {"padding", PADDING, AT(padding), 0, MAX_KERNEL, false},
+        {"dilation", INTEGER, AT(dilation), 1, MAX_KERNEL, false},
+        {"groups", INTEGER, AT(groups), 1, MAX_SIZE, false},
         BIAS_SETTINGS}},
     {"dense", model_word_make_dense, 0, {{"units", SIZE, AT(size), 1, MAX_SIZE, true}, BIAS_SETTINGS}},
     {"batch_norm", model_word_make_batch_norm, 0, {
         {"epsilon", REAL, AT(epsilon), 1e-12, 1, false},
-        {"momentum", REAL, AT(momentum), 1e-6, 1, false}}},
+        {"momentum", REAL, AT(momentum), 1e-6, 1, false},
+        FROZEN_SETTING}},
     {"relu", model_word_make_activation, LK_RELU, {{0}}},
     {"leaky_relu", model_word_make_activation, LK_LEAKY_RELU, {{0}}},
     {"elu", model_word_make_activation, LK_ELU, {{0}}},
@@ -216,11 +228,19 @@ static lk_status model_setting_read_real(const lk_model_line *line, const settin
     return LK_OK;
 }
 
+lk_status lk__model_line_yes(const lk_model_line *line, const char *what, const char *text, bool *yes)
+{
+    *yes = strcmp(text, "yes") == 0;
+    if (!*yes && strcmp(text, "no") != 0)
+        return lk__model_line_fail(line, "%s is '%.40s'; expected yes or no", what, text);
+    return LK_OK;
+}
+
 static lk_status model_setting_read_bias(const lk_model_line *line, const char *text, bool *no_bias)
 {
-    *no_bias = strcmp(text, "no") == 0;
-    if (!*no_bias && strcmp(text, "yes") != 0)
-        return lk__model_line_fail(line, "bias is '%.40s'; expected yes or no", text);
+    bool bias;
+    LK_TRY(lk__model_line_yes(line, "bias", text, &bias));
+    *no_bias = !bias;
     return LK_OK;
 }
 
@@ -263,6 +283,8 @@ static lk_status model_setting_read(const lk_model_line *line, const setting *s,
         return model_setting_read_real(line, s, text, value);
     case BIAS:
         return model_setting_read_bias(line, text, value);
+    case FROZEN:
+        return lk__model_line_yes(line, s->name, text, value);
     case INITIALIZER:
         return model_setting_read_init(line, s->name, text, value);
     case SIZE:
@@ -298,7 +320,7 @@ static int model_word_count_settings(const layer_word *word)
 static lk_status model_word_unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
 {
     size_t n = (size_t)model_word_count_settings(word);
-    char list[160] = "none";
+    char list[200] = "none";
     for (size_t i = 0, used = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word->settings[i].name);
     const char *near = n ? lk_nearest_word(name, word->settings, n, sizeof *word->settings) : NULL;
@@ -355,7 +377,9 @@ lk_layer *lk__model_line_layer(const lk_model_line *line, const char *const *blo
     if (model_word_find(line, blocks, &word) != LK_OK || model_word_read_settings(line, word, &values) != LK_OK)
         return NULL;
     lk_layer *layer = word->make(line, &values, word->variant);
-    if (layer)
+    if (layer) {
         layer->line = line->number;
+        layer->frozen = values.frozen;
+    }
     return layer; /* cppcheck-suppress returnDanglingLifetime; a layer copies its config */
 }

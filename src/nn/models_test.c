@@ -283,6 +283,7 @@ static void expect_text_of_same(const lk_model *model)
         assert_true(lk__shape_equal(have->shape, want->shape));
         assert_int_equal(have->init.kind, want->init.kind);
         assert_true(have->init.value == want->init.value);
+        assert_int_equal(have->frozen, want->frozen);
     }
     assert_int_equal(lk_model_layer_count(again), lk_model_layer_count(model));
     for (int i = 0; i < lk_model_layer_count(model); i++) {
@@ -308,16 +309,22 @@ static void test_networks_in_c_have_a_text(void **state)
     }
     const lk_init normal = {.kind = LK_INIT_NORMAL, .value = 0.1};
     const lk_conv2d_layer_opts conv = {.stride = 2, .padding = 1, .no_bias = true, .weight = normal};
+    const lk_conv2d_layer_opts depthwise = {.padding = 2, .dilation = 2, .groups = 4};
     const lk_dense_layer_opts dense = {.weight = {.kind = LK_INIT_HE_NORMAL}, .bias = {.kind = LK_INIT_ONES}};
     lk_layer *net = lk_layer_named(
-        "all", LK_SEQUENTIAL(lk_layer_named("first", lk_layer_conv2d(4, 3, &conv)),
-                             lk_layer_batch_norm(&(lk_batch_norm_layer_opts){.epsilon = 1e-3, .momentum = 0.01}),
-                             lk_layer_add(lk_layer_activation(LK_TANH), lk_layer_identity()),
-                             lk_layer_add(LK_SEQUENTIAL(lk_layer_activation(LK_GELU), lk_layer_activation(LK_GELU)),
-                                          lk_layer_named("side", LK_SEQUENTIAL(lk_layer_activation(LK_LEAKY_RELU)))),
-                             lk_layer_max_pool(3, &(lk_pool_layer_opts){.stride = 1, .padding = 1}),
-                             lk_layer_avg_pool(2, NULL), lk_layer_flatten(), lk_layer_reshape(4, 7, 7),
-                             lk_layer_dropout(0.3), lk_layer_global_max_pool(), lk_layer_dense(10, &dense)));
+        "all",
+        LK_SEQUENTIAL(lk_layer_named("first", lk_layer_conv2d(4, 3, &conv)),
+                      lk_layer_batch_norm(&(lk_batch_norm_layer_opts){.epsilon = 1e-3, .momentum = 0.01}),
+                      lk_layer_frozen(lk_layer_add(lk_layer_conv2d(4, 3, &depthwise), lk_layer_identity())),
+                      lk_layer_frozen(lk_layer_batch_norm(NULL)),
+                      lk_layer_multiply(lk_layer_identity(), lk_layer_global_avg_pool()),
+                      lk_layer_named("gate", lk_layer_multiply(lk_layer_activation(LK_TANH), lk_layer_identity())),
+                      lk_layer_add(lk_layer_activation(LK_TANH), lk_layer_identity()),
+                      lk_layer_add(LK_SEQUENTIAL(lk_layer_activation(LK_GELU), lk_layer_activation(LK_GELU)),
+                                   lk_layer_named("side", LK_SEQUENTIAL(lk_layer_activation(LK_LEAKY_RELU)))),
+                      lk_layer_max_pool(3, &(lk_pool_layer_opts){.stride = 1, .padding = 1}),
+                      lk_layer_avg_pool(2, NULL), lk_layer_flatten(), lk_layer_reshape(4, 7, 7), lk_layer_dropout(0.3),
+                      lk_layer_global_max_pool(), lk_layer_dense(10, &dense)));
     lk_model *model = lk_model_build(NULL, net, gray28);
     assert_no_error(model != NULL);
     expect_text_of_same(model);

@@ -3,6 +3,7 @@
 #include "lockstep/random.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
 
@@ -106,15 +107,21 @@ static float *relay_next(relay *r)
     return --r->left ? r->scratch[r->left % 2] : r->image;
 }
 
-static void augmentation_move_pixels(const lk_augmentation *a, const lk_augment_choice *choice, const uint8_t *bytes,
+static void augmentation_move_pixels(const lk_augmentation *a, const lk_augment_choice *choice, lk_pixels plane,
                                      float *scratch, float *image)
 {
     int64_t pixels = augmentation_plane_pixels(a);
     bool shifted = choice->shift_down != 0 || choice->shift_right != 0;
     bool cropped = choice->crop_down != 0 || choice->crop_right != 0;
     relay r = {.left = 1 + shifted + choice->flipped + cropped, .scratch = {scratch, scratch + pixels}, .image = image};
-    float *from = relay_next(&r), *to;
-    lk__pixels_from_bytes(bytes, pixels, from);
+    const float *from = plane.floats;
+    float *to;
+    if (plane.bytes) {
+        from = to = relay_next(&r);
+        lk__pixels_from_bytes(plane.bytes, pixels, to);
+    } else if (--r.left == 0) {
+        memcpy(image, from, (size_t)pixels * sizeof *image);
+    }
     if (shifted) {
         to = relay_next(&r);
         lk__pixels_shift(from, a->size, choice->shift_down, choice->shift_right, scratch + 2 * pixels, to);
@@ -129,17 +136,19 @@ static void augmentation_move_pixels(const lk_augmentation *a, const lk_augment_
         lk__pixels_crop(from, a->size, choice->crop_down, choice->crop_right, relay_next(&r));
 }
 
-void lk__augmentation_apply(const lk_augmentation *augmentation, const uint8_t *bytes, int64_t epoch, int64_t sample,
+void lk__augmentation_apply(const lk_augmentation *augmentation, lk_pixels pixels, int64_t epoch, int64_t sample,
                             float *scratch, float *image)
 {
     const lk_augmentation *a = augmentation;
-    int64_t pixels = augmentation_plane_pixels(a);
+    int64_t count = augmentation_plane_pixels(a);
     lk_augment_choice choice;
     lk__augmentation_choose(a, epoch, sample, &choice);
-    for (int64_t c = 0; c < a->channels; c++, bytes += pixels, image += pixels) {
-        augmentation_move_pixels(a, &choice, bytes, scratch, image);
+    for (int64_t c = 0; c < a->channels; c++, image += count) {
+        lk_pixels plane = {pixels.bytes ? pixels.bytes + c * count : NULL,
+                           pixels.floats ? pixels.floats + c * count : NULL};
+        augmentation_move_pixels(a, &choice, plane, scratch, image);
         if (a->mean)
-            lk__pixels_normalize(image, pixels, a->mean[c], a->divisor[c]);
+            lk__pixels_normalize(image, count, a->mean[c], a->divisor[c]);
         if (a->opts.cutout)
             lk__pixels_cut_out(image, a->size, choice.cutout_y, choice.cutout_x, a->opts.cutout);
     }

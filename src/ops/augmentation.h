@@ -1,4 +1,5 @@
-/* Makes a sample's image from its bytes: the arithmetic of `prepare_images` on a device and of a loader on the host. */
+/* Makes a sample's image from its pixels: the arithmetic of `prepare_images` on a device and of a loader on the host.
+ */
 #pragma once
 
 #include "ops/pixels.h"
@@ -36,6 +37,6 @@ int64_t lk__augmentation_scratch(const lk_augmentation *augmentation);
 void lk__augmentation_choose(const lk_augmentation *augmentation, int64_t epoch, int64_t sample,
                              lk_augment_choice *choice);
 
-/* Makes `image` [C,H,W] from `bytes` [C,H,W] of the sample with index `sample`. */
-void lk__augmentation_apply(const lk_augmentation *augmentation, const uint8_t *bytes, int64_t epoch, int64_t sample,
+/* Makes `image` [C,H,W] from the pixels of the sample with index `sample`. They must not overlap. */
+void lk__augmentation_apply(const lk_augmentation *augmentation, lk_pixels pixels, int64_t epoch, int64_t sample,
                             float *scratch, float *image);

@@ -8,6 +8,12 @@ typedef struct lk_plane_size {
     int64_t height, width;
 } lk_plane_size;
 
+/* An image [C,H,W] before augmentation: bytes, which stand for bytes / 255, or floats. One of the two is NULL. */
+typedef struct lk_pixels {
+    const uint8_t *bytes;
+    const float *floats;
+} lk_pixels;
+
 /* to = from / 255. */
 void lk__pixels_from_bytes(const uint8_t *from, int64_t count, float *to);
 

@@ -172,8 +172,9 @@ lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_
     lk_status status = evaluation_match_classes(predictor, dataset, &c);
     if (status == LK_OK)
         status = evaluation_allocate(&c);
+    const lk_predict_images images = {lk_dataset_images(dataset), dataset, count};
     if (status == LK_OK)
-        status = lk__predict_logits(predictor, lk_dataset_images(dataset), count, evaluation_count_batch, &c);
+        status = lk__predict_logits(predictor, &images, evaluation_count_batch, &c);
     if (status == LK_OK)
         evaluation_rate_classes(evaluation);
     else
@@ -265,15 +266,20 @@ static void evaluation_put_caption(const lk_mistake *m, const char *const *names
     caption[first] = '\n';
 }
 
-static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset *dataset, uint8_t *images, char *texts,
+/* images: room for the mistakes' images, as bytes if the data set has bytes, else as floats. */
+static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset *dataset, void *images, char *texts,
                                         const char **captions, const char *const *names, const char *path)
 {
     int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
+    const uint8_t *bytes = lk_dataset_images(dataset);
     int64_t side = lk__max(h, w), scale = (WIDTH + side - 1) / side;
     int64_t count = evaluation_fitting_images(e->n_mistakes, scale * side);
     for (int64_t i = 0; i < count; i++) {
-        memcpy(images + i * c * h * w, lk_dataset_images(dataset) + e->mistakes[i].sample * c * h * w,
-               (size_t)(c * h * w));
+        int64_t sample = e->mistakes[i].sample;
+        if (bytes)
+            memcpy((uint8_t *)images + i * c * h * w, bytes + sample * c * h * w, (size_t)(c * h * w));
+        else
+            LK_TRY(lk_dataset_read(dataset, sample, (float *)images + i * c * h * w));
         captions[i] = texts + i * CAPTION;
         evaluation_put_caption(&e->mistakes[i], names, texts + i * CAPTION);
     }
@@ -281,7 +287,7 @@ static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset
     snprintf(title, sizeof title, "The worst of %" PRId64 " mistakes: label → prediction", e->wrong);
     lk_contact_sheet sheet = {.title = title,
                               .images = images,
-                              .dtype = LK_U8,
+                              .dtype = bytes ? LK_U8 : LK_F32,
                               .count = count,
                               .channels = c,
                               .height = h,
@@ -298,7 +304,7 @@ lk_status lk_evaluation_sheet(const lk_evaluation *e, const lk_dataset *dataset,
         LK_FAIL(LK_ERR_ARGUMENT, "%s: there are no mistakes to show", path);
     size_t pixels = (size_t)(lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset));
     size_t count = (size_t)e->n_mistakes;
-    uint8_t *images = lk__calloc(count, pixels);
+    void *images = lk__calloc(count, pixels * (lk_dataset_images(dataset) ? 1 : sizeof(float)));
     char *texts = lk__calloc(count, CAPTION);
     const char **captions = lk__calloc(count, sizeof *captions);
     lk_status status = LK_ERR_MEMORY;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "data/dataset.h"
 #include "lockstep/image.h"
 #include "ops/augmentation.h"
 #include "train/checkpoint/checkpoint_read.h"
@@ -33,6 +34,7 @@ struct lk_predictor {
     int64_t batch_size;
     float *images;  /* [batch_size, C, H, W] */
     float *logits;  /* [batch_size, classes] */
+    float *pixels;  /* [C, H, W]: an image from a data set's function */
     float *scratch; /* for the preparation of an image */
 };
 
@@ -78,9 +80,10 @@ static lk_status predictor_allocate(lk_predictor *p)
     size_t pixels = (size_t)(p->input.channels * p->input.height * p->input.width);
     size_t batch_size = (size_t)p->batch_size;
     p->images = lk__calloc(batch_size, pixels * sizeof *p->images);
+    p->pixels = lk__calloc(pixels, sizeof *p->pixels);
     p->logits = lk__calloc(batch_size, (size_t)p->input.classes * sizeof *p->logits);
     p->variables = lk__calloc((size_t)p->n_devices * (size_t)p->n_variables + 1, sizeof(lk_tensor *));
-    return p->images && p->logits && p->variables ? LK_OK : LK_ERR_MEMORY;
+    return p->images && p->pixels && p->logits && p->variables ? LK_OK : LK_ERR_MEMORY;
 }
 
 static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts, lk_predictor *p)
@@ -135,7 +138,7 @@ void lk_predictor_release(lk_predictor *p)
     lk_devices_release(p->devices, p->n_devices);
     for (int64_t c = 0; p->class_names && c < p->input.classes; c++)
         lk__free(p->class_names[c]);
-    LK_FREE_ALL(p->class_names, p->variables, p->prepare.mean, p->images, p->logits, p->scratch);
+    LK_FREE_ALL(p->class_names, p->variables, p->prepare.mean, p->images, p->pixels, p->logits, p->scratch);
     lk_model_release(p->model);
     lk__free(p);
 }
@@ -152,11 +155,15 @@ const char *lk_predictor_class_name(const lk_predictor *p, int64_t index)
 
 /* --- batches ------------------------------------------------------------------------------------------------------ */
 
-static lk_status predictor_push(lk_predictor *p, int device, const uint8_t *images, batch *b)
+static lk_status predictor_push(lk_predictor *p, int device, const lk_predict_images *images, batch *b)
 {
-    int64_t pixels = p->input.channels * p->input.height * p->input.width;
-    for (int64_t i = 0; i < b->count; i++)
-        lk__augmentation_apply(&p->prepare, images + (b->first + i) * pixels, 0, 0, p->scratch, p->images + i * pixels);
+    int64_t values = p->input.channels * p->input.height * p->input.width;
+    for (int64_t i = 0; i < b->count; i++) {
+        lk_pixels pixels = {.bytes = images->bytes ? images->bytes + (b->first + i) * values : NULL};
+        if (!images->bytes)
+            LK_TRY(lk__dataset_pixels(images->dataset, b->first + i, p->pixels, &pixels));
+        lk__augmentation_apply(&p->prepare, pixels, 0, 0, p->scratch, p->images + i * values);
+    }
     lk_shape shape = LK_SHAPE(b->count, p->input.channels, p->input.height, p->input.width);
     lk_scope_begin();
     lk_tensor *x = lk_tensor_from(p->devices[device], LK_F32, shape, p->images);
@@ -185,8 +192,9 @@ static lk_status predictor_take(lk_predictor *p, batch *b, lk__take_logits take,
     return take(user, b->first, b->count, p->logits);
 }
 
-lk_status lk__predict_logits(lk_predictor *p, const uint8_t *images, int64_t count, lk__take_logits take, void *user)
+lk_status lk__predict_logits(lk_predictor *p, const lk_predict_images *images, lk__take_logits take, void *user)
 {
+    int64_t count = images->count;
     batch in_flight[AHEAD * LK_MAX_DEVICES] = {{0}};
     int slots = AHEAD * p->n_devices, turn = 0;
     lk_status status = LK_OK;
@@ -247,7 +255,8 @@ lk_status lk_predict(lk_predictor *p, const uint8_t *images, int64_t count, floa
     target t = {p->input.classes, lk__calloc((size_t)p->input.classes, sizeof *t.row), probabilities};
     if (!t.row)
         return LK_ERR_MEMORY;
-    lk_status status = lk__predict_logits(p, images, count, predictor_put_probabilities, &t);
+    const lk_predict_images all = {.bytes = images, .count = count};
+    lk_status status = lk__predict_logits(p, &all, predictor_put_probabilities, &t);
     lk__free(t.row);
     return status;
 }

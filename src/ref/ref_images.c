@@ -20,8 +20,8 @@ static lk_status ref_images_prepare(const lk_augmentation *augmentation, lk_ref_
             LK_FAIL(LK_ERR_ARGUMENT, "prepare_images: index %lld at %lld is not in [0, %lld)", (long long)indices[i],
                     (long long)i, (long long)images.shape.dim[0]);
         lk_ref_view to = lk__ref_row(out, i);
-        lk__augmentation_apply(augmentation, ref_images_as_dense(lk__ref_row(images, indices[i]), bytes), epoch,
-                               indices[i], scratch, image);
+        lk_pixels pixels = {.bytes = ref_images_as_dense(lk__ref_row(images, indices[i]), bytes)};
+        lk__augmentation_apply(augmentation, pixels, epoch, indices[i], scratch, image);
         lk__ref_copy_elements(to, lk__ref_dense(image, LK_F32, to.shape));
     }
     return LK_OK;

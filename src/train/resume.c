@@ -124,6 +124,7 @@ typedef struct comparison {
     lk_bytes differences; /* text */
     const char *in_epoch; /* a differing setting that decides which samples a batch has; NULL: none */
     bool stops;           /* a setting that decides when training stops differs */
+    bool freezes;         /* --freeze differs */
     int n;                /* differences */
 } comparison;
 
@@ -169,6 +170,7 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
     static const char *const may_differ[] = {"recipe",
                                              "data", /* its bytes are compared */
                                              "weights",
+                                             "weights-skip",
                                              "recompute",
                                              "max-staleness", /* see resume_compare_staleness */
                                              "audit-every",
@@ -178,6 +180,7 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
                                              "rate in use",
                                              "updates an epoch",
                                              "parameters",
+                                             "frozen parameters",
                                              "source of the samples",
                                              "validation micro-batch",
                                              NULL};
@@ -196,6 +199,7 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
         if (resume_name_is_one_of(setting->name, decide_batches))
             c->in_epoch = setting->name;
         c->stops |= resume_name_is_one_of(setting->name, decide_stops);
+        c->freezes |= strcmp(setting->name, "freeze") == 0;
         resume_note_difference(c, resume_setting_name(setting->name, name), then, now);
     }
     return LK_OK;
@@ -252,6 +256,11 @@ static lk_status resume_judge_differences(lk_trainer *trainer, const comparison 
     if (!trainer->config.checkpoints.override)
         LK_FAIL(LK_ERR_ARGUMENT, "--resume: %s was made with other settings: %s; --override goes on nevertheless",
                 info->folder, differences);
+    if (c->freezes)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--override: --freeze cannot be changed, because %s has the optimizer's state of other parameters; "
+                "--weights %s/model.safetensors begins a training with its network",
+                info->folder, info->folder);
     if (info->batch > 0 && c->in_epoch)
         LK_FAIL(LK_ERR_ARGUMENT, "--override: %s cannot be changed in the middle of an epoch, which %s is in",
                 c->in_epoch, info->folder);

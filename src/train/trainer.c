@@ -47,11 +47,23 @@ static lk_status trainer_make_model(lk_trainer *trainer)
     if (!trainer->model)
         return lk_error_status();
     LK_TRY(trainer_check_model(trainer->model, input));
+    LK_TRY(lk_model_freeze(trainer->model, trainer->config.freeze));
     plan->model = lk_model_name(trainer->model);
     trainer->n_parameters = lk_model_parameter_count(trainer->model);
     trainer->n_variables = lk_model_variable_count(trainer->model);
-    for (int i = 0; i < trainer->n_parameters; i++)
-        plan->parameters += lk_shape_count(lk_model_variable_shape(trainer->model, i));
+    for (int i = 0; i < trainer->n_variables && !trainer->model->variables[i].buffer; i++) {
+        int64_t count = lk_shape_count(lk_model_variable_shape(trainer->model, i));
+        plan->parameters += count;
+        plan->frozen += i < trainer->n_parameters ? 0 : count;
+    }
+    if (trainer->n_parameters == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s %s: nothing is left to train; it must leave at least one parameter of model %s",
+                trainer->config.freeze ? "--freeze" : "model", trainer->config.freeze ? trainer->config.freeze : "",
+                plan->model);
+    if (plan->frozen > 0 && trainer->server.has_optimizer)
+        LK_FAIL(LK_ERR_UNSUPPORTED,
+                "--strategy parameter-server: servers hold the parameters that change, and workers would not get the "
+                "frozen ones; the other strategies train with them");
     for (int i = 0; i < lk_model_layer_count(trainer->model); i++)
         plan->step_flops += 3 * (double)plan->batch_size * lk_model_layer(trainer->model, i).flops;
     plan->assumed_rate = trainer->devices[0]->backend->offload ? 5e12 : 5e10;
@@ -64,6 +76,9 @@ static lk_status trainer_build(lk_trainer *trainer)
     /* Cheap checks come before data are read or fetched. */
     const char *name = trainer->model ? lk_model_name(trainer->model) : config->model;
     LK_TRY(lk__plan_numbers(config, name, &trainer->plan));
+    const char *skip = config->checkpoints.weights_skip, *weights = config->checkpoints.weights;
+    if (skip && *skip && !(weights && *weights))
+        LK_FAIL(LK_ERR_ARGUMENT, "--weights-skip %s: must be with --weights", skip);
     if (!trainer->model)
         LK_TRY(lk_model_check(name));
     LK_TRY(lk__ps_find_role(trainer));
@@ -86,7 +101,8 @@ static lk_status trainer_build(lk_trainer *trainer)
     LK_TRY(lk__list_implementations(trainer));
     if (config->checkpoints.weights && *config->checkpoints.weights && !trainer->resumed &&
         trainer->server.role != LK_TRAIN_WORKER)
-        LK_TRY(lk_replicas_load_weights(trainer->replicas, config->checkpoints.weights));
+        LK_TRY(
+            lk_replicas_load_weights(trainer->replicas, config->checkpoints.weights, config->checkpoints.weights_skip));
     LK_TRY(lk__resume_restore(trainer));
     LK_TRY(lk__agree_on_work(trainer));
     LK_TRY(lk__check_gpu_memory(trainer));

@@ -4,6 +4,7 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "data/dataset.h"
+#include "train/plan/agreement.h"
 #include "train/step/device_data.h"
 #include "train/step/shard_run.h"
 #include "train/trainer.h"
@@ -59,6 +60,52 @@ static lk_status trainer_data_open_train(lk_trainer *trainer)
                                    &trainer->data.train_set);
 }
 
+/* Settings that say how files are read do not apply to a data set that is made already. */
+static lk_status trainer_data_take_own(lk_trainer *trainer)
+{
+    const lk_data_config *data = &trainer->config.data;
+    const struct {
+        const char *name;
+        bool is_set;
+    } options[] = {{"limit-train", data->limit_train > 0},
+                   {"limit-val", data->limit_val > 0},
+                   {"val-split", data->val_split > 0},
+                   {"resize", data->resize != NULL},
+                   {"channels", data->channels != 0},
+                   {"image-shape", data->image_shape != NULL},
+                   {"label-column", data->label_column != NULL},
+                   {"skip-bad", data->skip_bad}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].is_set)
+            LK_FAIL(LK_ERR_ARGUMENT, "--%s: must not be set with a data set that the program gives; it is for files",
+                    options[i].name);
+    const lk_stop_config *stop = &trainer->config.stop;
+    if (!data->val_set && (stop->target_accuracy >= 0 || stop->early_stop > 0))
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s: needs an evaluation, and the program gives no validation set",
+                stop->early_stop > 0 ? "early-stop" : "target-accuracy");
+    trainer->data.train_set = lk_dataset_retain(data->train_set);
+    trainer->data.val_set = data->limit_val != 0 ? lk_dataset_retain(data->val_set) : NULL;
+    trainer->plan.data = lk_dataset_name(data->train_set);
+    return LK_OK;
+}
+
+static lk_status trainer_data_open_sets(lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    if (config->data.train_set)
+        return trainer_data_take_own(trainer);
+    if (config->data.val_set)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "trainer: a val_set without a train_set; with --data the validation set is the data's own");
+    if (strcmp(config->data.name, "auto") != 0 && !lk_dataset_is_known(config->data.name))
+        LK_FAIL(LK_ERR_ARGUMENT, "--data %s: must be one of %s, auto, or the path of a folder or file",
+                config->data.name, lk_dataset_names());
+    LK_TRY(trainer_data_open_train(trainer));
+    return config->data.limit_val == 0 ? LK_OK
+                                       : trainer_data_open_split(trainer->plan.data, LK_SPLIT_TEST, config,
+                                                                 config->data.limit_val, &trainer->data.val_set);
+}
+
 lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset, lk_status error)
 {
     const lk_dataset *train = trainer->data.train_set;
@@ -101,19 +148,14 @@ lk_status lk__trainer_data_open(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     lk_plan *plan = &trainer->plan;
-    if (strcmp(config->data.name, "auto") != 0 && !lk_dataset_is_known(config->data.name))
-        LK_FAIL(LK_ERR_ARGUMENT, "--data %s: must be one of %s, auto, or the path of a folder or file",
-                config->data.name, lk_dataset_names());
-    LK_TRY(trainer_data_open_train(trainer));
+    LK_TRY(trainer_data_open_sets(trainer));
     LK_TRY(trainer_data_check_classes(trainer->data.train_set, config->data.limit_train, plan));
     if (plan->top_k > plan->classes)
         LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
                 (long long)plan->classes);
-    if (config->data.limit_val != 0) {
-        LK_TRY(
-            trainer_data_open_split(plan->data, LK_SPLIT_TEST, config, config->data.limit_val, &trainer->data.val_set));
+    if (trainer->data.val_set)
         LK_TRY(lk__check_images(trainer, trainer->data.val_set, LK_ERR_FORMAT));
-    }
+    LK_TRY(lk__hash_read_splits(trainer));
     plan->source = lk_dataset_source(trainer->data.train_set);
     plan->train_samples = lk_dataset_count(trainer->data.train_set);
     plan->val_samples = trainer->data.val_set ? lk_dataset_count(trainer->data.val_set) : 0;

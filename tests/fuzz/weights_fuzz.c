@@ -51,7 +51,7 @@ static void make(void)
 static void network_load(network *n, const char *path)
 {
     static float values[MOST_VALUES];
-    if (!fuzz_went_well(lk_replicas_load_weights(n->replicas, path)))
+    if (!fuzz_went_well(lk_replicas_load_weights(n->replicas, path, NULL)))
         return;
     for (int i = 0; i < lk_model_variable_count(n->model); i++) {
         size_t count = (size_t)lk_shape_count(lk_model_variable_shape(n->model, i));

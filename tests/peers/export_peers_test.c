@@ -84,6 +84,21 @@ static void onnx_with_external_weights(void **state)
     check(LK_EXPORT_ONNX);
 }
 
+/* Convolutions that only this format has. */
+static void onnx_with_groups(void **state)
+{
+    (void)state;
+    static const export_case groups = {.name = "groups",
+                                       .text = "conv2d 6 kernel=3 padding=1 groups=3\nrelu\n"
+                                               "conv2d 12 kernel=3 stride=2 padding=2 dilation=2 groups=6 bias=no\n"
+                                               "tanh\nconv2d 8 kernel=3 padding=same dilation=3\nrelu\n"
+                                               "global_avg_pool\ndense classes\n",
+                                       .input = {3, 13, 15, 4},
+                                       .images = 3};
+    export_to_folder(&groups, LK_EXPORT_ONNX, false);
+    check(LK_EXPORT_ONNX);
+}
+
 static void savedmodel(void **state)
 {
     (void)state;
@@ -104,6 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(onnx),
         FOLDER_TEST(onnx_with_external_weights),
+        FOLDER_TEST(onnx_with_groups),
         FOLDER_TEST(savedmodel),
         FOLDER_TEST(safetensors),
     };

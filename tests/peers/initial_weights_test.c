@@ -76,7 +76,7 @@ static void takes_over(const char *name, const char *pytorch)
     assert_true(strategy && model);
     lk_replicas *replicas = lk_replicas_new(strategy, model, NULL, 1);
     assert_non_null(replicas);
-    if (lk_replicas_load_weights(replicas, path_of("%s.safetensors", pytorch)) != LK_OK)
+    if (lk_replicas_load_weights(replicas, path_of("%s.safetensors", pytorch), NULL) != LK_OK)
         fail_msg("%s", lk_error_message());
     compare_logits(path_of("%s.outputs", pytorch), model, replicas, device);
     assert_ok(lk_replicas_digest(replicas, 0, want));
@@ -88,7 +88,7 @@ static void takes_over(const char *name, const char *pytorch)
     /* The library's own names work too. */
     replicas = lk_replicas_new(strategy, model, NULL, 2);
     assert_non_null(replicas);
-    assert_ok(lk_replicas_load_weights(replicas, path_of("%s/checkpoint-00000001/model.safetensors", pytorch)));
+    assert_ok(lk_replicas_load_weights(replicas, path_of("%s/checkpoint-00000001/model.safetensors", pytorch), NULL));
     assert_ok(lk_replicas_digest(replicas, 0, have));
     assert_string_equal(have, want);
     lk_replicas_release(replicas);
@@ -131,7 +131,7 @@ static void write_and_load(const char *name, lk_export_names names, const char *
     assert_ok(lk_replicas_save(replicas, path_of("%s", name), &(lk_checkpoint_info){.steps = 1}));
     snprintf(path, sizeof path, "%s", path_of("%s.safetensors", name));
     give_back(path_of("%s", name), path, names);
-    assert_ok(lk_replicas_load_weights(others, path));
+    assert_ok(lk_replicas_load_weights(others, path, NULL));
     assert_ok(lk_replicas_digest(others, 0, have));
     assert_string_equal(have, want);
     lk_safetensors *file;

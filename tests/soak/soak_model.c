@@ -101,8 +101,13 @@ static void model_write_residual(model_writer *writer)
                 stride);
     if (writer->has_batch_norm)
         model_write(writer, "  batch_norm\n");
-    model_write(writer, "  relu\n  conv2d %d kernel=3 padding=same%s\nshortcut\n  conv2d %d kernel=1 stride=%d\nend\n",
-                filters, model_init(writer), filters, stride);
+    model_write(writer, "  relu\n  conv2d %d kernel=3 padding=same%s\n", filters, model_init(writer));
+    if (model_int(writer, 0, 2) == 0)
+        model_write(writer, "  conv2d %d kernel=3 padding=same groups=%d dilation=%d\n", filters, filters,
+                    model_int(writer, 1, 2));
+    if (model_int(writer, 0, 2) == 0)
+        model_write(writer, "  multiply\n  by\n    global_avg_pool\n    dense %d\n    sigmoid\n  end\n", filters);
+    model_write(writer, "shortcut\n  conv2d %d kernel=1 stride=%d\nend\n", filters, stride);
     writer->height = (writer->height - 1) / stride + 1;
     writer->width = (writer->width - 1) / stride + 1;
     model_write_activation(writer);

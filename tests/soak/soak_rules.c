@@ -222,6 +222,17 @@ static bool rules_draw_weights(soak_context *context, char text[SOAK_VALUE_BYTES
     return rules_word(context, text, (const char *const[]){"../inputs/before/weights.safetensors", NULL});
 }
 
+static bool rules_has_weights(const soak_context *context)
+{
+    return rules_is(context, "weights", "../inputs/before/weights.safetensors");
+}
+
+/* Every network has biases, and something else. */
+static bool rules_draw_patterns(soak_context *context, char text[SOAK_VALUE_BYTES])
+{
+    return rules_word(context, text, (const char *const[]){"*.bias", "*.b?as,*.bias", NULL});
+}
+
 static bool rules_draw_checkpoint_every(soak_context *context, char text[SOAK_VALUE_BYTES])
 {
     if (soak_random_chance(context->random, 0.2))
@@ -363,6 +374,8 @@ static const soak_rule rules[] = {
     {.name = "checkpoint-every", .draw = rules_draw_checkpoint_every, .chance = 0.8},
     {.name = "checkpoint-best", .draw = rules_draw_checkpoint_best},
     {.name = "weights", .draw = rules_draw_weights},
+    {.name = "weights-skip", .draw = rules_draw_patterns, .allow = rules_has_weights, .chance = 0.4},
+    {.name = "freeze", .draw = rules_draw_patterns},
     {.name = "trace", .draw = rules_draw_trace, .chance = 0.1},
     {.name = "processes", .is_of_launch = true, .is_placed = true},
     {.name = "hosts", .is_of_launch = true, .is_placed = true},

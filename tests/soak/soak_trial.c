@@ -162,7 +162,8 @@ static void trial_make_files(trial *t)
     *given = *t->given;
     for (int i = given->settings.count - 1; i >= 0; i--) {
         const char *name = given->settings.at[i].row->name;
-        if (strcmp(name, "weights") == 0 || strcmp(name, "algorithms") == 0 || strcmp(name, "epochs") == 0)
+        if (strcmp(name, "weights") == 0 || strcmp(name, "weights-skip") == 0 || strcmp(name, "algorithms") == 0 ||
+            strcmp(name, "epochs") == 0)
             soak_settings_remove(&given->settings, i);
     }
     trial_make_plain(given, &plain);

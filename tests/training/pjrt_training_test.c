@@ -86,6 +86,21 @@ static void bf16_gives_equal_bits(void **state)
     close_to(&here, &cpu, 2e-2);
 }
 
+/* Modules without the gradients of frozen parameters, and a batch-norm with its running statistics. */
+static void frozen_parameters_give_equal_bits(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    config.freeze = "first";
+    outcome here = train_on_any_of_them(config), cpu = train_on("2xcpu", config);
+    close_to(&here, &cpu, 1e-4);
+    config.freeze = "second,dense.bias";
+    config.devices.optimizer_state = 1;
+    here = train_on_any_of_them(config);
+    cpu = train_on("2xcpu", config);
+    close_to(&here, &cpu, 1e-4);
+}
+
 /* The device may read the data set itself, and a strategy may leave the variables on a core. */
 static void data_and_variables_may_be_elsewhere(void **state)
 {
@@ -273,6 +288,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(shards_by_themselves_give_equal_bits),
         cmocka_unit_test(groups_of_shards_give_equal_bits),
         cmocka_unit_test(bf16_gives_equal_bits),
+        cmocka_unit_test(frozen_parameters_give_equal_bits),
         cmocka_unit_test(data_and_variables_may_be_elsewhere),
         cmocka_unit_test(devices_share_the_state_of_the_optimizer),
         cmocka_unit_test(recordings_show_modules_and_no_wait),

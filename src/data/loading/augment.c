@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "data/dataset.h"
 
 #include <inttypes.h>
 
@@ -58,15 +59,18 @@ lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t s
     if (epoch < 0 || epoch > UINT32_MAX)
         LK_FAIL(LK_ERR_ARGUMENT, "epoch %" PRId64 ": expected 0 to %" PRIu32, epoch, UINT32_MAX);
     lk_augmentation a;
+    lk_pixels pixels;
     float *scratch = NULL;
+    int64_t read = lk__dataset_reads(dataset) ? lk__dataset_image_values(dataset) : 0;
     lk_status status = lk__augmentation_init(dataset, seed, train, opts, moments, &a);
     if (status == LK_OK) {
-        scratch = lk__calloc((size_t)lk__augmentation_scratch(&a), sizeof *scratch);
+        scratch = lk__calloc((size_t)(lk__augmentation_scratch(&a) + read), sizeof *scratch);
         status = scratch ? LK_OK : LK_ERR_MEMORY;
     }
     if (status == LK_OK)
-        lk__augmentation_apply(&a, lk_dataset_images(dataset) + index * a.channels * a.size.height * a.size.width,
-                               epoch, index, scratch, image);
+        status = lk__dataset_pixels(dataset, index, scratch, &pixels);
+    if (status == LK_OK)
+        lk__augmentation_apply(&a, pixels, epoch, index, scratch + read, image);
     lk__free(scratch);
     lk__augmentation_free(&a);
     return status;

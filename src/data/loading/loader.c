@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "core/trace.h"
+#include "data/dataset.h"
 #include "data/loading/augment.h"
 #include "lockstep/dist.h"
 
@@ -45,6 +46,8 @@ struct lk_loader {
     lk_loader_opts opts;
     lk_augmentation augmentation;
     int64_t pixels;
+    int64_t
+        read; /* floats at the beginning of a scratch for an image that the program's function gives; 0: none does */
     int64_t batches;
     lk_batch_pool *pool;
     bool started;
@@ -65,7 +68,7 @@ struct lk_loader {
     int64_t claimed;   /* the next batch to be claimed */
     int64_t delivered; /* the next batch to be delivered */
     outcome *ready;    /* [depth] */
-    char error[256];   /* message of the first worker that failed in this epoch */
+    char error[512];   /* message of the first worker that failed in this epoch */
 };
 
 /* Returns the samples of a batch of `count` whose images this process needs. */
@@ -80,24 +83,27 @@ static lk_range loader_wanted_images(const lk_loader *loader, int64_t count)
                       lk_part(count, opts->shards, opts->end_shard - 1).end};
 }
 
-static void loader_fill_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
-                              const lk_batch_memory *memory)
+static lk_status loader_fill_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
+                                   const lk_batch_memory *memory)
 {
     int64_t first = index * loader->opts.batch_size;
     batch->count = lk__min(lk_dataset_count(loader->dataset) - first, loader->opts.batch_size);
     batch->index = index;
     batch->epoch = loader->epoch;
     lk_range wanted = loader_wanted_images(loader, batch->count);
-    const uint8_t *images = lk_dataset_images(loader->dataset);
     const int32_t *labels = lk_dataset_labels(loader->dataset);
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t sample = loader->order[first + i];
-        if (i >= wanted.begin && i < wanted.end)
-            lk__augmentation_apply(&loader->augmentation, images + sample * loader->pixels, loader->epoch, sample,
-                                   scratch, memory->images + i * loader->pixels);
+        if (i >= wanted.begin && i < wanted.end) {
+            lk_pixels pixels;
+            LK_TRY(lk__dataset_pixels(loader->dataset, sample, scratch, &pixels));
+            lk__augmentation_apply(&loader->augmentation, pixels, loader->epoch, sample, scratch + loader->read,
+                                   memory->images + i * loader->pixels);
+        }
         memory->labels[i] = labels[sample];
         memory->indices[i] = sample;
     }
+    return LK_OK;
 }
 
 static lk_status loader_prepare_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch **batch)
@@ -106,10 +112,14 @@ static lk_status loader_prepare_batch(const lk_loader *loader, int64_t index, fl
     int64_t began = lk__trace_begin();
     LK_TRY(lk__batch_pool_take(loader->pool, batch, &memory));
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WORK, "prepare a batch");
-    loader_fill_batch(loader, index, scratch, *batch, &memory);
+    lk_status status = loader_fill_batch(loader, index, scratch, *batch, &memory);
     lk__activity_end(before);
     lk__trace_end(LK_TRACE_PREPARE, began, index);
-    return LK_OK;
+    if (status != LK_OK) {
+        lk_batch_release(*batch);
+        *batch = NULL;
+    }
+    return status;
 }
 
 static bool loader_may_claim(const lk_loader *loader)
@@ -173,7 +183,7 @@ static void loader_quiesce_workers(lk_loader *loader)
 static int64_t loader_scratch_size(const lk_loader *loader)
 {
     const int64_t line = LK_ALIGNMENT / (int64_t)sizeof(float);
-    return (lk__augmentation_scratch(&loader->augmentation) + line - 1) / line * line;
+    return (loader->read + lk__augmentation_scratch(&loader->augmentation) + line - 1) / line * line;
 }
 
 static lk_status loader_make_scratch(lk_loader *loader)
@@ -228,8 +238,8 @@ static lk_status loader_init(lk_loader *loader)
         opts->depth = DEFAULT_DEPTH;
     if (opts->depth < opts->workers)
         opts->depth = opts->workers;
-    loader->pixels =
-        lk_dataset_channels(loader->dataset) * lk_dataset_height(loader->dataset) * lk_dataset_width(loader->dataset);
+    loader->pixels = lk__dataset_image_values(loader->dataset);
+    loader->read = lk__dataset_reads(loader->dataset) ? loader->pixels : 0;
     loader->batches = (count - 1) / opts->batch_size + 1;
     loader->claimed = loader->batches;
     LK_TRY(lk__augmentation_init(loader->dataset, opts->seed, !opts->evaluation, opts->augment, opts->moments,

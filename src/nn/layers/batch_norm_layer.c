@@ -104,7 +104,7 @@ static lk_status batch_norm_layer_inference(lk_layer_call *call, const batch_nor
 
 static lk_status batch_norm_layer_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
 {
-    if (!call->opts->training)
+    if (!call->opts->training || call->layer->statistics < 0)
         return batch_norm_layer_inference(call, config, x, y);
     return call->opts->sync ? batch_norm_layer_groups(call, config, x, y)
                             : batch_norm_layer_each_shard(call, config, x, y);

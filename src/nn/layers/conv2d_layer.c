@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 typedef struct conv2d_config {
-    int64_t filters, kernel, stride, padding;
+    int64_t filters, kernel, stride, padding, dilation, groups;
     bool bias;
     lk_init weight_init, bias_init;
 } conv2d_config;
@@ -17,11 +17,15 @@ static lk_status conv2d_layer_build(lk_layer_builder *builder, const void *confi
 {
     const conv2d_config *c = config;
     LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
-    int64_t channels = in.dim[1], area = c->kernel * c->kernel;
+    if (in.dim[1] % c->groups != 0)
+        return lk_layer_fail(builder, LK_ERR_SHAPE, "gets %lld channels; expected a multiple of its %lld groups",
+                             (long long)in.dim[1], (long long)c->groups);
+    int64_t channels = in.dim[1] / c->groups, area = c->kernel * c->kernel;
+    int64_t reach = c->dilation * (c->kernel - 1) + 1;
     *out = LK_SHAPE(1, c->filters, 0, 0);
-    LK_TRY(lk__layer_window(builder, "H", in.dim[2], c->kernel, c->stride, c->padding, &out->dim[2]));
-    LK_TRY(lk__layer_window(builder, "W", in.dim[3], c->kernel, c->stride, c->padding, &out->dim[3]));
-    int64_t fan_in = channels * area, fan_out = c->filters * area;
+    LK_TRY(lk__layer_window(builder, "H", in.dim[2], reach, c->stride, c->padding, &out->dim[2]));
+    LK_TRY(lk__layer_window(builder, "W", in.dim[3], reach, c->stride, c->padding, &out->dim[3]));
+    int64_t fan_in = channels * area, fan_out = c->filters * area; /* as in PyTorch and Keras, whatever the groups */
     LK_TRY(lk_layer_parameter(builder, "weight", LK_SHAPE(c->filters, channels, c->kernel, c->kernel), c->weight_init,
                               fan_in, fan_out));
     if (c->bias)
@@ -37,7 +41,10 @@ static lk_tensor *conv2d_layer_forward(lk_layer_call *call, const void *config, 
     const conv2d_config *c = config;
     lk_tensor *weight = lk_layer_call_variable(call, 0, 0);
     lk_tensor *bias = c->bias ? lk_layer_call_variable(call, 0, 1) : NULL;
-    const lk_conv2d_opts opts = {.stride = {c->stride, c->stride}, .padding = {c->padding, c->padding}};
+    const lk_conv2d_opts opts = {.stride = {c->stride, c->stride},
+                                 .padding = {c->padding, c->padding},
+                                 .dilation = {c->dilation, c->dilation},
+                                 .groups = c->groups};
     return lk_conv2d(x, weight, bias, &opts);
 }
 
@@ -48,6 +55,8 @@ static void conv2d_layer_describe(const void *config, lk_node *node)
     node->kernel = c->kernel;
     node->stride = c->stride;
     node->padding = c->padding;
+    node->dilation = c->dilation;
+    node->groups = c->groups;
 }
 
 static void conv2d_layer_write(const lk_layer *layer, lk_model_text *out)
@@ -55,6 +64,10 @@ static void conv2d_layer_write(const lk_layer *layer, lk_model_text *out)
     const conv2d_config *c = layer->config;
     lk__model_text_put(out, "conv2d %" PRId64 " kernel=%" PRId64 " stride=%" PRId64 " padding=%" PRId64 " bias=%s",
                        c->filters, c->kernel, c->stride, c->padding, c->bias ? "yes" : "no");
+    if (c->dilation > 1)
+        lk__model_text_put(out, " dilation=%" PRId64, c->dilation);
+    if (c->groups > 1)
+        lk__model_text_put(out, " groups=%" PRId64, c->groups);
     lk__model_text_put_init(out, "init", c->weight_init);
     lk__model_text_put_init(out, "bias_init", c->bias_init);
 }
@@ -68,6 +81,11 @@ static lk_status conv2d_layer_check(const conv2d_config *c, bool same, int64_t p
     LK_TRY(lk__layer_range("conv2d", "kernel", c->kernel, 1, LK_LAYER_MAX_KERNEL));
     LK_TRY(lk__layer_range("conv2d", "stride", c->stride, 1, LK_LAYER_MAX_KERNEL));
     LK_TRY(lk__layer_range("conv2d", "padding", padding, 0, LK_LAYER_MAX_KERNEL));
+    LK_TRY(lk__layer_range("conv2d", "dilation", c->dilation, 1, LK_LAYER_MAX_KERNEL));
+    LK_TRY(lk__layer_range("conv2d", "number of groups", c->groups, 1, LK_LAYER_MAX_SIZE));
+    if (c->filters % c->groups != 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "conv2d: %lld filters; they must be a multiple of the %lld groups",
+                (long long)c->filters, (long long)c->groups);
     if (same && padding > 0)
         LK_FAIL(LK_ERR_ARGUMENT, "conv2d: padding %lld and same: give one of them", (long long)padding);
     if (same && c->kernel % 2 == 0)
@@ -84,7 +102,9 @@ lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer
         .filters = filters,
         .kernel = kernel,
         .stride = o->stride ? o->stride : 1,
-        .padding = o->same ? (kernel - 1) / 2 : o->padding,
+        .padding = o->same ? (o->dilation ? o->dilation : 1) * (kernel - 1) / 2 : o->padding,
+        .dilation = o->dilation ? o->dilation : 1,
+        .groups = o->groups ? o->groups : 1,
         .bias = !o->no_bias,
         .weight_init = lk__init_or(o->weight, LK_INIT_GLOROT_UNIFORM),
         .bias_init = lk__init_or(o->bias, LK_INIT_ZEROS),

@@ -250,6 +250,21 @@ lk_status lk__checkpoint_check_model(const lk_checkpoint *c, const lk_model *mod
     return LK_OK;
 }
 
+/* Freezes what was frozen in training, so that the model's variables have the order of the checkpoint's. */
+static lk_status checkpoint_freeze(const lk_checkpoint *c, lk_model *model)
+{
+    const json_t *frozen = json_object_get(json_object_get(c->state, "model"), "frozen");
+    for (size_t i = 0; i < json_array_size(frozen); i++) {
+        const char *name = json_string_value(json_array_get(frozen, i));
+        if (name && lk_model_freeze(model, name) == LK_OK)
+            continue;
+        lk_error_clear();
+        LK_FAIL(LK_ERR_FORMAT, "%s/state.json: names a frozen parameter '%.60s', which model %s does not have",
+                c->folder, name ? name : "", lk_model_name(model));
+    }
+    return LK_OK;
+}
+
 lk_model *lk_checkpoint_model(const lk_checkpoint *c)
 {
     const lk_checkpoint_info *info = &c->info;
@@ -262,7 +277,7 @@ lk_model *lk_checkpoint_model(const lk_checkpoint *c)
     }
     lk_model *model = info->model_file ? lk__model_from_text(info->model_file, c->model_text, input)
                                        : lk_model_new(info->model, input);
-    if (!model || lk__checkpoint_check_model(c, model) == LK_OK)
+    if (!model || (checkpoint_freeze(c, model) == LK_OK && lk__checkpoint_check_model(c, model) == LK_OK))
         return model;
     lk_model_release(model);
     return NULL;

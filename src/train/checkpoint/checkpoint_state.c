@@ -33,6 +33,11 @@ static void checkpoint_state_put_model(lk_bytes *out, const lk_model *model)
     for (int i = 0; i < lk_model_variable_count(model); i++)
         lk__json_field(out, LK_TEXT(NULL, lk_model_variable_name(model, i)));
     lk__json_close(out, ']');
+    lk__json_open(out, "frozen", '[');
+    for (int i = 0; i < lk_model_variable_count(model); i++)
+        if (lk_model_variable_is_frozen(model, i))
+            lk__json_field(out, LK_TEXT(NULL, lk_model_variable_name(model, i)));
+    lk__json_close(out, ']');
     lk__json_close(out, '}');
 }
 

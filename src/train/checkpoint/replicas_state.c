@@ -212,7 +212,8 @@ lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values)
     for (int o = 0; o < lk__replicas_owners(replicas); o++) {
         lk_tensor *const *variables = lk__replicas_owned(replicas, o);
         for (int i = 0; i < lk_model_variable_count(model); i++)
-            LK_TRY(lk_tensor_write(variables[i], values[i], (size_t)lk_tensor_count(variables[i]) * sizeof(float)));
+            if (values[i])
+                LK_TRY(lk_tensor_write(variables[i], values[i], (size_t)lk_tensor_count(variables[i]) * sizeof(float)));
     }
     return lk__replicas_end_update(replicas);
 }

@@ -4,7 +4,9 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/minmax.h"
 #include "core/backend.h"
+#include "data/dataset.h"
 #include "dist/process/group.h"
 #include "dist/service/wire.h"
 #include "nn/model.h"
@@ -173,22 +175,60 @@ static uint64_t agreement_hash_variables(const lk_model *model)
     return hash;
 }
 
-uint64_t lk__hash_data(const lk_dataset *data)
+/* Goes on from the hash of the labels. */
+static lk_status agreement_hash_read_images(const lk_dataset *data, uint64_t *hash)
+{
+    int64_t count = lk_dataset_count(data), few = lk__min(count, 64);
+    size_t values = (size_t)lk__dataset_image_values(data);
+    float *image = lk__calloc(values, sizeof *image);
+    lk_status status = image ? LK_OK : LK_ERR_MEMORY;
+    for (int64_t i = 0; i < few && status == LK_OK; i++) {
+        status = lk_dataset_read(data, i * count / few, image);
+        *hash = XXH3_64bits_withSeed(image, values * sizeof *image, *hash);
+    }
+    lk__free(image);
+    return status;
+}
+
+lk_status lk__hash_data(const lk_dataset *data, uint64_t *hash)
 {
     size_t samples = data ? (size_t)lk_dataset_count(data) : 0;
+    *hash = 0;
     if (samples == 0)
-        return 0;
-    size_t pixels = (size_t)(lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data));
-    XXH64_hash_t labels = XXH3_64bits(lk_dataset_labels(data), samples * sizeof *lk_dataset_labels(data));
-    return XXH3_64bits_withSeed(lk_dataset_images(data), samples * pixels, labels);
+        return LK_OK;
+    *hash = XXH3_64bits(lk_dataset_labels(data), samples * sizeof *lk_dataset_labels(data));
+    if (lk__dataset_reads(data))
+        return agreement_hash_read_images(data, hash);
+    lk_pixels first;
+    LK_TRY(lk__dataset_pixels(data, 0, NULL, &first));
+    size_t values = samples * (size_t)lk__dataset_image_values(data);
+    *hash = first.bytes ? XXH3_64bits_withSeed(first.bytes, values, *hash)
+                        : XXH3_64bits_withSeed(first.floats, values * sizeof(float), *hash);
+    return LK_OK;
+}
+
+lk_status lk__hash_read_splits(lk_trainer *trainer)
+{
+    for (int i = 0; i < 2; i++) {
+        const lk_dataset *data = lk_trainer_dataset(trainer, i == 0 ? LK_SPLIT_TRAIN : LK_SPLIT_TEST);
+        if (data && lk__dataset_reads(data))
+            LK_TRY(lk__hash_data(data, &trainer->data.hashes[i]));
+    }
+    return LK_OK;
+}
+
+/* Hashes of arrays cannot fail, and those of functions are there. */
+static uint64_t agreement_hash_split(const lk_trainer *trainer, lk_split split)
+{
+    uint64_t hash = trainer->data.hashes[split == LK_SPLIT_TRAIN ? 0 : 1];
+    if (hash == 0)
+        (void)lk__hash_data(lk_trainer_dataset(trainer, split), &hash);
+    return hash;
 }
 
 uint64_t lk__hash_split(lk_trainer *trainer, lk_split split)
 {
-    uint64_t *hash = &trainer->data.hashes[split == LK_SPLIT_TRAIN ? 0 : 1];
-    if (*hash == 0)
-        *hash = lk__hash_data(lk_trainer_dataset(trainer, split));
-    return *hash;
+    return trainer->data.hashes[split == LK_SPLIT_TRAIN ? 0 : 1] = agreement_hash_split(trainer, split);
 }
 
 static void agreement_add_kernels(field_list *list, const lk_trainer *trainer)
@@ -207,8 +247,8 @@ static void agreement_list_built(const lk_trainer *trainer, field_list *list)
     agreement_add_text(list, "model", trainer->plan.model);
     agreement_add_hash(list, "model file", text ? XXH3_64bits(text, strlen(text)) : 0);
     agreement_add_hash(list, "set of variables", agreement_hash_variables(trainer->model));
-    agreement_add_hash(list, "training set", lk__hash_data(trainer->data.train_set));
-    agreement_add_hash(list, "validation set", lk__hash_data(trainer->data.val_set));
+    agreement_add_hash(list, "training set", agreement_hash_split(trainer, LK_SPLIT_TRAIN));
+    agreement_add_hash(list, "validation set", agreement_hash_split(trainer, LK_SPLIT_TEST));
     agreement_add_kernels(list, trainer);
 }
 

@@ -8,10 +8,15 @@
 lk_status lk__agree_on_options(const lk_trainer *trainer);
 lk_status lk__agree_on_work(const lk_trainer *trainer);
 
-/* XXH3-64 of all labels and images. data NULL: 0. */
-uint64_t lk__hash_data(const lk_dataset *data);
+/* Computes XXH3-64 of all labels and images; of images that a function gives, of up to 64 that are spread evenly,
+ * because reading all of them may take as long as an epoch. data NULL: 0. Errors: those of lk_dataset_read,
+ * LK_ERR_MEMORY. */
+lk_status lk__hash_data(const lk_dataset *data, uint64_t *hash);
 
-/* The same for a trainer's split; it is computed once. */
+/* Hashes the splits whose images a function gives, so that lk__hash_split cannot fail. */
+lk_status lk__hash_read_splits(lk_trainer *trainer);
+
+/* The hash of a trainer's split; it is computed once. */
 uint64_t lk__hash_split(lk_trainer *trainer, lk_split split);
 
 /* Lists everything that has to be alike, as bytes to send. The caller frees *fields. */

@@ -138,6 +138,7 @@ lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void 
         int64_t value;
     } counts[] = {
         {"parameters", plan->parameters},
+        {"frozen parameters", plan->frozen},
         {"training samples", plan->train_samples},
         {"validation samples", plan->val_samples},
         {"validation micro-batch", plan->val_micro_batch},

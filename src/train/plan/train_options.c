@@ -1,33 +1,11 @@
 /* The table of options of `lockstep train`; its help, manual page and completion are made from it. */
+#include "train/plan/option_words.h"
 #include "lockstep/program.h"
 #include "lockstep/train.h"
 
 #define AT(field) .offset = offsetof(lk_train_config, field)
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24, MAX_SERVERS = 256, MAX_STALENESS = 1 << 20 };
-
-/* The words of each choice, in the order of its enum in lockstep/train_config.h, dist.h or parameter_server.h. */
-static const char *const roles[] = {"auto", "chief", "worker", "ps", NULL};
-static const char *const data_on[] = {"auto", "host", "device", NULL};
-static const char *const batch_norm_modes[] = {"group", "shard", "sync", NULL};
-static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
-static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
-static const char *const fuse_modes[] = {"on", "off", NULL};
-static const char *const graph_modes[] = {"on", "off", NULL};
-static const char *const precisions[] = {"f32", "bf16", NULL};
-static const char *const optimizer_states[] = {"mirrored", "sharded", NULL};
-static const char *const reductions[] = {"tree", "nccl", NULL};
-static const char *const exchanges[] = {"auto", "flat", "tree", NULL};
-static const char *const compressions[] = {"none", "bf16", NULL};
-static const char *const best_metrics[] = {"auto",       "val-accuracy", "val-loss", "train-accuracy",
-                                           "train-loss", "none",         NULL};
-static const char *const executors[] = {"program", "eager", NULL};
-
-/* The groups of help, in the order of the rows that are first in them. */
-static const char NETWORK[] = "Network and recipe", DATA[] = "Data", DEVICES[] = "Devices and processes",
-                  KERNELS[] = "Precision and kernels", OPTIMIZER[] = "Optimizer and rate",
-                  CHECKS[] = "Stopping and checks", RECORDS[] = "Records and output", CHECKPOINTS[] = "Checkpoints",
-                  SERVERS[] = "Parameter server";
 
 /* clang-format off: a paragraph an option */
 const lk_option lk_train_options[] = {
@@ -672,6 +650,23 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help = "safetensors file of the initial parameters and buffers, named as here or as in PyTorch (default: the "
              "model's own initialization)"},
+    {.name = "weights-skip",
+     .group = NETWORK,
+     .type = LK_OPTION_STRING,
+     AT(checkpoints.weights_skip),
+     .value = "PATTERNS",
+     .recorded = true,
+     .help =
+         "with --weights: variables to leave as they are initialized, and tensors of the file to leave out, such as "
+         "'dense*,block4' (default: none)"},
+    {.name = "freeze",
+     .group = NETWORK,
+     .type = LK_OPTION_STRING,
+     AT(freeze),
+     .value = "PATTERNS",
+     .recorded = true,
+     .help = "parameters that are not trained, such as 'conv1,block*': * stands for any characters, and the name of a "
+             "layer for all in it; a batch-norm that is frozen takes its running statistics (default: none)"},
     {.name = "throughput",
      .group = RECORDS,
      .type = LK_OPTION_FLAG,

@@ -129,9 +129,16 @@ static lk_status device_data_decide(lk_trainer *trainer)
 {
     lk_plan *plan = &trainer->plan;
     int asked = trainer->config.data.memory;
+    const lk_dataset *val = trainer->data.val_set;
+    bool is_bytes = lk_dataset_images(trainer->data.train_set) && (!val || lk_dataset_images(val));
     const lk_device *lacking;
     int64_t bytes = device_data_bytes(trainer->data.train_set) + device_data_bytes(trainer->data.val_set), left = 0;
     if (asked == LK_DATA_ON_HOST || (asked == LK_DATA_ON_AUTO && !trainer->devices[0]->backend->offload))
+        return LK_OK;
+    if (!is_bytes && asked == LK_DATA_ON_DEVICE)
+        LK_FAIL(LK_ERR_ARGUMENT, "--data-on device: must be with images of bytes, and those of %s are floats",
+                trainer->plan.data);
+    if (!is_bytes)
         return LK_OK;
     LK_TRY(device_data_find_lacking(trainer, bytes, &lacking, &left));
     if (lacking && asked == LK_DATA_ON_DEVICE)

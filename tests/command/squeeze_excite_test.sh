@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# A network with squeeze-and-excitation and a gate of two convolutions has one digest on any number of devices, resumed or
+# not. Export refuses it by name.
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
+cd "$work"
+
+cat >net.lk <<'END'
+conv2d 8 kernel=3 padding=same
+batch_norm
+relu
+multiply
+by
+    global_avg_pool
+    dense 4
+    relu
+    dense 8
+    sigmoid
+end
+max_pool 2
+gate: multiply
+    conv2d 8 kernel=3 padding=same
+by
+    conv2d 8 kernel=1
+    sigmoid
+end
+global_avg_pool
+dense classes
+END
+digest() {
+    "$LOCKSTEP" train --model net.lk --data synthetic --limit-train 96 --limit-val 32 --batch-size 32 --shards 4 "$@" \
+        >out 2>&1 || { cat out; return 1; }
+    grep '^digest ' out
+}
+one=$(digest --devices 1xcpu --epochs 2 --checkpoint-dir whole)
+[[ $(digest --devices 2xcpu --epochs 2) == "$one" ]]
+[[ $(digest --devices 4xcpu --epochs 2 --bn sync --recompute) =~ ^digest ]]
+[[ $(digest --devices 3xcpu --epochs 2 --recompute) == "$one" ]]
+digest --devices 2xcpu --epochs 1 --checkpoint-dir parts >/dev/null
+[[ $(digest --devices 1xcpu --epochs 2 --checkpoint-dir parts --resume) == "$one" ]]
+
+status=0
+"$LOCKSTEP" export whole --format onnx --out net.onnx >out 2>&1 || status=$?
+cat out
+[[ $status -ne 0 ]]
+grep -F "of kind 'multiply' does not say what it computes" out
+"$LOCKSTEP" export whole --format safetensors --out net.safetensors >/dev/null
