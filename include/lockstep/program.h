@@ -42,6 +42,9 @@ typedef struct lk_program_opts {
      * variable is written. This saves time if a program is replayed several times between updates. Results do not
      * depend on it. */
     size_t keep_bytes;
+    /* Let a GPU run passes that are alike (lk_program_branch) with one launch for all of them where it can. It then
+     * keeps the tensors of all passes at the same time, and needs more memory. Results do not depend on it. */
+    bool merge;
     /* Let a GPU run each segment as one CUDA graph, from the second replay on. Results do not depend on it. */
     bool graphs;
 } lk_program_opts;

@@ -138,7 +138,8 @@ typedef struct lk_execution_config {
     int executor;           /* enum lk_executor */
     int fuse;               /* enum lk_fuse_mode */
     int graphs;             /* enum lk_graph_mode */
-    int64_t branches;       /* most shards that a GPU computes at the same time: see lk_program_branch */
+    int64_t branches;       /* most shards that a GPU computes at the same time: see lk_program_branch; 0: it merges
+                             * their passes (lk_program_opts) if there is memory for it, else 4 */
     bool recompute;         /* recompute activations in backward to save memory: see lk_program_opts */
     int64_t micro_batch;    /* samples of a shard that run together, which the bits depend on; 0: all; -1: 16 if that is
                              * faster for the model, else all */

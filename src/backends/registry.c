@@ -141,6 +141,7 @@ static const lk_backend cuda = {
     .to_plain = lk__cuda_to_plain,
     .implementations = lk__cuda_implementations,
     .choices = &lk__cuda_choices,
+    .merges = lk__cuda_merges,
     .has_tf32 = true,
 };
 

@@ -130,6 +130,10 @@ typedef struct lk_backend {
     /* lk_device_describe_kind. NULL: the kind needs nothing but the build. */
     lk_status (*describe_kind)(char *text, int size);
 
+    /* Returns whether `merged` may replace merged->parts calls like `one` (program/merge.h): its kernel must give each
+     * of them the bits that it would have alone. NULL: it never may. */
+    bool (*merges)(const lk_call *one, const lk_call *merged);
+
     /* On the queue's own thread, bound to its core: sets the arithmetic modes of the thread and makes *state. */
     lk_status (*open)(lk_device *device, void **state);
     /* From any thread, once no tensor is left on the device. */

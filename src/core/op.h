@@ -44,6 +44,7 @@ typedef struct lk_call {
                         that is no more work and gives the same bits */
     int branch;      /* of a call in a program: see lk_program_branch … */
     int pass;        /* … and how often that was called before */
+    int parts;       /* the calls that this one replaces: see program/merge.h; 0: it is an ordinary call */
     int n_in, n_out;
     int attrs_unused; /* unused bytes at the end of `attrs` */
     lk_tensor *out[LK_MAX_OUTPUTS];

@@ -9,6 +9,8 @@ extern const lk_graphs lk__cuda_graphs;
 extern const lk_choices lk__cuda_choices;
 extern const lk_links_table lk__cuda_links;
 
+bool lk__cuda_merges(const lk_call *one, const lk_call *all);
+
 /* The number of GPUs that this process may use; 0 without the plug-in, a driver or a GPU. */
 int lk__cuda_available(void);
 

@@ -11,16 +11,17 @@ static int64_t cuda_norm_channel_count(const lk_tensor *x)
     return x->shape.dim[1];
 }
 
-static int64_t cuda_norm_row_count(const lk_tensor *x)
+/* The rows of a part. */
+static int64_t cuda_norm_row_count(const lk_call *call, const lk_tensor *x)
 {
     int64_t channels = cuda_norm_channel_count(x);
-    return channels > 0 ? lk_tensor_count(x) / channels : 0;
+    return channels > 0 ? lk_tensor_count(x) / channels / lk__cuda_parts(call) : 0;
 }
 
 static double *cuda_norm_sums_workspace(lk_cuda_scratch *s, const lk_tensor *x)
 {
-    return lk__cuda_new(s, (size_t)lk_gpu_sums_workspace(cuda_norm_row_count(x), cuda_norm_channel_count(x)) *
-                               sizeof(double));
+    int64_t doubles = lk_gpu_sums_workspace(cuda_norm_row_count(s->call, x), cuda_norm_channel_count(x));
+    return lk__cuda_new(s, (size_t)(lk__cuda_parts(s->call) * doubles) * sizeof(double));
 }
 
 static lk_gpu_statistics cuda_norm_from_sums(const lk_call *call, const double *sums)
@@ -45,9 +46,9 @@ static void cuda_norm_launch_channel_sums(lk_cuda_scratch *s, const void *x, dou
     const lk_call *call = s->call;
     double *workspace = cuda_norm_sums_workspace(s, call->in[0]);
     if (s->status == LK_OK)
-        s->status =
-            LK_CUDA_LAUNCH(call, channel_sums, .x = x, .sums = sums, .workspace = workspace, .dtype = call->dtype,
-                           .rows = cuda_norm_row_count(call->in[0]), .channels = cuda_norm_channel_count(call->in[0]));
+        s->status = LK_CUDA_LAUNCH(call, channel_sums, .x = x, .sums = sums, .workspace = workspace,
+                                   .dtype = call->dtype, .rows = cuda_norm_row_count(call, call->in[0]),
+                                   .parts = call->parts, .channels = cuda_norm_channel_count(call->in[0]));
 }
 
 lk_status lk__cuda_channel_sums(lk_call *call)
@@ -66,9 +67,9 @@ lk_status lk__cuda_channel_sums_grad(lk_call *call)
     const double *dsums = lk__cuda_plain(&s, call->in[1]);
     void *dx = lk__cuda_out_images(&s, 0);
     if (s.status == LK_OK)
-        s.status =
-            LK_CUDA_LAUNCH(call, channel_sums_grad, .x = x, .dsums = dsums, .dx = dx, .dtype = call->dtype,
-                           .rows = cuda_norm_row_count(call->in[0]), .channels = cuda_norm_channel_count(call->in[0]));
+        s.status = LK_CUDA_LAUNCH(call, channel_sums_grad, .x = x, .dsums = dsums, .dx = dx, .dtype = call->dtype,
+                                  .rows = cuda_norm_row_count(call, call->in[0]), .parts = call->parts,
+                                  .channels = cuda_norm_channel_count(call->in[0]));
     return lk__cuda_end(&s);
 }
 
@@ -86,10 +87,10 @@ static lk_status launch_normalize_and_end(lk_cuda_scratch *s, const void *x, lk_
     const void *added = lk__cuda_images(s, residual);
     void *y = lk__cuda_out_images(s, 0);
     if (s->status == LK_OK)
-        s->status =
-            LK_CUDA_LAUNCH(call, normalize, .x = x, .residual = added, .gamma = gamma, .beta = beta, .y = y,
-                           .statistics = statistics, .dtype = call->dtype, .rows = cuda_norm_row_count(call->in[0]),
-                           .channels = cuda_norm_channel_count(call->in[0]), .act = then == ADD_AND_RELU);
+        s->status = LK_CUDA_LAUNCH(call, normalize, .x = x, .residual = added, .gamma = gamma, .beta = beta, .y = y,
+                                   .statistics = statistics, .dtype = call->dtype,
+                                   .rows = cuda_norm_row_count(call, call->in[0]), .parts = call->parts,
+                                   .channels = cuda_norm_channel_count(call->in[0]), .act = then == ADD_AND_RELU);
     return lk__cuda_end(s);
 }
 
@@ -158,11 +159,12 @@ static lk_status launch_normalize_grad(lk_cuda_scratch *s, const gradient *g, lk
     float *dgamma = lk__cuda_out(s, 1), *dbeta = lk__cuda_out(s, 2);
     double *dsums = g->dsums ? lk__cuda_out(s, g->dsums) : NULL;
     if (s->status == LK_OK)
-        s->status = LK_CUDA_LAUNCH(s->call, normalize_grad, .dy = dy, .act_y = act_y, .x = x, .gamma = gamma,
-                                   .act_beta = act_beta, .dx = dx, .dresidual = dresidual, .dgamma = dgamma,
-                                   .dbeta = dbeta, .dsums = dsums, .workspace = workspace, .statistics = statistics,
-                                   .through = through, .dtype = s->call->dtype, .rows = cuda_norm_row_count(g->x),
-                                   .channels = cuda_norm_channel_count(g->x));
+        s->status =
+            LK_CUDA_LAUNCH(s->call, normalize_grad, .dy = dy, .act_y = act_y, .x = x, .gamma = gamma,
+                           .act_beta = act_beta, .dx = dx, .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta,
+                           .dsums = dsums, .workspace = workspace, .statistics = statistics, .through = through,
+                           .dtype = s->call->dtype, .rows = cuda_norm_row_count(s->call, g->x), .parts = s->call->parts,
+                           .channels = cuda_norm_channel_count(g->x));
     return lk__cuda_end(s);
 }
 

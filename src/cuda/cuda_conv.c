@@ -26,11 +26,13 @@ static lk_status conv_with_fallback(lk_call *call, convolve_fn run)
     return conv_in_dtype(call, run, LK_F32);
 }
 
-/* x and y are images, w is [O, I / groups, KH, KW]. */
+/* x and y are images of all parts, w is [O, I / groups, KH, KW]. */
 static lk_gpu_conv_shape cuda_conv_shape_of(const lk_call *call, const lk_conv2d_opts *opts, lk_shape x, lk_shape w,
                                             lk_shape y, lk_dtype dtype)
 {
+    x.dim[0] /= lk__cuda_parts(call);
     return (lk_gpu_conv_shape){.geometry = lk__geometry_of_conv(x, w, y, opts),
+                               .parts = call->parts,
                                .dtype = dtype,
                                .tf32 = call->dtype == LK_BF16 || call->tf32,
                                .direct = call->algorithms == LK_ALGORITHMS_DIRECT};
@@ -101,13 +103,13 @@ static lk_status cuda_conv_launch_bias_grad(lk_cuda_scratch *s, const void *resu
 {
     const lk_call *call = s->call;
     const lk_tensor *out = call->out[1];
-    int64_t channels = y.dim[1], rows = y.dim[0] * y.dim[2] * y.dim[3];
+    int64_t parts = lk__cuda_parts(call), channels = y.dim[1], rows = y.dim[0] / parts * y.dim[2] * y.dim[3];
     void *sums = lk__cuda_out(s, 1);
-    double *workspace = lk__cuda_new(s, (size_t)lk_gpu_sums_workspace(rows, channels) * sizeof *workspace);
+    double *workspace = lk__cuda_new(s, (size_t)(parts * lk_gpu_sums_workspace(rows, channels)) * sizeof *workspace);
     if (s->status != LK_OK)
         return s->status;
     return LK_CUDA_LAUNCH(call, column_sums, .x = results, .sums = sums, .workspace = workspace, .dtype = dtype,
-                          .sums_dtype = out->dtype, .rows = rows, .columns = channels);
+                          .sums_dtype = out->dtype, .rows = rows, .columns = channels, .parts = call->parts);
 }
 
 static lk_status cuda_conv_launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
@@ -118,7 +120,7 @@ static lk_status cuda_conv_launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype
     const void *results = cuda_conv_images_in(s, dy, dtype), *images = cuda_conv_images_in(s, x, dtype);
     lk_dtype made = dtype == call->dtype ? out->dtype : dtype;
     lk_gpu_conv_shape shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype);
-    int64_t doubles = lk_gpu_weight_grad_workspace(&shape);
+    int64_t doubles = lk__cuda_parts(call) * lk_gpu_weight_grad_workspace(&shape);
     double *workspace = doubles > 0 ? lk__cuda_new(s, (size_t)doubles * sizeof *workspace) : NULL;
     lk_cuda_result dw = cuda_conv_images_out(s, 0, made);
     if (s->status == LK_OK)

@@ -26,8 +26,9 @@ static lk_gpu_cross_entropy cuda_loss_cross_entropy_of(lk_cuda_scratch *s, const
     return (lk_gpu_cross_entropy){.logits = lk__cuda_plain(s, logits),
                                   .labels = cuda_loss_labels_of(s, labels),
                                   .dtype = logits->dtype,
-                                  .n = logits->shape.dim[0],
+                                  .n = logits->shape.dim[0] / lk__cuda_parts(s->call),
                                   .classes = logits->shape.dim[1],
+                                  .parts = s->call->parts,
                                   .scale = 1};
 }
 
@@ -51,7 +52,7 @@ lk_status lk__cuda_sparse_softmax_cross_entropy(lk_call *call)
     lk_gpu_cross_entropy rows = cuda_loss_cross_entropy_of(&s, call->in[0], call->in[1]);
     rows.loss = lk__cuda_out(&s, 0);
     rows.sum = attrs->reduction != LK_REDUCTION_NONE;
-    rows.workspace = rows.sum ? lk__cuda_new(&s, (size_t)rows.n * sizeof(float)) : NULL;
+    rows.workspace = rows.sum ? lk__cuda_new(&s, (size_t)lk_tensor_count(call->in[1]) * sizeof(float)) : NULL;
     rows.smoothing = attrs->smoothing;
     rows.scale = cuda_loss_reduction_scale(attrs, rows.n);
     return cuda_loss_launch_cross_entropy(&s, &rows);
@@ -79,7 +80,7 @@ lk_status lk__cuda_cross_entropy_step(lk_call *call)
     rows.loss = lk__cuda_out(&s, 0);
     rows.dlogits = lk__cuda_out(&s, 1);
     rows.hits = lk__cuda_out(&s, 2);
-    rows.workspace = lk__cuda_new(&s, (size_t)rows.n * 2 * sizeof(float));
+    rows.workspace = lk__cuda_new(&s, (size_t)lk_tensor_count(call->in[2]) * 2 * sizeof(float));
     rows.sum = true;
     rows.smoothing = attrs->smoothing;
     rows.k = attrs->k;

@@ -27,15 +27,19 @@ static const void *cuda_matmul_matrix_in(lk_cuda_scratch *s, const lk_tensor *x)
     return lk__cuda_library_in(s, cuda_matmul_is_transposed(x) ? &transposed : x, NULL, x->dtype);
 }
 
-/* Fills in all arguments except the pointers to operands. */
+/* Fills in all arguments except the pointers to operands. The parts of a merged call have rows of y of their own. If
+ * they share b, they also have rows of a; otherwise a's columns and b's rows. */
 static lk_gpu_matmul matmul_of(const lk_call *call, bool relu)
 {
     const lk_tensor *a = call->in[0], *b = call->in[1], *y = call->out[0];
+    bool b_is_shared = call->parts > 0 && a->shape.dim[0] == y->shape.dim[0];
     return (lk_gpu_matmul){.dtype = call->dtype,
                            .y_dtype = y->dtype,
-                           .rows = y->shape.dim[0],
-                           .inner = a->shape.dim[1],
+                           .rows = y->shape.dim[0] / lk__cuda_parts(call),
+                           .inner = b_is_shared ? a->shape.dim[1] : a->shape.dim[1] / lk__cuda_parts(call),
                            .columns = y->shape.dim[1],
+                           .parts = call->parts,
+                           .b_is_shared = b_is_shared,
                            .a_transposed = cuda_matmul_is_transposed(a),
                            .b_transposed = cuda_matmul_is_transposed(b),
                            .relu = relu,

@@ -34,11 +34,17 @@ void lk__cuda_strides(lk_shape shape, const void *layout, int64_t *strides)
     strides[1] = 1;
 }
 
+/* The first element. In any layout an offset skips whole items of the first axis: a part of merged shards. */
+static void *cuda_operands_first(const lk_tensor *x)
+{
+    return (char *)x->storage->data + (size_t)x->offset * lk_dtype_size(x->dtype);
+}
+
 lk_gpu_view lk__cuda_view(const lk_tensor *x)
 {
     lk_gpu_view view = {.dtype = x->dtype};
     const void *layout = x->storage->layout;
-    view.data = layout ? x->storage->data : lk__data(x);
+    view.data = cuda_operands_first(x);
     if (layout)
         lk__cuda_strides(x->shape, layout, view.stride);
     else
@@ -90,7 +96,7 @@ void *lk__cuda_as(lk_cuda_scratch *scratch, const lk_tensor *x, const void *layo
     if (!x)
         return NULL;
     if (cuda_operands_has_order(x, layout))
-        return x->storage->layout ? x->storage->data : lk__data(x);
+        return cuda_operands_first(x);
     void *data = lk__cuda_new(scratch, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
     if (data)
         scratch->status = lk__cuda_convert(scratch->call, x->shape,

@@ -7,9 +7,16 @@
 
 /* --- reductions --------------------------------------------------------------------------------------------------- */
 
-static lk_gpu_axes cuda_reduce_split_axes(lk_shape shape, const int64_t *strides, unsigned reduced)
+/* If the first axis is reduced, the parts of a merged call are one more axis that is kept. */
+static lk_gpu_axes cuda_reduce_split_axes(const lk_call *call, lk_shape shape, const int64_t *strides, unsigned reduced)
 {
     lk_gpu_axes axes = {.n_kept = 0};
+    if (call->parts > 0 && reduced & 1) {
+        shape.dim[0] /= call->parts;
+        axes.kept[0] = call->parts;
+        axes.kept_stride[0] = shape.dim[0] * strides[0];
+        axes.n_kept = 1;
+    }
     for (int i = 0; i < shape.ndim; i++) {
         bool is_reduced = reduced >> i & 1;
         int at = is_reduced ? axes.n_reduced++ : axes.n_kept++;
@@ -36,7 +43,7 @@ static lk_status launch_reduce(lk_call *call, lk_gpu_reduction op, unsigned redu
 {
     lk_cuda_scratch s = {.call = call};
     lk_gpu_view x = lk__cuda_view(call->in[0]);
-    lk_gpu_axes axes = cuda_reduce_split_axes(call->in[0]->shape, x.stride, reduced);
+    lk_gpu_axes axes = cuda_reduce_split_axes(call, call->in[0]->shape, x.stride, reduced);
     void *y = lk__cuda_out(&s, 0), *workspace = reduce_workspace(&s, &axes);
     if (s.status == LK_OK)
         s.status = LK_CUDA_LAUNCH(call, reduce, .x = x.data, .y = y, .workspace = workspace, .dtype = x.dtype,
@@ -75,7 +82,7 @@ lk_status lk__cuda_max_grad(lk_call *call)
     if (s.status == LK_OK)
         s.status = LK_CUDA_LAUNCH(
             call, max_grad, .dy = dy, .x = x, .y = y, .dx = dx, .dtype = call->dtype,
-            .axes = cuda_reduce_split_axes(call->in[1]->shape, strides, LK_ATTRS(call, lk_reduce_attrs)->axes));
+            .axes = cuda_reduce_split_axes(call, call->in[1]->shape, strides, LK_ATTRS(call, lk_reduce_attrs)->axes));
     return lk__cuda_end(&s);
 }
 

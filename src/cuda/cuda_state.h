@@ -80,6 +80,12 @@ static inline lk_cuda *lk__cuda_of(const lk_call *call)
     lk__cuda_check(lk__cuda_of(call)->driver, \
                    lk__cuda_of(call)->driver->kernel(lk__cuda_of(call)->stream, &(lk_gpu_##kernel){__VA_ARGS__}))
 
+/* The problems that a call solves at once: see lk_gpu_parts. Its tensors have those of all parts. */
+static inline int64_t lk__cuda_parts(const lk_call *call)
+{
+    return lk_gpu_parts(call->parts);
+}
+
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
 /* Temporaries of a call while it is turned into launches. They may be freed before the launches have run: only later

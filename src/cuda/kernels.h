@@ -4,7 +4,11 @@
  *
  * Images are channels-last: pixel p of image n has its channels at (n * pixels + p) * channels. Results do not depend
  * on how threads are scheduled: sums have a fixed order, and no sum uses atomics. Arithmetic is in f32 for f32 and for
- * bf16, whose results are rounded once, and in f64 for f64 in the kernels that take it. */
+ * bf16, whose results are rounded once, and in f64 for f64 in the kernels that take it.
+ *
+ * Some kernels take several problems of one size at once: `parts` is their number, 0 for one. All other arguments
+ * describe the first problem. The operands of the next ones follow those of the first in memory, except those that are
+ * said to be shared. The bits are those of separate launches. */
 #pragma once
 
 #include "ops/geometry.h"
@@ -12,6 +16,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+static inline int64_t lk_gpu_parts(int64_t parts)
+{
+    return parts > 0 ? parts : 1;
+}
 
 /* --- any dtype ---------------------------------------------------------------------------------------------------- */
 
@@ -223,7 +232,7 @@ typedef struct lk_gpu_softmax_grad {
  * without chunks; otherwise they have a value for each sample. dlogits = (softmax - target) * dloss, where dloss is one
  * value, or with `each` one for each sample. `scale` multiplies the loss and dlogits. A label out of range makes its
  * loss, gradient and hit NaN. Sums over classes are added as those of softmax. workspace: with `sum`, n floats for each
- * of loss and hits that is not NULL. */
+ * of loss and hits that is not NULL. A dloss that is one value is shared by the parts, if there are several. */
 typedef struct lk_gpu_cross_entropy {
     const void *logits, *dloss;
     const int64_t *labels;
@@ -231,7 +240,7 @@ typedef struct lk_gpu_cross_entropy {
     float *hits;          /* whether the label is among the k greatest */
     float *workspace;
     lk_dtype dtype;
-    int64_t n, classes;
+    int64_t n, classes, parts;
     bool sum, each;
     double smoothing, scale;
     int k;
@@ -246,13 +255,15 @@ typedef struct lk_gpu_sigmoid_cross_entropy {
     int64_t count;
 } lk_gpu_sigmoid_cross_entropy;
 
-/* --- batch norm: x [rows, channels] in f32 or bf16, rows are pixels of images; gamma, beta, … in f32 -------------- */
+/* --- batch norm: x [rows, channels] in f32 or bf16, rows are pixels of images; gamma, beta, … in f32 --------------
+ * Parts share gamma and beta, and a mean and variance that are given. */
 
 /* Sums over rows are added in double, in an order that depends on the shape and the dtype alone: in at most
  * LK_GPU_SUM_BLOCKS blocks of at least LK_GPU_SUM_ROWS rows, then in a tree over the blocks. */
 enum { LK_GPU_SUM_ROWS = 64, LK_GPU_SUM_BLOCKS = 512 };
 
-/* Doubles in the workspace of these sums: two for each channel and block, and three for each channel's total. */
+/* Doubles in the workspace of these sums, for each part: two for each channel and block, and three for each channel's
+ * total. */
 static inline int64_t lk_gpu_sums_workspace(int64_t rows, int64_t channels)
 {
     int64_t blocks = (rows + LK_GPU_SUM_ROWS - 1) / LK_GPU_SUM_ROWS, most = LK_GPU_SUM_BLOCKS;
@@ -264,7 +275,7 @@ typedef struct lk_gpu_channel_sums {
     const void *x;
     double *sums, *workspace;
     lk_dtype dtype;
-    int64_t rows, channels;
+    int64_t rows, channels, parts;
 } lk_gpu_channel_sums;
 
 /* dx = dsums[c] + 2 x dsums[channels + c]; dx may be x. */
@@ -273,7 +284,7 @@ typedef struct lk_gpu_channel_sums_grad {
     const double *dsums;
     void *dx;
     lk_dtype dtype;
-    int64_t rows, channels;
+    int64_t rows, channels, parts;
 } lk_gpu_channel_sums_grad;
 
 /* The mean and variance of each channel: computed from sums over `count` elements, or, if sums is NULL, given. */
@@ -292,7 +303,7 @@ typedef struct lk_gpu_normalize {
     void *y;
     lk_gpu_statistics statistics;
     lk_dtype dtype;
-    int64_t rows, channels;
+    int64_t rows, channels, parts;
     bool act;
 } lk_gpu_normalize;
 
@@ -316,7 +327,7 @@ typedef struct lk_gpu_normalize_grad {
     lk_gpu_statistics statistics;
     lk_gpu_through through;
     lk_dtype dtype; /* of dy, act_y, x, dx and dresidual */
-    int64_t rows, channels;
+    int64_t rows, channels, parts;
 } lk_gpu_normalize_grad;
 
 /* mean = (1 - momentum) mean + momentum m, and likewise the unbiased variance, if skip is NULL or *skip is 0. Computed
@@ -439,20 +450,23 @@ enum { LK_GPU_LIBRARY_ALIGNMENT = 16 };
 
 /* y [rows, columns] = a b, for a [rows, inner] and b [inner, columns], row-major; a or b may be stored transposed. Adds
  * bias [columns], of y's dtype, unless it is NULL, and applies relu, which keeps NaN, if set. The algorithm depends on
- * shapes, dtypes, GPU and library, and adds up the products of an element of y in one sequence. */
+ * shapes, dtypes, GPU and library, and adds up the products of an element of y in one sequence. Parts share the bias,
+ * and b if b_is_shared. */
 typedef struct lk_gpu_matmul {
     const void *a, *b, *bias;
     void *y;
     lk_dtype dtype, y_dtype;
-    int64_t rows, inner, columns;
-    bool a_transposed, b_transposed, relu;
+    int64_t rows, inner, columns, parts;
+    bool a_transposed, b_transposed, b_is_shared, relu;
     bool tf32; /* f32 operands may be rounded to 10 bits of mantissa */
 } lk_gpu_matmul;
 
 /* A convolution of x [images, in, channels] with w [filters, kernel, channels / groups] to y [images, out, filters],
- * all channels-last, none of them empty. Kernels return LK_GPU_UNSUPPORTED only for bf16; f32 supports every shape. */
+ * all channels-last, none of them empty. Kernels return LK_GPU_UNSUPPORTED only for bf16; f32 supports every shape.
+ * Parts share weights and bias, but not a gradient of weights. */
 typedef struct lk_gpu_conv_shape {
     lk_geometry geometry;
+    int64_t parts;
     lk_dtype dtype;
     bool tf32;
     bool direct; /* no algorithms, such as Winograd's, that transform the operands */
@@ -475,6 +489,14 @@ typedef struct lk_gpu_conv_input_grad {
 /* Weight gradients in bf16 with so few channels, and inputs a result, run on a kernel of the plug-in's own. */
 enum { LK_GPU_FEW_CHANNELS = 4, LK_GPU_FEW_INPUTS = 32 };
 
+/* The geometry of all parts together, as far as each result belongs to one image. */
+static inline lk_geometry lk_gpu_all_images(const lk_gpu_conv_shape *shape)
+{
+    lk_geometry all = shape->geometry;
+    all.images *= lk_gpu_parts(shape->parts);
+    return all;
+}
+
 static inline bool lk_gpu_has_few_inputs(const lk_gpu_conv_shape *shape)
 {
     const lk_geometry *g = &shape->geometry;
@@ -482,8 +504,8 @@ static inline bool lk_gpu_has_few_inputs(const lk_gpu_conv_shape *shape)
            g->channels * g->kernel[0] * g->kernel[1] <= LK_GPU_FEW_INPUTS;
 }
 
-/* Doubles in the workspace of a weight gradient: with few inputs one for each weight and block, in blocks of at least
- * LK_GPU_SUM_ROWS pixels, otherwise none. */
+/* Doubles in the workspace of a part's weight gradient: with few inputs one for each weight and block, in blocks of at
+ * least LK_GPU_SUM_ROWS pixels, otherwise none. */
 static inline int64_t lk_gpu_weight_grad_workspace(const lk_gpu_conv_shape *shape)
 {
     const lk_geometry *g = &shape->geometry;
@@ -507,7 +529,7 @@ typedef struct lk_gpu_column_sums {
     void *sums;
     double *workspace;
     lk_dtype dtype, sums_dtype;
-    int64_t rows, columns;
+    int64_t rows, columns, parts;
 } lk_gpu_column_sums;
 
 /* --- exchange ----------------------------------------------------------------------------------------------------- */

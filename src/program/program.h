@@ -1,10 +1,11 @@
 /* A recorded program. record.c captures the calls and then compiles them, in this order: weights.c adds calls that lay
- * out weights, share.c merges what branches have in common, fuse.c fuses and leaves out copies (rewrite.h, and fuse_*.c
- * for each pattern), order.c moves up what finishes outputs, recompute.c and remake.c repeat calls instead of keeping
- * their results, branch_order.c orders branches that will be cut, values.c finds who reads and writes each storage
- * (numbers.c), layouts.c tells calls what their successors want, branches.c checks branches, keep.c lets kernels keep
- * what they derive from variables, segments.c cuts, and memory_plan.c plans memory (in_place.c says which result may
- * overwrite an operand). run.c replays a program, and launch.c starts the calls of a replay. */
+ * out weights, share.c makes what branches have in common once, fuse.c fuses and leaves out copies (rewrite.h, and
+ * fuse_*.c for each pattern), merge.c replaces equal calls of several passes by one, order.c moves up what finishes
+ * outputs, recompute.c and remake.c repeat calls instead of keeping their results, branch_order.c orders branches that
+ * will be cut, values.c finds who reads and writes each storage (numbers.c), layouts.c tells calls what their
+ * successors want, branches.c checks branches, keep.c lets kernels keep what they derive from variables, segments.c
+ * cuts, and memory_plan.c plans memory (in_place.c says which result may overwrite an operand). run.c replays a
+ * program, and launch.c starts the calls of a replay. */
 #pragma once
 
 #include "base/refcount.h"

@@ -11,6 +11,7 @@
 #include "program/launch.h"
 #include "program/layouts.h"
 #include "program/memory_plan.h"
+#include "program/merge.h"
 #include "program/order.h"
 #include "program/program.h"
 #include "program/recompute.h"
@@ -130,6 +131,8 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     LK_TRY(lk__program_share(program));
     if (opts->fuse)
         LK_TRY(lk__program_fuse(program));
+    if (opts->merge)
+        LK_TRY(lk__program_merge(program));
     LK_TRY(lk__program_skip_copies(program));
     LK_TRY(lk__program_finish_outputs_early(program));
     if (opts->recompute)

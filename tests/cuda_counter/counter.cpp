@@ -34,7 +34,8 @@ static size_t number_of(const lk_gpu_stream *stream)
 static double flops_of(const lk_gpu_conv_shape &shape)
 {
     const lk_geometry &g = shape.geometry;
-    return 2 * (double)lk__geometry_y_count(&g) * (double)(g.kernel[0] * g.kernel[1] * (g.channels / g.groups));
+    return 2 * (double)lk_gpu_parts(shape.parts) * (double)lk__geometry_y_count(&g) *
+           (double)(g.kernel[0] * g.kernel[1] * (g.channels / g.groups));
 }
 
 static double flops_of(const lk_gpu_conv &a)
@@ -54,7 +55,7 @@ static double flops_of(const lk_gpu_conv_weight_grad &a)
 
 static double flops_of(const lk_gpu_matmul &a)
 {
-    return 2 * (double)a.rows * (double)a.inner * (double)a.columns;
+    return 2 * (double)lk_gpu_parts(a.parts) * (double)a.rows * (double)a.inner * (double)a.columns;
 }
 
 template <typename Arguments> static double flops_of(const Arguments &)
@@ -68,7 +69,7 @@ template <typename Arguments> static double flops_of(const Arguments &)
 static int64_t reads_beyond(const lk_gpu_normalize_grad &a)
 {
     int64_t operands = a.act_y && !a.dresidual ? 3 : 2;
-    return operands * a.rows * a.channels * (a.dtype == LK_F32 ? 4 : 2);
+    return operands * lk_gpu_parts(a.parts) * a.rows * a.channels * (a.dtype == LK_F32 ? 4 : 2);
 }
 
 static int64_t reads_beyond(const lk_gpu_gather &a)
@@ -88,7 +89,18 @@ template <typename Arguments> static int64_t reads_beyond(const Arguments &)
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-/* A library's kernel is no launch of the emulation and counts as one. */
+/* A library's kernel counts as one launch, whatever the emulation does in its place. cuDNN adds up the weight gradients
+ * of parts one by one. */
+static int64_t launches_of(const lk_gpu_conv_weight_grad &a, int64_t emulated)
+{
+    return lk_gpu_has_few_inputs(&a.shape) ? emulated : lk_gpu_parts(a.shape.parts);
+}
+
+template <typename Arguments> static int64_t launches_of(const Arguments &, int64_t emulated)
+{
+    return emulated > 0 ? emulated : 1;
+}
+
 template <auto Kernel, typename Arguments>
 static lk_gpu_status count_kernel(const char *name, lk_gpu_stream *stream, const Arguments *arguments)
 {
@@ -102,7 +114,7 @@ static lk_gpu_status count_kernel(const char *name, lk_gpu_stream *stream, const
     lk_gpu_status status = (inner->*Kernel)(stream, arguments);
     int64_t launches = launches_of_inner() - before;
     fprintf(counts, "kernel %zu %s %lld %lld %lld %.0f\n", number_of(stream), name,
-            (long long)(launches > 0 ? launches : 1), (long long)read, (long long)written, flops_of(*arguments));
+            (long long)launches_of(*arguments, launches), (long long)read, (long long)written, flops_of(*arguments));
     return status;
 }
 

@@ -112,7 +112,10 @@ lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
         return refuse();
     snprintf(choice->name, sizeof choice->name, "emulated:%s", library_version());
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    stream->libraries->chosen[key_of(*choice)] = *choice;
+    lk_gpu_choice of_part = *choice; /* parts are computed as one would be alone */
+    of_part.matmul.parts = of_part.conv.parts = 0;
+    of_part.matmul.b_is_shared = false;
+    stream->libraries->chosen[key_of(*choice)] = of_part;
     return LK_GPU_OK;
 }
 
@@ -188,8 +191,8 @@ lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
     choice.matmul = *m;
     LK_GPU_TRY(lk__gpu_choose(stream, &choice));
     if (rounds(m->tf32, m->dtype)) {
-        with.a = round(stream, m->a, m->rows * m->inner);
-        with.b = round(stream, m->b, m->inner * m->columns);
+        with.a = round(stream, m->a, lk_gpu_parts(m->parts) * m->rows * m->inner);
+        with.b = round(stream, m->b, (m->b_is_shared ? 1 : lk_gpu_parts(m->parts)) * m->inner * m->columns);
     }
     return round.keep_until_here(stream, lk__gpu_direct_matmul(stream, &with));
 }
@@ -200,10 +203,11 @@ lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
     lk_gpu_conv with = *a;
     rounded round;
+    lk_geometry all = lk_gpu_all_images(&a->shape);
     require_alignment({a->x, a->w, a->bias, a->y});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV, a->shape, a->bias != nullptr, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.x = round(stream, a->x, lk__geometry_x_count(&a->shape.geometry));
+        with.x = round(stream, a->x, lk__geometry_x_count(&all));
         with.w = round(stream, a->w, lk__geometry_w_count(&a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv(stream, &with));
@@ -213,10 +217,11 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
 {
     lk_gpu_conv_input_grad with = *a;
     rounded round;
+    lk_geometry all = lk_gpu_all_images(&a->shape);
     require_alignment({a->dy, a->w, a->dx});
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_INPUT_GRAD, a->shape, false, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.dy = round(stream, a->dy, lk__geometry_y_count(&a->shape.geometry));
+        with.dy = round(stream, a->dy, lk__geometry_y_count(&all));
         with.w = round(stream, a->w, lk__geometry_w_count(&a->shape.geometry));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv_input_grad(stream, &with));
@@ -226,13 +231,14 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
 {
     lk_gpu_conv_weight_grad with = *a;
     rounded round;
+    lk_geometry all = lk_gpu_all_images(&a->shape);
     require_alignment({a->dy, a->x, a->dw});
     if (lk_gpu_has_few_inputs(&a->shape))
         return lk__gpu_few_inputs_weight_grad(stream, a);
     LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_WEIGHT_GRAD, a->shape, false, a->dw_dtype));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
-        with.dy = round(stream, a->dy, lk__geometry_y_count(&a->shape.geometry));
-        with.x = round(stream, a->x, lk__geometry_x_count(&a->shape.geometry));
+        with.dy = round(stream, a->dy, lk__geometry_y_count(&all));
+        with.x = round(stream, a->x, lk__geometry_x_count(&all));
     }
     return round.keep_until_here(stream, lk__gpu_direct_conv_weight_grad(stream, &with));
 }

@@ -228,14 +228,14 @@ static void uses(const lk_gpu_softmax_grad &a, operands &list)
 
 static void uses(const lk_gpu_cross_entropy &a, operands &list)
 {
-    int64_t size = size_of(a.dtype), bytes = a.n * a.classes * size, results = a.sum ? 1 : a.n;
-    int64_t parts = (a.loss ? 1 : 0) + (a.hits ? 1 : 0);
-    list.reads(a.logits, bytes);
-    list.reads(a.labels, a.n * INDEX);
-    list.may_read(a.dloss, (a.each ? a.n : 1) * size);
-    list.writes(a.workspace, a.sum ? parts * a.n * FLOAT : 0);
+    int64_t size = size_of(a.dtype), parts = lk_gpu_parts(a.parts), n = parts * a.n, results = a.sum ? parts : n;
+    int64_t sums = (a.loss ? 1 : 0) + (a.hits ? 1 : 0);
+    list.reads(a.logits, n * a.classes * size);
+    list.reads(a.labels, n * INDEX);
+    list.may_read(a.dloss, (a.each ? n : 1) * size);
+    list.writes(a.workspace, a.sum ? sums * n * FLOAT : 0);
     list.may_write(a.loss, results * size);
-    list.may_write(a.dlogits, bytes);
+    list.may_write(a.dlogits, n * a.classes * size);
     list.may_write(a.hits, results * FLOAT);
 }
 
@@ -250,10 +250,10 @@ static void uses(const lk_gpu_sigmoid_cross_entropy &a, operands &list)
 
 /* --- batch-norm --------------------------------------------------------------------------------------------------- */
 
-static void statistics_of(const lk_gpu_statistics &a, int64_t channels, operands &list)
+static void statistics_of(const lk_gpu_statistics &a, int64_t channels, int64_t parts, operands &list)
 {
     if (a.sums) {
-        list.reads(a.sums, 2 * channels * DOUBLE);
+        list.reads(a.sums, parts * 2 * channels * DOUBLE);
     } else {
         list.reads(a.mean, channels * FLOAT);
         list.reads(a.variance, channels * FLOAT);
@@ -262,51 +262,52 @@ static void statistics_of(const lk_gpu_statistics &a, int64_t channels, operands
 
 static void uses(const lk_gpu_channel_sums &a, operands &list)
 {
-    list.reads(a.x, a.rows * a.channels * size_of(a.dtype));
-    list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
-    list.writes(a.sums, 2 * a.channels * DOUBLE);
+    int64_t parts = lk_gpu_parts(a.parts);
+    list.reads(a.x, parts * a.rows * a.channels * size_of(a.dtype));
+    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
+    list.writes(a.sums, parts * 2 * a.channels * DOUBLE);
 }
 
 static void uses(const lk_gpu_channel_sums_grad &a, operands &list)
 {
-    int64_t bytes = a.rows * a.channels * size_of(a.dtype);
+    int64_t parts = lk_gpu_parts(a.parts), bytes = parts * a.rows * a.channels * size_of(a.dtype);
     list.reads(a.x, bytes);
-    list.reads(a.dsums, 2 * a.channels * DOUBLE);
+    list.reads(a.dsums, parts * 2 * a.channels * DOUBLE);
     list.writes(a.dx, bytes);
 }
 
 static void uses(const lk_gpu_normalize &a, operands &list)
 {
-    int64_t bytes = a.rows * a.channels * size_of(a.dtype);
+    int64_t parts = lk_gpu_parts(a.parts), bytes = parts * a.rows * a.channels * size_of(a.dtype);
     list.reads(a.x, bytes);
     list.may_read(a.residual, bytes);
     list.reads(a.gamma, a.channels * FLOAT);
     list.reads(a.beta, a.channels * FLOAT);
-    statistics_of(a.statistics, a.channels, list);
+    statistics_of(a.statistics, a.channels, parts, list);
     list.writes(a.y, bytes);
 }
 
 static void uses(const lk_gpu_normalize_grad &a, operands &list)
 {
-    int64_t bytes = a.rows * a.channels * size_of(a.dtype);
+    int64_t parts = lk_gpu_parts(a.parts), bytes = parts * a.rows * a.channels * size_of(a.dtype);
     list.reads(a.dy, bytes);
     list.may_read(a.act_y, bytes);
     list.reads(a.x, bytes);
     list.reads(a.gamma, a.channels * FLOAT);
     list.may_read(a.act_beta, a.channels * FLOAT);
-    statistics_of(a.statistics, a.channels, list);
-    list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
+    statistics_of(a.statistics, a.channels, parts, list);
+    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
     list.writes(a.dx, bytes);
     list.may_write(a.dresidual, bytes);
-    list.writes(a.dgamma, a.channels * FLOAT);
-    list.writes(a.dbeta, a.channels * FLOAT);
-    list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? 2 * a.channels * DOUBLE : 0);
+    list.writes(a.dgamma, parts * a.channels * FLOAT);
+    list.writes(a.dbeta, parts * a.channels * FLOAT);
+    list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? parts * 2 * a.channels * DOUBLE : 0);
 }
 
 static void uses(const lk_gpu_running_statistics &a, operands &list)
 {
     list.may_read(a.skip, FLOAT);
-    statistics_of(a.statistics, a.channels, list);
+    statistics_of(a.statistics, a.channels, 1, list);
     for (const float *moment : {a.mean, a.variance}) {
         list.reads(moment, a.channels * FLOAT);
         list.writes(moment, a.channels * FLOAT);
@@ -417,44 +418,48 @@ static void uses(const lk_gpu_update_scales &a, operands &list)
 
 static void uses(const lk_gpu_matmul &a, operands &list)
 {
-    int64_t size = size_of(a.dtype), y_size = size_of(a.y_dtype);
-    list.reads(a.a, a.rows * a.inner * size);
-    list.reads(a.b, a.inner * a.columns * size);
+    int64_t parts = lk_gpu_parts(a.parts), size = size_of(a.dtype), y_size = size_of(a.y_dtype);
+    list.reads(a.a, parts * a.rows * a.inner * size);
+    list.reads(a.b, (a.b_is_shared ? 1 : parts) * a.inner * a.columns * size);
     list.may_read(a.bias, a.columns * y_size);
-    list.writes(a.y, a.rows * a.columns * y_size);
+    list.writes(a.y, parts * a.rows * a.columns * y_size);
 }
 
 static void uses(const lk_gpu_conv &a, operands &list)
 {
+    lk_geometry all = lk_gpu_all_images(&a.shape);
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.x, lk__geometry_x_count(&a.shape.geometry) * size);
+    list.reads(a.x, lk__geometry_x_count(&all) * size);
     list.reads(a.w, lk__geometry_w_count(&a.shape.geometry) * size);
     list.may_read(a.bias, a.shape.geometry.filters * size);
-    list.writes(a.y, lk__geometry_y_count(&a.shape.geometry) * size);
+    list.writes(a.y, lk__geometry_y_count(&all) * size);
 }
 
 static void uses(const lk_gpu_conv_input_grad &a, operands &list)
 {
+    lk_geometry all = lk_gpu_all_images(&a.shape);
     int64_t size = size_of(a.shape.dtype);
-    list.reads(a.dy, lk__geometry_y_count(&a.shape.geometry) * size);
+    list.reads(a.dy, lk__geometry_y_count(&all) * size);
     list.reads(a.w, lk__geometry_w_count(&a.shape.geometry) * size);
-    list.writes(a.dx, lk__geometry_x_count(&a.shape.geometry) * size);
+    list.writes(a.dx, lk__geometry_x_count(&all) * size);
 }
 
 static void uses(const lk_gpu_conv_weight_grad &a, operands &list)
 {
-    int64_t size = size_of(a.shape.dtype);
-    list.reads(a.dy, lk__geometry_y_count(&a.shape.geometry) * size);
-    list.reads(a.x, lk__geometry_x_count(&a.shape.geometry) * size);
-    list.may_write(a.workspace, lk_gpu_weight_grad_workspace(&a.shape) * DOUBLE);
-    list.writes(a.dw, lk__geometry_w_count(&a.shape.geometry) * size_of(a.dw_dtype));
+    lk_geometry all = lk_gpu_all_images(&a.shape);
+    int64_t size = size_of(a.shape.dtype), parts = lk_gpu_parts(a.shape.parts);
+    list.reads(a.dy, lk__geometry_y_count(&all) * size);
+    list.reads(a.x, lk__geometry_x_count(&all) * size);
+    list.may_write(a.workspace, parts * lk_gpu_weight_grad_workspace(&a.shape) * DOUBLE);
+    list.writes(a.dw, parts * lk__geometry_w_count(&a.shape.geometry) * size_of(a.dw_dtype));
 }
 
 static void uses(const lk_gpu_column_sums &a, operands &list)
 {
-    list.reads(a.x, a.rows * a.columns * size_of(a.dtype));
-    list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.columns) * DOUBLE);
-    list.writes(a.sums, a.columns * size_of(a.sums_dtype));
+    int64_t parts = lk_gpu_parts(a.parts);
+    list.reads(a.x, parts * a.rows * a.columns * size_of(a.dtype));
+    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.columns) * DOUBLE);
+    list.writes(a.sums, parts * a.columns * size_of(a.sums_dtype));
 }
 
 /* --- all of them -------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Asks the real cuDNN, without a GPU and without a driver, for the plan of every convolution of the four networks and
  * of others, as the plug-in would on GPUs that files of tests/gpu/gpus describe. Fails if a convolution would run on
  * the slow kernels of gpu_direct_conv.cu, if its engine adds in no fixed order, or if it needs too much workspace.
- * Prints the engines, and whether GPUs of one architecture have the same ones.
+ * Prints the engines, whether GPUs of one architecture have the same ones, and which do not take merged shards.
  *
  *     cudnn_plans FOLDER [GPU [DTYPE]]      all GPUs and dtypes, or one of each: "h100 bf16" */
 #include "core/engine.h"
@@ -24,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SKIPPED = 77, MAX_CONVOLUTIONS = 256, SWEEP = 24, OLDEST_CUDNN = 90800 };
+enum { SKIPPED = 77, MAX_CONVOLUTIONS = 256, SWEEP = 24, OLDEST_CUDNN = 90800, SHARDS = 8 };
 
 /* A convolution, and where it stands. */
 typedef struct wanted {
@@ -178,6 +178,20 @@ static const char *const direction_names[] = {"forward", "input", "weights"};
 
 typedef char engine_name[sizeof((lk_gpu_choice *)0)->name];
 
+/* Returns whether the plan's engine, with its knobs, also takes several shards at once. */
+static bool takes_parts(const lk_gpu_libraries *libraries, lk_gpu_conv_problem p, const lk_gpu_conv_plan *of_part)
+{
+    lk_gpu_conv_shape shape = *p.shape;
+    lk_gpu_conv_plan *plan;
+    p.shape = &shape;
+    shape.parts = SHARDS;
+    if (lk__gpu_conv_plan_new(libraries, &p, of_part, &plan) != LK_GPU_OK)
+        give_up("a plan for merged shards");
+    bool found = plan->plan != NULL;
+    lk__gpu_conv_plan_free(plan);
+    return found;
+}
+
 /* Sets `engine` to the name of the engine that would run it; "" if there is none. Returns what is wrong with it, or
  * NULL. */
 static const char *plan_of(const lk_gpu_libraries *libraries, const wanted *w, precision in, char *engine)
@@ -186,12 +200,12 @@ static const char *plan_of(const lk_gpu_libraries *libraries, const wanted *w, p
     lk_gpu_conv_problem p = {w->direction, w->bias, w->direction == LK_GPU_TO_WEIGHTS ? LK_F32 : shape.dtype, &shape};
     lk_gpu_conv_plan *plan;
     const char *wrong = NULL;
-    if (lk__gpu_conv_plan_new(libraries, &p, &plan) != LK_GPU_OK)
+    if (lk__gpu_conv_plan_new(libraries, &p, NULL, &plan) != LK_GPU_OK)
         give_up("a plan");
     if (!plan->plan && p.bias) { /* the plug-in then adds it by a kernel of its own */
         p.bias = false;
         lk__gpu_conv_plan_free(plan);
-        if (lk__gpu_conv_plan_new(libraries, &p, &plan) != LK_GPU_OK)
+        if (lk__gpu_conv_plan_new(libraries, &p, NULL, &plan) != LK_GPU_OK)
             give_up("a plan");
     }
     if (plan->notes & 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
@@ -207,8 +221,10 @@ static const char *plan_of(const lk_gpu_libraries *libraries, const wanted *w, p
            (long long)w->geometry.in[0], (long long)w->geometry.in[1], (long long)w->geometry.kernel[0],
            (long long)w->geometry.kernel[1]);
     if (plan->plan)
-        printf("%s, %s %d, workspace %.1f MB\n", engine, plan->fallback ? "fallback" : "proposal", plan->position,
-               (double)plan->workspace / 1e6);
+        printf("%s, %s %d, workspace %.1f MB%s\n", engine, plan->fallback ? "fallback" : "proposal", plan->position,
+               (double)plan->workspace / 1e6,
+               w->direction == LK_GPU_TO_WEIGHTS || takes_parts(libraries, p, plan) ? ""
+                                                                                    : ", merged shards one by one");
     else
         printf("none\n");
     fflush(stdout);
@@ -266,7 +282,7 @@ static int check_kept(const lk_gpu_libraries *libraries, const lk_gpu_conv_probl
                       engine_name first)
 {
     lk_gpu_conv_plan *plan;
-    if (lk__gpu_conv_plan_new(libraries, p, &plan) != LK_GPU_OK || !plan->plan)
+    if (lk__gpu_conv_plan_new(libraries, p, NULL, &plan) != LK_GPU_OK || !plan->plan)
         give_up("a plan to keep");
     if (!*first)
         memcpy(first, plan->problem.choice.name, sizeof(engine_name));

@@ -30,10 +30,10 @@ counts()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-counts 321 7 321 lenet 256 bf16
-counts 244 7 244 keras-cnn 512 bf16
-counts 1961 7 1961 resnet18 512 bf16
-counts 1733 8 1733 wrn-16-10 512 bf16
+counts 69 7 69 lenet 256 bf16
+counts 48 7 48 keras-cnn 512 bf16
+counts 533 7 533 resnet18 512 bf16
+counts 445 8 445 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
 counts 52 7 52 lenet 256 bf16 --gpu a100 -- --shards 1

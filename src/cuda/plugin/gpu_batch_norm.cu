@@ -12,14 +12,17 @@ enum { BATCH = 4 };
 enum { MAX_WIDTH = 32, MAX_WIDTH_SINGLE = 128, MAX_TILE_CHANNELS = 256 };
 
 struct tiling {
-    int64_t rows, channels;
+    int64_t rows, channels; /* of a part */
+    int64_t workspace;      /* of a part */
+    unsigned parts;         /* blockIdx.z is the part */
     int tiles, width, lanes;
 };
 
-template <typename P> static tiling tiling_of(int64_t rows, int64_t channels)
+template <typename P> static tiling tiling_of(int64_t rows, int64_t channels, int64_t parts)
 {
     int64_t columns = channels / P::COUNT, most = P::COUNT > 1 ? MAX_WIDTH : MAX_WIDTH_SINGLE;
-    tiling t = {rows, channels, (int)((columns + most - 1) / most), 0, 0};
+    tiling t = {rows, channels, lk_gpu_sums_workspace(rows, channels), (unsigned)lk_gpu_parts(parts), 0, 0, 0};
+    t.tiles = (int)((columns + most - 1) / most);
     t.width = (int)((columns + t.tiles - 1) / t.tiles);
     t.lanes = THREADS / t.width;
     return t;
@@ -37,6 +40,12 @@ template <typename P> static inline __device__ position position_in(const tiling
     int column = (int)threadIdx.x % t.width, lane = (int)threadIdx.x / t.width;
     int64_t channel = ((int64_t)blockIdx.x * t.width + column) * P::COUNT;
     return {channel, lane, lane < t.lanes && channel < t.channels};
+}
+
+/* The first element of this block's part of x, whose parts have t.rows rows. NULL for NULL. */
+template <typename T> static inline __device__ T *part_of(T *x, const tiling &t)
+{
+    return x ? x + blockIdx.z * t.rows * t.channels : x;
 }
 
 /* Loops over the rows first, first + lanes, … below `end`: in batches of BATCH rows, whose first rows are `stride`
@@ -87,6 +96,7 @@ static __device__ void store_block(double (&sums)[SUMS * P::COUNT], double *work
     add_lanes(sums, at.lane, t.lanes, t.width);
     if (at.lane > 0 || !at.inside)
         return;
+    workspace += blockIdx.z * t.workspace;
     for (int s = 0; s < SUMS; s++)
         for (int i = 0; i < P::COUNT; i++)
             workspace[((int64_t)blockIdx.y * SUMS + s) * t.channels + at.channel + i] = sums[s * P::COUNT + i];
@@ -107,6 +117,7 @@ static __global__ void __launch_bounds__(THREADS)
     add_rows(const typename P::element *x, double *workspace, tiling t, int64_t rows_a_block)
 {
     position at = position_in<P>(t);
+    x = part_of(x, t);
     double sums[SUMS * P::COUNT] = {};
     each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
@@ -129,25 +140,27 @@ static __global__ void __launch_bounds__(THREADS)
 /* Launches add_rows, which writes the sums of each block of rows to `workspace`; *blocks is how many there are. */
 template <int SUMS>
 static lk_gpu_status add_blocks_of_rows(lk_gpu_stream *stream, const void *x, lk_dtype dtype, int64_t rows,
-                                        int64_t channels, double *workspace, int *blocks)
+                                        int64_t channels, int64_t parts, double *workspace, int *blocks)
 {
     FOR_PACKS(dtype, channels, address_of(x), {
-        tiling t = tiling_of<P>(rows, channels);
+        tiling t = tiling_of<P>(rows, channels, parts);
         row_blocks r = row_blocks_of(t);
         *blocks = r.count;
         if (r.count > 0)
-            LK_GPU_RUN_TOGETHER((add_rows<P, SUMS>), dim3(t.tiles, r.count), THREADS, stream->stream,
+            LK_GPU_RUN_TOGETHER((add_rows<P, SUMS>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
                                 (const typename P::element *)x, workspace, t, r.rows);
     })
     return LK_GPU_OK;
 }
 
-static __global__ void finish_channel_sums(const double *workspace, double *sums, int64_t channels, int blocks)
+static __global__ void finish_channel_sums(const double *workspace, double *sums, int64_t channels, int blocks,
+                                           int64_t workspace_of_part)
 {
     int64_t c;
     double both[2];
-    if (!add_blocks(workspace, channels, blocks, &c, both))
+    if (!add_blocks(workspace + blockIdx.y * workspace_of_part, channels, blocks, &c, both))
         return;
+    sums += blockIdx.y * 2 * channels;
     sums[c] = both[0];
     sums[channels + c] = both[1];
 }
@@ -157,9 +170,9 @@ lk_gpu_status lk__gpu_channel_sums(lk_gpu_stream *stream, const lk_gpu_channel_s
     int blocks = 0;
     if (a->channels == 0)
         return LK_GPU_OK;
-    LK_GPU_TRY(add_blocks_of_rows<2>(stream, a->x, a->dtype, a->rows, a->channels, a->workspace, &blocks));
-    LK_GPU_RUN_TOGETHER(finish_channel_sums, finish_blocks(a->channels), THREADS, stream->stream, a->workspace, a->sums,
-                        a->channels, blocks);
+    LK_GPU_TRY(add_blocks_of_rows<2>(stream, a->x, a->dtype, a->rows, a->channels, a->parts, a->workspace, &blocks));
+    LK_GPU_RUN_TOGETHER(finish_channel_sums, finish_blocks(a->channels, a->parts), THREADS, stream->stream,
+                        a->workspace, a->sums, a->channels, blocks, lk_gpu_sums_workspace(a->rows, a->channels));
     return lk__gpu_launched("channel_sums");
 }
 
@@ -168,9 +181,10 @@ lk_gpu_status lk__gpu_column_sums(lk_gpu_stream *stream, const lk_gpu_column_sum
     int blocks = 0;
     if (a->columns == 0)
         return LK_GPU_OK;
-    LK_GPU_TRY(add_blocks_of_rows<1>(stream, a->x, a->dtype, a->rows, a->columns, a->workspace, &blocks));
-    FOR_FLOATS(a->sums_dtype, LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(a->columns), THREADS,
-                                                  stream->stream, a->workspace, (T *)a->sums, a->columns, blocks))
+    LK_GPU_TRY(add_blocks_of_rows<1>(stream, a->x, a->dtype, a->rows, a->columns, a->parts, a->workspace, &blocks));
+    FOR_FLOATS(a->sums_dtype, LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(a->columns, a->parts), THREADS,
+                                                  stream->stream, a->workspace, (T *)a->sums, a->columns, blocks,
+                                                  lk_gpu_sums_workspace(a->rows, a->columns)))
     return lk__gpu_launched("column_sums");
 }
 
@@ -182,12 +196,13 @@ struct moments {
 };
 
 /* Raises a variance that rounding has made negative to 0; keeps NaN. */
-static inline __device__ moments channel_moments(const lk_gpu_statistics &s, int64_t channels, int64_t c)
+static inline __device__ moments channel_moments(const lk_gpu_statistics &s, int64_t channels, int64_t c, unsigned part)
 {
     double mean, variance;
     if (s.sums) {
-        mean = s.sums[c] / (double)s.count;
-        variance = s.sums[channels + c] / (double)s.count - mean * mean;
+        const double *sums = s.sums + part * 2 * channels;
+        mean = sums[c] / (double)s.count;
+        variance = sums[channels + c] / (double)s.count - mean * mean;
         variance = variance < 0 ? 0 : variance;
     } else {
         mean = (double)s.mean[c];
@@ -212,7 +227,7 @@ static __global__ void running_statistics(lk_gpu_running_statistics a)
     double keep = 1 - a.momentum;
     EACH(c, a.channels)
     {
-        moments m = channel_moments(a.statistics, a.channels, c);
+        moments m = channel_moments(a.statistics, a.channels, c, 0);
         a.mean[c] = (float)(keep * (double)a.mean[c] + a.momentum * m.mean);
         a.variance[c] = (float)(keep * (double)a.variance[c] + a.momentum * (m.variance * unbiased));
     }
@@ -234,7 +249,7 @@ enum { PASS_BLOCKS = 528 };
 static dim3 pass_grid(const tiling &t)
 {
     int64_t all = (t.rows + BATCH * t.lanes - 1) / (BATCH * t.lanes), most = PASS_BLOCKS / t.tiles;
-    return dim3(t.tiles, (unsigned)(all < most ? all : most > 0 ? most : 1));
+    return dim3(t.tiles, (unsigned)(all < most ? all : most > 0 ? most : 1), t.parts);
 }
 
 template <typename Visit>
@@ -258,9 +273,9 @@ struct normalization {
     lk_gpu_statistics statistics;
     const float *gamma, *beta;
 
-    inline __device__ line of(int64_t channels, int64_t c) const
+    inline __device__ line of(int64_t channels, int64_t c, unsigned part) const
     {
-        moments m = channel_moments(statistics, channels, c);
+        moments m = channel_moments(statistics, channels, c, part);
         double scale = (double)gamma[c] * m.inverse;
         return {(float)m.mean, (float)scale, (float)((double)beta[c] - rest_of(m.mean) * scale)};
     }
@@ -269,9 +284,10 @@ struct normalization {
 struct gradient_of_sums {
     const double *dsums;
 
-    inline __device__ line of(int64_t channels, int64_t c) const
+    inline __device__ line of(int64_t channels, int64_t c, unsigned part) const
     {
-        return {0, (float)(2 * dsums[channels + c]), (float)dsums[c]};
+        const double *own = dsums + part * 2 * channels;
+        return {0, (float)(2 * own[channels + c]), (float)own[c]};
     }
 };
 
@@ -282,7 +298,7 @@ static inline __device__ void find_lines(const Lines &lines, const tiling &t, co
     __shared__ line shared[MAX_TILE_CHANNELS];
     int64_t first = (int64_t)blockIdx.x * t.width * P::COUNT;
     for (int i = (int)threadIdx.x; i < t.width * P::COUNT && first + i < t.channels; i += THREADS)
-        shared[i] = lines.of(t.channels, first + i);
+        shared[i] = lines.of(t.channels, first + i, blockIdx.z);
     __syncthreads();
     for (int i = 0; i < P::COUNT && at.inside; i++)
         own[i] = shared[at.channel - first + i];
@@ -297,6 +313,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
     position at = position_in<P>(t);
     line own[P::COUNT] = {};
     find_lines<P>(lines, t, at, own);
+    x = part_of(x, t);
+    residual = part_of(residual, t);
+    y = part_of(y, t);
     float least = act ? 0 : -INFINITY;
     each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
@@ -331,7 +350,7 @@ static void start_lines(lk_gpu_stream *stream, const void *x, const void *residu
 template <typename P> static void start_normalization(lk_gpu_stream *stream, const lk_gpu_normalize *a)
 {
     normalization lines = {a->statistics, a->gamma, a->beta};
-    tiling t = tiling_of<P>(a->rows, a->channels);
+    tiling t = tiling_of<P>(a->rows, a->channels, a->parts);
     if (a->residual)
         start_lines<P, true>(stream, a->x, a->residual, a->y, lines, t, a->act);
     else
@@ -353,7 +372,8 @@ lk_gpu_status lk__gpu_channel_sums_grad(lk_gpu_stream *stream, const lk_gpu_chan
     if (a->rows == 0 || a->channels == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->dx),
-              (start_lines<P, false>(stream, a->x, nullptr, a->dx, lines, tiling_of<P>(a->rows, a->channels), false)))
+              (start_lines<P, false>(stream, a->x, nullptr, a->dx, lines, tiling_of<P>(a->rows, a->channels, a->parts),
+                                     false)))
     return lk__gpu_launched("channel_sums_grad");
 }
 
@@ -417,6 +437,10 @@ static __global__ void __launch_bounds__(THREADS)
     line lines[P::COUNT] = {};
     if (MASK == MASKED_BY_X)
         find_lines<P>(forward, t, at, lines);
+    dy = part_of(dy, t);
+    act_y = part_of(act_y, t);
+    x = part_of(x, t);
+    dresidual = part_of(dresidual, t);
     double sums[2 * P::COUNT] = {};
     each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
@@ -439,6 +463,13 @@ static __global__ void __launch_bounds__(THREADS)
  * forward pass if dy is masked by x. */
 struct planes {
     float *a, *b, *mean, *c, *shift;
+
+    /* Those of a part, which are in its workspace. */
+    inline __device__ planes of_part(unsigned part, int64_t workspace) const
+    {
+        int64_t at = part * workspace * (int64_t)(sizeof(double) / sizeof(float));
+        return {a + at, b + at, mean + at, c + at, shift + at};
+    }
 };
 
 /* dgamma = Σ dy (x - mean) inverse, dbeta = Σ dy, and
@@ -447,29 +478,31 @@ struct planes {
  * variance = s2 / count - mean^2:
  *   dmean = -gamma inverse dbeta,  dvariance = -gamma inverse^2 dgamma / 2,
  *   ds1 = (dmean - 2 mean dvariance) / count,  ds2 = dvariance / count. */
-static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, planes dx)
+static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, planes all, int64_t workspace_of_part)
 {
     int64_t c;
     double sums[2];
-    if (!add_blocks(g.workspace, g.channels, blocks, &c, sums))
+    unsigned part = blockIdx.y;
+    if (!add_blocks(g.workspace + part * workspace_of_part, g.channels, blocks, &c, sums))
         return;
-    moments m = channel_moments(g.statistics, g.channels, c);
+    planes dx = all.of_part(part, workspace_of_part);
+    moments m = channel_moments(g.statistics, g.channels, c, part);
     double count = (double)g.statistics.count, scale = (double)g.gamma[c] * m.inverse;
     double dbeta = sums[0], dgamma = blocks > 0 ? (sums[1] - m.mean * sums[0]) * m.inverse : 0;
     bool through = g.through == LK_GPU_THROUGH_SUMS;
     double b = through ? -scale * m.inverse * dgamma / count : 0;
-    g.dgamma[c] = (float)dgamma;
-    g.dbeta[c] = (float)dbeta;
+    g.dgamma[part * g.channels + c] = (float)dgamma;
+    g.dbeta[part * g.channels + c] = (float)dbeta;
     dx.a[c] = (float)scale;
     dx.b[c] = (float)b;
     dx.mean[c] = (float)m.mean;
     if (g.act_beta)
-        dx.shift[c] = normalization{g.statistics, g.gamma, g.act_beta}.of(g.channels, c).shift;
+        dx.shift[c] = normalization{g.statistics, g.gamma, g.act_beta}.of(g.channels, c, part).shift;
     dx.c[c] = through ? (float)(-scale * dbeta / count - b * rest_of(m.mean)) : 0;
     if (g.through == LK_GPU_SUMS_HELD) {
-        double dvariance = -scale * m.inverse * dgamma / 2;
-        g.dsums[c] = (-scale * dbeta - 2 * m.mean * dvariance) / count;
-        g.dsums[g.channels + c] = dvariance / count;
+        double dvariance = -scale * m.inverse * dgamma / 2, *dsums = g.dsums + part * 2 * g.channels;
+        dsums[c] = (-scale * dbeta - 2 * m.mean * dvariance) / count;
+        dsums[g.channels + c] = dvariance / count;
     }
 }
 
@@ -477,9 +510,14 @@ static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, pla
 template <typename P, bool X, masking MASK>
 static __global__ void __launch_bounds__(THREADS, 2)
     apply_planes(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
-                 typename P::element *dx, planes planes, tiling t)
+                 typename P::element *dx, planes all, tiling t)
 {
     position at = position_in<P>(t);
+    planes planes = all.of_part(blockIdx.z, t.workspace);
+    dy = part_of(dy, t);
+    act_y = part_of(act_y, t);
+    x = part_of(x, t);
+    dx = part_of(dx, t);
     float a[P::COUNT] = {}, b[P::COUNT] = {}, mean[P::COUNT] = {}, c[P::COUNT] = {};
     line lines[P::COUNT] = {};
     for (int i = 0; i < P::COUNT && at.inside; i++) {
@@ -515,8 +553,9 @@ template <typename P> struct gradients {
     template <masking MASK> void add()
     {
         normalization forward = {g.statistics, g.gamma, g.act_beta};
-        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK>), dim3(t.tiles, r.count), THREADS, stream->stream, (const T *)g.dy,
-                            (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual, forward, g.workspace, t, r.rows);
+        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
+                            (const T *)g.dy, (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual, forward, g.workspace,
+                            t, r.rows);
     }
 
     template <bool X, masking MASK> void apply()
@@ -529,7 +568,8 @@ template <typename P> struct gradients {
     {
         if (r.count > 0)
             g.act_beta ? add<MASKED_BY_X>() : g.act_y ? add<MASKED_BY_Y>() : add<NOT_MASKED>();
-        LK_GPU_RUN_TOGETHER(finish_gradients, finish_blocks(g.channels), THREADS, stream->stream, g, r.count, dx);
+        LK_GPU_RUN_TOGETHER(finish_gradients, finish_blocks(g.channels, t.parts), THREADS, stream->stream, g, r.count,
+                            dx, t.workspace);
         if (g.dresidual) { /* it now holds the masked dy */
             g.dy = g.dresidual;
             g.act_y = nullptr;
@@ -546,7 +586,7 @@ template <typename P> struct gradients {
 
 template <typename P> static void start_gradients(lk_gpu_stream *stream, const lk_gpu_normalize_grad *g)
 {
-    tiling t = tiling_of<P>(g->rows, g->channels);
+    tiling t = tiling_of<P>(g->rows, g->channels, g->parts);
     row_blocks r = row_blocks_of(t);
     /* The constants are in the workspace, behind the sums of the blocks. */
     float *constants = (float *)(g->workspace + 2 * g->channels * r.count);

@@ -19,18 +19,30 @@ void lk__gpu_convolutions_free(lk_gpu_cache *cache)
     }
 }
 
-/* (*out)->plan is NULL if cuDNN has no plan. */
-static lk_gpu_status gpu_conv_plan_of(lk_gpu_stream *stream, const lk_gpu_conv_problem *p, lk_gpu_conv_plan **out)
+/* (*out)->plan is NULL if cuDNN has no plan. of_part: see lk__gpu_conv_plan_new. */
+static lk_gpu_status gpu_conv_find_plan(lk_gpu_stream *stream, const lk_gpu_conv_problem *p,
+                                        const lk_gpu_conv_plan *of_part, lk_gpu_conv_plan **out)
 {
     int64_t key[LK_GPU_KEY_WORDS];
     lk__gpu_conv_problem_key(p, key);
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    *out = (lk_gpu_conv_plan *)lk__gpu_cache_find(&stream->libraries->convolutions, key);
+    lk_gpu_cache *cache = of_part ? &stream->libraries->convolutions_of_parts : &stream->libraries->convolutions;
+    *out = (lk_gpu_conv_plan *)lk__gpu_cache_find(cache, key);
     if (*out)
         return LK_GPU_OK;
-    LK_GPU_TRY(lk__gpu_conv_plan_new(stream->libraries, p, out));
-    lk__gpu_cache_add(&stream->libraries->convolutions, &(*out)->problem, key);
+    LK_GPU_TRY(lk__gpu_conv_plan_new(stream->libraries, p, of_part, out));
+    lk__gpu_cache_add(cache, &(*out)->problem, key);
     return LK_GPU_OK;
+}
+
+/* The plan for one part of the problem. */
+static lk_gpu_status gpu_conv_plan_of(lk_gpu_stream *stream, const lk_gpu_conv_problem *p, lk_gpu_conv_plan **out)
+{
+    lk_gpu_conv_shape shape = *p->shape;
+    lk_gpu_conv_problem one = *p;
+    shape.parts = 0;
+    one.shape = &shape;
+    return gpu_conv_find_plan(stream, &one, NULL, out);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
@@ -71,6 +83,33 @@ static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, const lk_gpu_c
     return status;
 }
 
+static const void *gpu_conv_part(const void *data, int64_t part, int64_t elements, lk_dtype dtype)
+{
+    return (const char *)data + part * elements * (dtype == LK_BF16 ? 2 : 4);
+}
+
+/* Runs the plan `c` for one part on all parts: with a plan for all of them, which has the same engine, if results
+ * belong to single images and cuDNN has that plan; otherwise one by one. */
+static lk_gpu_status gpu_conv_execute_parts(lk_gpu_stream *stream, const lk_gpu_conv_problem *p,
+                                            const lk_gpu_conv_plan *c, const void *images, const void *weights,
+                                            const void *results, const void *bias)
+{
+    const lk_geometry *g = &p->shape->geometry;
+    lk_dtype dtype = p->shape->dtype;
+    lk_gpu_conv_plan *all;
+    int64_t own_weights = p->direction == LK_GPU_TO_WEIGHTS ? lk__geometry_w_count(g) : 0;
+    if (p->shape->parts > 1 && p->direction != LK_GPU_TO_WEIGHTS) {
+        LK_GPU_TRY(gpu_conv_find_plan(stream, p, c, &all));
+        if (all->plan)
+            return gpu_conv_execute_plan(stream, all, images, weights, results, bias);
+    }
+    for (int64_t i = 0; i < lk_gpu_parts(p->shape->parts); i++)
+        LK_GPU_TRY(gpu_conv_execute_plan(stream, c, gpu_conv_part(images, i, lk__geometry_x_count(g), dtype),
+                                         gpu_conv_part(weights, i, own_weights, p->weights),
+                                         gpu_conv_part(results, i, lk__geometry_y_count(g), dtype), bias));
+    return LK_GPU_OK;
+}
+
 /* The caller then uses f32, which is faster than the direct kernels, and loses nothing: with tensor cores bf16 operands
  * stay exact. */
 static lk_gpu_status gpu_conv_refuse_bf16(void)
@@ -82,12 +121,13 @@ static lk_gpu_status gpu_conv_refuse_bf16(void)
 static lk_gpu_status gpu_conv_launch_bias(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
     const lk_gpu_conv_shape *s = &a->shape;
+    lk_geometry all = lk_gpu_all_images(s);
     lk_gpu_view y = {a->y, s->dtype, {s->geometry.filters, 1}};
     lk_gpu_binary sum = {.y = y,
                          .a = y,
                          .b = {(void *)(uintptr_t)a->bias, s->dtype, {0, 1}},
                          .ndim = 2,
-                         .dim = {s->geometry.images * s->geometry.out[0] * s->geometry.out[1], s->geometry.filters},
+                         .dim = {all.images * all.out[0] * all.out[1], all.filters},
                          .op = LK_GPU_ADD};
     return lk__gpu_binary(stream, &sum);
 }
@@ -101,7 +141,7 @@ static lk_gpu_status gpu_conv_run_forward(lk_gpu_stream *stream, const lk_gpu_co
     LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     *done = c->plan != NULL;
     if (c->plan)
-        return gpu_conv_execute_plan(stream, c, a->x, a->w, a->y, a->bias);
+        return gpu_conv_execute_parts(stream, &p, c, a->x, a->w, a->y, a->bias);
     if (!a->bias)
         return LK_GPU_OK;
     p.bias = false;
@@ -109,13 +149,14 @@ static lk_gpu_status gpu_conv_run_forward(lk_gpu_stream *stream, const lk_gpu_co
     *done = c->plan != NULL;
     if (!c->plan)
         return LK_GPU_OK;
-    LK_GPU_TRY(gpu_conv_execute_plan(stream, c, a->x, a->w, a->y, NULL));
+    LK_GPU_TRY(gpu_conv_execute_parts(stream, &p, c, a->x, a->w, a->y, NULL));
     return gpu_conv_launch_bias(stream, a);
 }
 
 lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
     const lk_gpu_conv_shape *s = &a->shape;
+    lk_geometry all = lk_gpu_all_images(s);
     bool done;
     LK_GPU_TRY(gpu_conv_run_forward(stream, a, &done));
     if (!done)
@@ -123,10 +164,7 @@ lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
     if (!a->relu)
         return LK_GPU_OK;
     /* cuDNN's own relu would make NaN 0. */
-    lk_gpu_relu relu = {.x = a->y,
-                        .y = a->y,
-                        .dtype = s->dtype,
-                        .count = s->geometry.images * s->geometry.out[0] * s->geometry.out[1] * s->geometry.filters};
+    lk_gpu_relu relu = {.x = a->y, .y = a->y, .dtype = s->dtype, .count = lk__geometry_y_count(&all)};
     return lk__gpu_relu(stream, &relu);
 }
 
@@ -136,7 +174,7 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
     lk_gpu_conv_plan *c;
     LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (c->plan)
-        return gpu_conv_execute_plan(stream, c, a->dx, a->w, a->dy, NULL);
+        return gpu_conv_execute_parts(stream, &p, c, a->dx, a->w, a->dy, NULL);
     return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_input_grad(stream, a);
 }
 
@@ -148,7 +186,7 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
         return lk__gpu_few_inputs_weight_grad(stream, a);
     LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (c->plan)
-        return gpu_conv_execute_plan(stream, c, a->x, a->dw, a->dy, NULL);
+        return gpu_conv_execute_parts(stream, &p, c, a->x, a->dw, a->dy, NULL);
     return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
 }
 

@@ -92,7 +92,8 @@ static cudnnBackendDescriptor_t gpu_conv_operand_tensor(lk_gpu_conv_plan *c, lk_
                                                         const lk_gpu_conv_shape *s, cudnnDataType_t type)
 {
     int64_t dim[4];
-    gpu_conv_dims_of(id, &s->geometry, dim);
+    lk_geometry all = lk_gpu_all_images(s);
+    gpu_conv_dims_of(id, &all, dim);
     return gpu_conv_tensor_descriptor(c, id, dim, type);
 }
 
@@ -101,7 +102,8 @@ static cudnnBackendDescriptor_t gpu_conv_intermediate_tensor(lk_gpu_conv_plan *c
                                                              const lk_gpu_conv_shape *s)
 {
     int64_t dim[4];
-    gpu_conv_dims_of(like, &s->geometry, dim);
+    lk_geometry all = lk_gpu_all_images(s);
+    gpu_conv_dims_of(like, &all, dim);
     return gpu_conv_tensor_descriptor(c, LK_GPU_INTERMEDIATE, dim, CUDNN_DATA_FLOAT);
 }
 
@@ -415,6 +417,45 @@ static void gpu_conv_choose_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *li
         gpu_conv_free_descriptors(c);
 }
 
+/* Makes a plan with the engine and the knobs that gpu_conv_name_plan has named, so that each result is computed as by
+ * the plan of that name. A name that may be incomplete gives no plan. */
+static void gpu_conv_take_engine(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
+                                 const char *name)
+{
+    cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, libraries, p), knobs[CUDNN_KNOB_TYPE_COUNTS];
+    long long number, value;
+    int used = 0, more = 0, type, n = 0;
+    if (sscanf(name, "cudnn:eng%lld%n", &number, &used) != 1 || strlen(name) + 1 >= sizeof c->problem.choice.name)
+        return;
+    int64_t index = number;
+    cudnnBackendDescriptor_t engine = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    gpu_conv_descriptor_set_part(c, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
+    gpu_conv_descriptor_set(c, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
+    if (!libraries->dnn)
+        gpu_conv_descriptor_set_part(c, engine, CUDNN_ATTR_ENGINE_DEVICEPROP, libraries->described_gpu);
+    gpu_conv_descriptor_finalize(c, engine);
+    for (const char *at = name + used;
+         n < CUDNN_KNOB_TYPE_COUNTS && sscanf(at, "_k%d=%lld%n", &type, &value, &more) == 2; at += more) {
+        cudnnBackendKnobType_t knob = (cudnnBackendKnobType_t)type;
+        int64_t choice = value;
+        knobs[n] = gpu_conv_descriptor_new(c, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+        gpu_conv_descriptor_set(c, knobs[n], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
+        gpu_conv_descriptor_set(c, knobs[n], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &choice);
+        gpu_conv_descriptor_finalize(c, knobs[n++]);
+    }
+    cudnnBackendDescriptor_t configuration = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    gpu_conv_descriptor_set_part(c, configuration, CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    gpu_conv_descriptor_set(c, configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, n,
+                            knobs);
+    gpu_conv_descriptor_finalize(c, configuration);
+    c->plan = gpu_conv_make_plan(c, libraries, configuration);
+    snprintf(c->problem.choice.name, sizeof c->problem.choice.name, "%s", name);
+    if (!c->plan && c->status != LK_GPU_NO_MEMORY)
+        c->status = LK_GPU_OK;
+    if (!c->plan)
+        gpu_conv_free_descriptors(c);
+}
+
 void lk__gpu_conv_problem_key(const lk_gpu_conv_problem *p, int64_t key[LK_GPU_KEY_WORDS])
 {
     const lk_gpu_conv_shape *s = p->shape;
@@ -423,7 +464,7 @@ void lk__gpu_conv_problem_key(const lk_gpu_conv_problem *p, int64_t key[LK_GPU_K
                                              g->images,    g->channels,   g->groups,     g->in[0],       g->in[1],
                                              g->out[0],    g->out[1],     g->kernel[0],  g->kernel[1],   g->stride[0],
                                              g->stride[1], g->padding[0], g->padding[1], g->dilation[0], g->dilation[1],
-                                             g->filters,   s->direct};
+                                             g->filters,   s->direct,     s->parts};
     memcpy(key, words, sizeof words);
 }
 
@@ -495,7 +536,7 @@ static void gpu_conv_save_plan(const lk_gpu_conv_plan *c, const char *key)
 /* --- a problem's plan --------------------------------------------------------------------------------------------- */
 
 lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
-                                    lk_gpu_conv_plan **plan)
+                                    const lk_gpu_conv_plan *of_part, lk_gpu_conv_plan **plan)
 {
     lk_gpu_conv_plan *c = calloc(1, sizeof *c);
     char key[KEY_TEXT];
@@ -512,7 +553,14 @@ lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_
         gpu_conv_write_key(libraries, p, key);
         plan_files->load(key, gpu_conv_take_kept_plan, &(kept_plan){c, libraries});
     }
-    if (!c->plan)
+    if (c->plan && of_part && strcmp(c->problem.choice.name, of_part->problem.choice.name) != 0) {
+        gpu_conv_free_descriptors(c);
+        c->plan = NULL;
+        c->was_kept = false;
+    }
+    if (!c->plan && of_part)
+        gpu_conv_take_engine(c, libraries, p, of_part->problem.choice.name);
+    else if (!c->plan)
         gpu_conv_choose_plan(c, libraries, p);
     if (plan_files && c->plan && !c->was_kept)
         gpu_conv_save_plan(c, key);

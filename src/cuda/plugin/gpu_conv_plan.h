@@ -49,9 +49,12 @@ typedef struct lk_gpu_conv_plan {
 /* Sets key[], which tells problems apart. */
 void lk__gpu_conv_problem_key(const lk_gpu_conv_problem *p, int64_t key[LK_GPU_KEY_WORDS]);
 
-/* Makes a plan, or takes the one that was kept. (*plan)->plan is NULL if cuDNN has none. The caller frees it. */
+/* Makes a plan, or takes the one that was kept. (*plan)->plan is NULL if cuDNN has none. The caller frees it. A plan
+ * for all parts of a problem has the engine, with its knobs, of the plan for one part, which must be given; NULL
+ * otherwise. Results must belong to single images: an engine is expected to add up a result's products in the same
+ * order for any number of images. */
 lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
-                                    lk_gpu_conv_plan **plan);
+                                    const lk_gpu_conv_plan *of_part, lk_gpu_conv_plan **plan);
 void lk__gpu_conv_plan_free(lk_gpu_conv_plan *plan);
 
 #ifdef __cplusplus

@@ -83,7 +83,7 @@ static __global__ void direct_conv(T *y, const T *x, const T *w, const T *bias, 
 
 lk_gpu_status lk__gpu_direct_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
-    const lk_geometry &s = a->shape.geometry;
+    lk_geometry s = lk_gpu_all_images(&a->shape);
     int64_t count = s.images * s.out[0] * s.out[1] * s.filters;
     if (count == 0)
         return LK_GPU_OK;
@@ -124,7 +124,7 @@ static __global__ void direct_conv_input_grad(T *dx, const T *dy, const T *w, lk
 
 lk_gpu_status lk__gpu_direct_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_input_grad *a)
 {
-    const lk_geometry &s = a->shape.geometry;
+    lk_geometry s = lk_gpu_all_images(&a->shape);
     int64_t count = s.images * s.in[0] * s.in[1] * s.channels;
     if (count == 0)
         return LK_GPU_OK;
@@ -157,18 +157,22 @@ static inline __device__ double weight_gradient(const T *dy, const T *x, const l
 }
 
 template <typename W, typename T>
-static __global__ void direct_conv_weight_grad(W *dw, const T *dy, const T *x, lk_geometry s, int64_t count)
+static __global__ void direct_conv_weight_grad(W *dw, const T *dy, const T *x, lk_geometry s, int64_t count,
+                                               int64_t parts)
 {
-    EACH(i, count)
-    dw[i] = narrow<W>((float)weight_gradient(dy, x, s, index_of_element(i, s.channels / s.groups, s.kernel)));
+    int64_t results = s.images * s.out[0] * s.out[1] * s.filters, elements = s.images * s.in[0] * s.in[1] * s.channels;
+    EACH(i, parts * count)
+    dw[i] = narrow<W>((float)weight_gradient(dy + i / count * results, x + i / count * elements, s,
+                                             index_of_element(i % count, s.channels / s.groups, s.kernel)));
 }
 
 template <typename W> static lk_gpu_status run_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
 {
     const lk_geometry &s = a->shape.geometry;
-    int64_t count = lk__geometry_w_count(&s);
-    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN((direct_conv_weight_grad<W, T>), blocks_for(count), THREADS, stream->stream,
-                                          (W *)a->dw, (const T *)a->dy, (const T *)a->x, s, count))
+    int64_t count = lk__geometry_w_count(&s), parts = lk_gpu_parts(a->shape.parts);
+    FOR_FLOATS(a->shape.dtype,
+               LK_GPU_RUN((direct_conv_weight_grad<W, T>), blocks_for(parts * count), THREADS, stream->stream,
+                          (W *)a->dw, (const T *)a->dy, (const T *)a->x, s, count, parts))
     return lk__gpu_launched("direct_conv_weight_grad");
 }
 

@@ -7,7 +7,8 @@
 
 /* The columns of the sum are packs of filters times the inputs of a window. */
 struct work {
-    int64_t pixels, pixels_a_block;
+    int64_t pixels, pixels_a_block;    /* of a part; blockIdx.z is the part */
+    int64_t workspace;                 /* of a part */
     int inputs, columns, width, lanes; /* width: columns in a block */
 };
 
@@ -31,6 +32,9 @@ static __global__ void __launch_bounds__(THREADS)
 {
     int lane = (int)threadIdx.x / w.width, column = (int)blockIdx.x * w.width + (int)threadIdx.x % w.width;
     bool inside = lane < w.lanes && column < w.columns;
+    dy += blockIdx.z * w.pixels * s.filters;
+    x += blockIdx.z * s.images * s.in[0] * s.in[1] * s.channels;
+    workspace += blockIdx.z * w.workspace;
     int pack = column / w.inputs, input = column % w.inputs;
     int64_t begin = blockIdx.y * w.pixels_a_block, end = begin + w.pixels_a_block;
     end = end < w.pixels ? end : w.pixels;
@@ -57,6 +61,7 @@ template <typename P> static int add_all(lk_gpu_stream *stream, const lk_gpu_con
     typedef typename P::element T;
     work w = {};
     w.pixels = s.images * s.out[0] * s.out[1];
+    w.workspace = lk_gpu_weight_grad_workspace(&a->shape);
     w.inputs = (int)(s.channels * s.kernel[0] * s.kernel[1]);
     w.columns = (int)(s.filters / P::COUNT) * w.inputs;
     w.width = w.columns < THREADS ? w.columns : (int)THREADS;
@@ -64,8 +69,10 @@ template <typename P> static int add_all(lk_gpu_stream *stream, const lk_gpu_con
     w.pixels_a_block = (w.pixels + LK_GPU_SUM_BLOCKS - 1) / LK_GPU_SUM_BLOCKS;
     w.pixels_a_block = w.pixels_a_block > LK_GPU_SUM_ROWS ? w.pixels_a_block : (int64_t)LK_GPU_SUM_ROWS;
     int blocks = (int)((w.pixels + w.pixels_a_block - 1) / w.pixels_a_block);
-    LK_GPU_RUN_TOGETHER(add_window_products<P>, dim3((unsigned)((w.columns + w.width - 1) / w.width), (unsigned)blocks),
-                        THREADS, stream->stream, (const T *)a->dy, (const T *)a->x, a->workspace, s, w);
+    dim3 grid((unsigned)((w.columns + w.width - 1) / w.width), (unsigned)blocks,
+              (unsigned)lk_gpu_parts(a->shape.parts));
+    LK_GPU_RUN_TOGETHER(add_window_products<P>, grid, THREADS, stream->stream, (const T *)a->dy, (const T *)a->x,
+                        a->workspace, s, w);
     return blocks;
 }
 
@@ -74,7 +81,8 @@ lk_gpu_status lk__gpu_few_inputs_weight_grad(lk_gpu_stream *stream, const lk_gpu
     int blocks = 0;
     int64_t count = lk__geometry_w_count(&a->shape.geometry);
     FOR_PACKS(a->shape.dtype, a->shape.geometry.filters, address_of(a->dy), blocks = add_all<P>(stream, a))
-    FOR_FLOATS(a->dw_dtype, LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(count), THREADS, stream->stream,
-                                                a->workspace, (T *)a->dw, count, blocks))
+    FOR_FLOATS(a->dw_dtype,
+               LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(count, a->shape.parts), THREADS, stream->stream,
+                                   a->workspace, (T *)a->dw, count, blocks, lk_gpu_weight_grad_workspace(&a->shape)))
     return lk__gpu_launched("few_inputs_weight_grad");
 }

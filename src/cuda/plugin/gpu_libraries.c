@@ -66,6 +66,8 @@ void lk__gpu_libraries_close(lk_gpu_libraries *libraries)
 {
     lk__gpu_products_free(&libraries->products);
     lk__gpu_convolutions_free(&libraries->convolutions);
+    lk__gpu_products_free(&libraries->products_of_parts);
+    lk__gpu_convolutions_free(&libraries->convolutions_of_parts);
     if (libraries->blas)
         cublasLtDestroy(libraries->blas);
     if (libraries->dnn)

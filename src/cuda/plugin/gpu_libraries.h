@@ -31,6 +31,7 @@ struct lk_gpu_libraries {
     char machine[384];                      /* all that a plan depends on besides its problem */
     cudnnBackendDescriptor_t described_gpu; /* plans are made for it if `dnn` is NULL: tests/gpu/cudnn_plans_test.c */
     lk_gpu_cache products, convolutions;
+    lk_gpu_cache products_of_parts, convolutions_of_parts; /* with the algorithms of those above */
 };
 
 /* NULL: not in the cache. */

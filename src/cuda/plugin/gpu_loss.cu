@@ -9,7 +9,8 @@ typedef struct cross_entropy_job {
     void *loss, *dlogits;
     float *hits;
     float *losses_to_add, *hits_to_add; /* [n], if their sum is the result; NULL if not */
-    int64_t n, classes;
+    int64_t n, classes;                 /* n: of all parts */
+    int64_t part;                       /* samples of a part */
     bool each;
     int k;
     float on_label, on_all; /* the target's shares for the label, and for all classes together */
@@ -116,38 +117,41 @@ static inline __device__ double sum_over_samples(const float *x, int64_t n)
     return warp_sum(sum);
 }
 
+/* A block for each part. */
 template <typename T> static __global__ void add_samples(cross_entropy_job a)
 {
     if (a.losses_to_add) {
-        double loss = sum_over_samples(a.losses_to_add, a.n) * a.scale;
+        double loss = sum_over_samples(a.losses_to_add + blockIdx.x * a.part, a.part) * a.scale;
         if (threadIdx.x == 0)
-            *(T *)a.loss = narrow_double<T>(loss);
+            ((T *)a.loss)[blockIdx.x] = narrow_double<T>(loss);
     }
     if (a.hits_to_add) {
-        double hits = sum_over_samples(a.hits_to_add, a.n);
+        double hits = sum_over_samples(a.hits_to_add + blockIdx.x * a.part, a.part);
         if (threadIdx.x == 0)
-            *a.hits = (float)hits;
+            a.hits[blockIdx.x] = (float)hits;
     }
 }
 
-template <typename T> static void run_cross_entropy(lk_gpu_stream *stream, const cross_entropy_job &a)
+template <typename T> static void run_cross_entropy(lk_gpu_stream *stream, const cross_entropy_job &a, int64_t parts)
 {
     if (a.n > 0)
         LK_GPU_RUN_TOGETHER(cross_entropy<T>, blocks_for_warps(a.n), dim3(32, WARPS), stream->stream, a);
     if (a.losses_to_add || a.hits_to_add)
-        LK_GPU_RUN_TOGETHER(add_samples<T>, 1, 32, stream->stream, a);
+        LK_GPU_RUN_TOGETHER(add_samples<T>, (unsigned)parts, 32, stream->stream, a);
 }
 
 lk_gpu_status lk__gpu_cross_entropy(lk_gpu_stream *stream, const lk_gpu_cross_entropy *a)
 {
     cross_entropy_job job = {};
+    int64_t parts = lk_gpu_parts(a->parts);
     job.logits = a->logits;
     job.dloss = a->dloss;
     job.labels = a->labels;
     job.loss = a->loss;
     job.dlogits = a->dlogits;
     job.hits = a->hits;
-    job.n = a->n;
+    job.n = parts * a->n;
+    job.part = a->n;
     job.classes = a->classes;
     job.each = a->each;
     job.k = a->k;
@@ -156,11 +160,11 @@ lk_gpu_status lk__gpu_cross_entropy(lk_gpu_stream *stream, const lk_gpu_cross_en
     job.scale = a->scale;
     if (a->sum) {
         job.losses_to_add = a->loss ? a->workspace : NULL;
-        job.hits_to_add = a->hits ? a->workspace + (a->loss ? a->n : 0) : NULL;
+        job.hits_to_add = a->hits ? a->workspace + (a->loss ? job.n : 0) : NULL;
     }
     if (a->n == 0 && !a->sum)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype, run_cross_entropy<T>(stream, job))
+    FOR_FLOATS(a->dtype, run_cross_entropy<T>(stream, job, parts))
     return lk__gpu_launched("cross_entropy");
 }
 

@@ -5,12 +5,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct product {
     lk_gpu_problem problem;
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t a, b, y;
     bool is_direct; /* gpu_direct_matmul.cu computes it; otherwise `algorithm` does */
+    bool is_split;  /* of several parts: each runs alone, because the algorithm does not take them together */
     cublasLtMatmulAlgo_t algorithm;
 } product;
 
@@ -176,6 +178,7 @@ static lk_gpu_status gpu_matmul_make_product(lk_gpu_libraries *libraries, const 
     if (status == LK_GPU_OK)
         status = gpu_matmul_choose_algorithm(libraries->blas, p);
     p->problem.choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = *m};
+    p->problem.choice.matmul.parts = 0;
     if (status == LK_GPU_OK && p->is_direct)
         snprintf(p->problem.choice.name, sizeof p->problem.choice.name, "direct");
     else if (status == LK_GPU_OK)
@@ -189,12 +192,66 @@ static lk_gpu_status gpu_matmul_make_product(lk_gpu_libraries *libraries, const 
     return LK_GPU_OK;
 }
 
+/* Sets that there are `parts` matrices, `step` elements apart. */
+static lk_gpu_status gpu_matmul_repeat(cublasLtMatrixLayoutOpaque_t *layout, int64_t parts, int64_t step)
+{
+    int32_t count = (int32_t)parts;
+    LK_GPU_TRY(lk__gpu_check_blas(
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+        "describe matrices"));
+    return lk__gpu_check_blas(
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+        "describe matrices");
+}
+
+/* Makes the product of all parts from that of one part, as a batch, whose products the algorithm computes as it would
+ * alone. */
+static lk_gpu_status gpu_matmul_make_parts(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, const product *one,
+                                           const int64_t *key, product **out)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    product *p = calloc(1, sizeof *p);
+    if (!p)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a product");
+    *p = *one;
+    lk_gpu_status status = gpu_matmul_repeat(&p->a, m->parts, m->rows * m->inner);
+    if (status == LK_GPU_OK)
+        status = gpu_matmul_repeat(&p->b, m->parts, m->b_is_shared ? 0 : m->inner * m->columns);
+    if (status == LK_GPU_OK)
+        status = gpu_matmul_repeat(&p->y, m->parts, m->rows * m->columns);
+    if (status != LK_GPU_OK) {
+        free(p);
+        return status;
+    }
+    p->is_split = !p->is_direct && (cublasLtMatmulAlgoCheck(libraries->blas, &p->operation, &p->b, &p->a, &p->y, &p->y,
+                                                            &p->algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
+                                    result.workspaceSize > LK_GPU_WORKSPACE_BYTES);
+    lk__gpu_cache_add(&libraries->products_of_parts, &p->problem, key);
+    *out = p;
+    return LK_GPU_OK;
+}
+
 static lk_gpu_status gpu_matmul_find_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
 {
     int64_t key[LK_GPU_KEY_WORDS] = {m->rows,         m->inner,        m->columns,      m->dtype, m->y_dtype,
                                      m->a_transposed, m->b_transposed, m->bias != NULL, m->tf32};
     *out = (product *)lk__gpu_cache_find(&libraries->products, key);
     return *out ? LK_GPU_OK : gpu_matmul_make_product(libraries, m, key, out);
+}
+
+static lk_gpu_status gpu_matmul_find_parts(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
+{
+    const product *one;
+    LK_GPU_TRY(gpu_matmul_find_product(libraries, m, out));
+    if (m->parts <= 1)
+        return LK_GPU_OK;
+    one = *out;
+    int64_t key[LK_GPU_KEY_WORDS];
+    memcpy(key, one->problem.key, sizeof key);
+    key[LK_GPU_KEY_WORDS - 2] = m->parts;
+    key[LK_GPU_KEY_WORDS - 1] = m->b_is_shared;
+    *out = (product *)lk__gpu_cache_find(&libraries->products_of_parts, key);
+    return *out ? LK_GPU_OK : gpu_matmul_make_parts(libraries, m, one, key, out);
 }
 
 lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice)
@@ -212,14 +269,32 @@ lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choic
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
+static lk_gpu_status gpu_matmul_run_product(lk_gpu_stream *stream, const lk_gpu_matmul *m);
+
+static lk_gpu_status gpu_matmul_run_parts(lk_gpu_stream *stream, const lk_gpu_matmul *m)
+{
+    int64_t size = m->dtype == LK_BF16 ? 2 : 4, y_size = m->y_dtype == LK_BF16 ? 2 : 4;
+    lk_gpu_matmul one = *m;
+    one.parts = 0;
+    for (int64_t i = 0; i < m->parts; i++) {
+        LK_GPU_TRY(gpu_matmul_run_product(stream, &one));
+        one.a = (const char *)one.a + m->rows * m->inner * size;
+        one.b = (const char *)one.b + (m->b_is_shared ? 0 : m->inner * m->columns * size);
+        one.y = (char *)one.y + m->rows * m->columns * y_size;
+    }
+    return LK_GPU_OK;
+}
+
 static lk_gpu_status gpu_matmul_run_product(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 {
     static const float one = 1, zero = 0;
     product *p;
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    LK_GPU_TRY(gpu_matmul_find_product(stream->libraries, m, &p));
+    LK_GPU_TRY(gpu_matmul_find_parts(stream->libraries, m, &p));
     if (p->is_direct)
         return lk__gpu_direct_matmul(stream, m);
+    if (p->is_split)
+        return gpu_matmul_run_parts(stream, m);
     if (m->bias)
         LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias, sizeof m->bias));
     return lk__gpu_check_blas(cublasLtMatmul(stream->libraries->blas, &p->operation, &one, m->b, &p->b, m->a, &p->a,
@@ -231,12 +306,13 @@ static lk_gpu_status gpu_matmul_run_product(lk_gpu_stream *stream, const lk_gpu_
 /* With inner = 0 the product is 0, and y is the bias. */
 static lk_gpu_status gpu_matmul_only_bias(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 {
-    lk_gpu_fill zeros = {.y = m->y, .dtype = m->y_dtype, .count = m->rows * m->columns};
+    int64_t rows = lk_gpu_parts(m->parts) * m->rows;
+    lk_gpu_fill zeros = {.y = m->y, .dtype = m->y_dtype, .count = rows * m->columns};
     lk_gpu_binary sum = {.y = {m->y, m->y_dtype, {m->columns, 1}},
                          .a = {m->y, m->y_dtype, {m->columns, 1}},
                          .b = {(void *)(uintptr_t)m->bias, m->y_dtype, {0, 1}},
                          .ndim = 2,
-                         .dim = {m->rows, m->columns},
+                         .dim = {rows, m->columns},
                          .op = LK_GPU_ADD};
     LK_GPU_TRY(lk__gpu_fill(stream, &zeros));
     return m->bias ? lk__gpu_binary(stream, &sum) : LK_GPU_OK;
@@ -250,6 +326,7 @@ lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
     if (!m->relu)
         return LK_GPU_OK;
     /* cuBLASLt's own relu is max(x, 0), which makes NaN 0. */
-    lk_gpu_relu relu = {.x = m->y, .y = m->y, .dtype = m->y_dtype, .count = m->rows * m->columns};
+    lk_gpu_relu relu = {
+        .x = m->y, .y = m->y, .dtype = m->y_dtype, .count = lk_gpu_parts(m->parts) * m->rows * m->columns};
     return lk__gpu_relu(stream, &relu);
 }

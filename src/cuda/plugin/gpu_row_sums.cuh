@@ -51,16 +51,18 @@ static __device__ bool add_blocks(const double *workspace, int64_t channels, int
     return lane == 0 && *channel < channels;
 }
 
-static inline unsigned finish_blocks(int64_t channels)
+/* blockIdx.y is the part. */
+static inline dim3 finish_blocks(int64_t channels, int64_t parts)
 {
-    return (unsigned)((channels + FINISH_WIDTH - 1) / FINISH_WIDTH);
+    return dim3((unsigned)((channels + FINISH_WIDTH - 1) / FINISH_WIDTH), (unsigned)lk_gpu_parts(parts));
 }
 
 template <typename T>
-static __global__ void finish_column_sums(const double *workspace, T *sums, int64_t columns, int blocks)
+static __global__ void finish_column_sums(const double *workspace, T *sums, int64_t columns, int blocks,
+                                          int64_t workspace_of_part)
 {
     int64_t c;
     double sum[1];
-    if (add_blocks(workspace, columns, blocks, &c, sum))
-        sums[c] = narrow<T>((typename number<T>::wide)sum[0]);
+    if (add_blocks(workspace + blockIdx.y * workspace_of_part, columns, blocks, &c, sum))
+        sums[blockIdx.y * columns + c] = narrow<T>((typename number<T>::wide)sum[0]);
 }

@@ -299,12 +299,30 @@ static lk_status gpu_memory_device(lk_trainer *trainer, int d, const needs *n)
     return LK_OK;
 }
 
+/* Merged shards need more memory. If it is not there, shards are computed a few at a time, with the same bits. */
+static lk_status gpu_memory_fit_step(lk_trainer *trainer, needs *n)
+{
+    bool fits = true;
+    LK_TRY(gpu_memory_needs(trainer, trainer->plan.batch_size, n));
+    for (int d = 0; d < trainer->n_devices && trainer->programs.step && trainer->config.execution.branches == 0; d++) {
+        memory m;
+        if (!trainer->devices[d]->backend->offload)
+            continue;
+        LK_TRY(gpu_memory_measure(trainer, d, &m));
+        fits = fits && gpu_memory_needs_fit(n, &m);
+    }
+    if (fits)
+        return LK_OK;
+    LK_TRY(lk__step_programs_split(trainer));
+    return gpu_memory_needs(trainer, trainer->plan.batch_size, n);
+}
+
 lk_status lk__check_gpu_memory(lk_trainer *trainer)
 {
     needs n = {.step = 0};
     if (!trainer->devices[0]->backend->offload)
         return LK_OK;
-    LK_TRY(gpu_memory_needs(trainer, trainer->plan.batch_size, &n));
+    LK_TRY(gpu_memory_fit_step(trainer, &n));
     for (int d = 0; d < trainer->n_devices; d++)
         if (trainer->devices[d]->backend->offload)
             LK_TRY(gpu_memory_device(trainer, d, &n));

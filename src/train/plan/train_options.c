@@ -251,12 +251,12 @@ const lk_option lk_train_options[] = {
      .group = KERNELS,
      .type = LK_OPTION_INT64,
      AT(execution.branches),
-     .default_text = "4",
-     .minimum = 1,
+     .default_text = "0",
+     .minimum = 0,
      .maximum = LK_MAX_BRANCHES,
      .value = "N",
-     .help = "most shards that a GPU computes at the same time; more keep it busier and take more memory; never "
-             "changes a result"},
+     .help = "most shards that a GPU computes at the same time, each with launches of its own; 0: all of them, with "
+             "the same launches, if the model and memory allow it, else 4; never changes a result"},
     {.name = "recompute",
      .group = KERNELS,
      .type = LK_OPTION_FLAG,

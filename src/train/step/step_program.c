@@ -52,6 +52,9 @@ typedef struct step_inputs {
 /* The outputs of a step are the metrics, then whether the update was skipped. */
 enum { MAX_OUTPUTS = LK_MAX_METRICS + 1 };
 
+/* Shards that a GPU computes at the same time if their passes cannot be merged. */
+enum { BRANCHES = 4 };
+
 typedef struct recorded {
     struct recorded *next;
     lk_program *program;
@@ -119,6 +122,14 @@ void lk__step_programs_release(lk_step_programs *programs)
         lk__free(r);
     }
     lk__free(programs);
+}
+
+lk_status lk__step_programs_split(lk_trainer *trainer)
+{
+    trainer->config.execution.branches = BRANCHES;
+    lk__step_programs_release(trainer->programs.step);
+    trainer->programs.step = NULL;
+    return lk__step_programs_new(&trainer->programs.step);
 }
 
 /* --- recorded functions ------------------------------------------------------------------------------------------- */
@@ -238,8 +249,8 @@ static lk_status step_program_record_group(const recording *r, lk_tensor *const 
 static lk_status step_program_record_shards(recording *r, lk_tensor *const *in)
 {
     const purpose *p = r->purpose;
-    bool has_branches = step_program_takes_devices(r->trainer) && r->trainer->config.execution.branches > 1;
-    int64_t branches = r->trainer->config.execution.branches, g = 0;
+    int64_t asked = r->trainer->config.execution.branches, branches = asked > 0 ? asked : BRANCHES, g = 0;
+    bool has_branches = step_program_takes_devices(r->trainer) && branches > 1;
     for (int64_t s = r->own.begin; s < r->own.end; s++)
         r->leaves[s - r->own.begin] =
             (lk_tree_node){.range = {s, s + 1}, .values = r->values + (s - r->own.begin) * p->n};
@@ -308,6 +319,7 @@ static lk_program_opts step_program_opts(const lk_trainer *trainer, const purpos
                              .recompute = config->execution.recompute,
                              .segment_bytes = by_device && is_alone ? 0 : (size_t)lk__trainer_segment_bytes(trainer),
                              .keep_bytes = keeps ? (size_t)plan->parameters * sizeof(float) : 0,
+                             .merge = config->execution.branches == 0,
                              .graphs = config->execution.graphs == LK_GRAPHS_ON};
 }
 

@@ -15,6 +15,9 @@ bool lk__step_is_one_program(const lk_trainer *trainer);
 lk_status lk__step_programs_new(lk_step_programs **programs);
 void lk__step_programs_release(lk_step_programs *programs);
 
+/* Forgets the programs, and lets later ones compute a few shards at a time in place of merging them. */
+lk_status lk__step_programs_split(lk_trainer *trainer);
+
 /* The program of a training step over a batch of so many samples, on the device that has the most of them. The caller
  * inspects and releases it. For the plan's batch size it is the program that will run. NULL: failure, as
  * lk_error_status() says. */

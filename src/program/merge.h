@@ -1,0 +1,13 @@
+/* Merging: passes over shards of one size make the same calls, and little of what these do depends on which shard a
+ * sample is in. One call may then do the work of all of them (lk_call.parts): the operands that differ between shards
+ * lie one after the other in memory, and those that are the same, such as weights, are there once. An operand's shape
+ * is the shard's with its outermost axis, or a new one for a scalar, as many times as long. The bits are those of
+ * separate calls, so a kernel takes the shape of a shard where a choice depends on the shape, and sums over samples
+ * are those of each shard. */
+#pragma once
+
+#include "program/program.h"
+
+/* Merges neighboring passes whose calls are alike, if the device's backend takes all of the merged calls. Merged calls
+ * of all branches are in none. */
+lk_status lk__program_merge(lk_program *program);

@@ -1,0 +1,206 @@
+/* Tests of merged passes on a GPU, which $LOCKSTEP_TEST_DEVICES names: fewer calls, and the same bits. */
+#include "program/merge.h"
+
+#include "base/mem_testing.h"
+#include "lockstep/autograd.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program/program_testing.h"
+
+enum { SHARDS = 4, CHANNELS = 8, SIDE = 6, CLASSES = 8, PARAMETERS = 5, VALUES = PARAMETERS + 1 };
+enum { INPUTS = 3, OUTPUTS = VALUES + 1 }; /* images, indices, labels; sums of values, and a shard's own loss */
+
+typedef struct network {
+    lk_tensor *parameters[PARAMETERS]; /* of a convolution, a batch-norm and a dense layer */
+    int64_t sizes[SHARDS];             /* samples of each shard */
+    bool concatenates;                 /* calls an operator that cannot be merged */
+    uint64_t step;
+} network;
+
+static lk_device *open_gpu(void)
+{
+    const char *spec = getenv("LOCKSTEP_TEST_DEVICES");
+    if (!spec) {
+        print_message("SKIP: LOCKSTEP_TEST_DEVICES names no GPU\n");
+        skip();
+    }
+    return open_device(spec);
+}
+
+static network make_network(lk_device *device, const int64_t sizes[SHARDS])
+{
+    network net = {.parameters = {numbers(device, LK_SHAPE(CHANNELS, 1, 3, 3), 1),
+                                  numbers(device, LK_SHAPE(CHANNELS), 2), numbers(device, LK_SHAPE(CHANNELS), 3),
+                                  numbers(device, LK_SHAPE(CHANNELS), 4),
+                                  numbers(device, LK_SHAPE(CHANNELS * SIDE * SIDE, CLASSES), 5)}};
+    memcpy(net.sizes, sizes, sizeof net.sizes);
+    return net;
+}
+
+static int64_t count_samples(const network *net)
+{
+    int64_t n = 0;
+    for (int s = 0; s < SHARDS; s++)
+        n += net->sizes[s];
+    return n;
+}
+
+static void make_inputs(const network *net, lk_device *device, int seed, lk_tensor **in)
+{
+    int64_t n = count_samples(net), indices[64];
+    int32_t labels[64];
+    assert_true(n <= 64);
+    for (int i = 0; i < n; i++) {
+        indices[i] = 100 * seed + i;
+        labels[i] = (i * 5 + seed) % CLASSES;
+    }
+    in[0] = numbers(device, LK_SHAPE(n, 1, SIDE, SIDE), seed);
+    in[1] = lk_tensor_from(device, LK_I64, LK_SHAPE(n), indices);
+    in[2] = lk_tensor_from(device, LK_I32, LK_SHAPE(n), labels);
+}
+
+static lk_status shard(const network *net, lk_tensor *const *in, int64_t begin, int64_t end, lk_tensor **values)
+{
+    lk_tensor *const *p = net->parameters, *x = lk_slice(in[0], 0, begin, end), *y;
+    lk_tape *tape = lk_tape_begin(p, PARAMETERS);
+    if (!tape)
+        return lk_error_status();
+    y = lk_conv2d(x, p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}});
+    y = lk_relu(lk_batch_norm(y, p[2], p[3], 1e-5, NULL));
+    y = lk_dropout(y, lk_slice(in[1], 0, begin, end), 0.5,
+                   (lk_random_key){.seed = 1, .purpose = 2, .epoch = net->step});
+    if (net->concatenates)
+        y = lk_concat((lk_tensor *[]){y}, 1, 0);
+    y = lk_matmul(lk_reshape(y, LK_SHAPE(end - begin, CHANNELS * SIDE * SIDE)), p[4]);
+    values[PARAMETERS] = lk_sparse_softmax_cross_entropy(y, lk_slice(in[2], 0, begin, end), LK_REDUCTION_SUM);
+    lk_status status = lk_tape_gradient(tape, values[PARAMETERS], NULL, values);
+    lk_tape_release(tape);
+    return status;
+}
+
+/* The sums over shards of their gradients and losses, and the loss of the second shard. */
+static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const network *net = user;
+    lk_tensor *values[SHARDS][VALUES] = {{NULL}};
+    int64_t begin = 0;
+    for (int s = 0; s < SHARDS; s++) {
+        lk_program_branch(s + 1);
+        lk_status status = shard(net, in, begin, begin + net->sizes[s], values[s]);
+        if (status != LK_OK)
+            return status;
+        begin += net->sizes[s];
+    }
+    lk_program_branch(0);
+    for (int i = 0; i < VALUES; i++)
+        out[i] = lk_add(lk_add(values[0][i], values[1][i]), lk_add(values[2][i], values[3][i]));
+    out[VALUES] = values[1][PARAMETERS];
+    return lk_error_status();
+}
+
+static lk_program *record(network *net, lk_device *device, bool merge)
+{
+    lk_tensor *like[INPUTS];
+    make_inputs(net, device, 0, like);
+    return lk_program_record(device, train, net, like, INPUTS, OUTPUTS,
+                             &(lk_program_opts){.fuse = true, .graphs = true, .merge = merge});
+}
+
+static int count_calls(network *net, lk_device *device, bool merge)
+{
+    lk_program *program = record(net, device, merge);
+    if (!program)
+        fail_msg("%s", lk_error_message());
+    int calls = program->n_calls;
+    lk_program_release(program);
+    return calls;
+}
+
+static void expect_the_operators_bits(network *net, lk_device *device)
+{
+    lk_program *program = record(net, device, true);
+    assert_non_null(program);
+    for (int i = 0; i < 4; i++) {
+        lk_tensor *in[INPUTS], *have[OUTPUTS], *want[OUTPUTS] = {NULL};
+        net->step = (uint64_t)i << 31;
+        make_inputs(net, device, i, in);
+        assert_ok(train(net, in, want));
+        assert_ok(lk_program_run(program, in, net->step, have));
+        for (int j = 0; j < OUTPUTS; j++)
+            expect_equal(have[j], want[j]);
+    }
+    lk_program_release(program);
+}
+
+/* Where shards differ in size only neighbors of one size are merged. */
+static void passes_of_one_size_are_merged(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][SHARDS] = {{8, 8, 8, 8}, {8, 8, 16, 16}, {8, 16, 16, 16}, {8, 16, 8, 16}};
+    int calls[4];
+    lk_device *device = open_gpu();
+    lk_scope_begin();
+    for (int i = 0; i < 4; i++) {
+        network net = make_network(device, sizes[i]);
+        calls[i] = count_calls(&net, device, true);
+        expect_the_operators_bits(&net, device);
+        if (i == 3)
+            assert_int_equal(calls[i], count_calls(&net, device, false));
+    }
+    assert_true(calls[0] < calls[1] && calls[1] < calls[3]);
+    assert_true(calls[0] < calls[2] && calls[2] < calls[3]);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void an_operator_that_does_not_merge_keeps_passes_apart(void **state)
+{
+    (void)state;
+    lk_device *device = open_gpu();
+    lk_scope_begin();
+    network net = make_network(device, (const int64_t[]){8, 8, 8, 8});
+    net.concatenates = true;
+    assert_int_equal(count_calls(&net, device, true), count_calls(&net, device, false));
+    expect_the_operators_bits(&net, device);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    lk_device *device = open_gpu();
+    int failures = 0;
+    lk_scope_begin();
+    network net = make_network(device, (const int64_t[]){8, 8, 8, 8});
+    lk_tensor *like[INPUTS];
+    make_inputs(&net, device, 0, like);
+    for (failing f = fail_every(1); fail_next(&f);) {
+        lk_program *program =
+            lk_program_record(device, train, &net, like, INPUTS, OUTPUTS, &(lk_program_opts){.merge = true});
+        stop_failing(&f);
+        failures += !program;
+        lk_program_release(program);
+    }
+    assert_true(failures > 10);
+    lk_error_clear();
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_of_one_size_are_merged),
+        cmocka_unit_test(an_operator_that_does_not_merge_keeps_passes_apart),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
