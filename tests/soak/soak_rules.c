@@ -33,7 +33,7 @@ static bool rules_is(const soak_context *context, const char *name, const char *
     return strcmp(rules_value(context, name), value) == 0;
 }
 
-static bool rules_may_exchange(const soak_context *context)
+static bool rules_is_not_compressed(const soak_context *context)
 {
     return !rules_is(context, "compress", "bf16");
 }
@@ -333,15 +333,15 @@ static const soak_rule rules[] = {
     {.name = "snapshot-dir", .draw = rules_draw_snapshots, .allow = rules_has_servers, .chance = 0.3},
     {.name = "snapshot-every", .allow = rules_has_servers, .low = 1, .high = 5},
     {.name = "peer-timeout", .allow = rules_has_servers, .low = 8, .high = 12, .chance = 0.5},
-    {.name = "join-timeout", .allow = rules_has_servers, .low = 12, .high = 20, .chance = 1},
+    {.name = "join-timeout", .allow = rules_has_servers, .low = 60, .high = 100, .chance = 1},
     {.name = "compress", .is_placed = true},
-    {.name = "exchange", .allow = rules_may_exchange},
+    {.name = "exchange", .allow = rules_is_not_compressed},
     {.name = "reduce", .is_placed = true},
     {.name = "tf32", .allow = rules_has_gpu},
     {.name = "shards", .draw = rules_draw_shards, .chance = 1},
     {.name = "algorithms", .draw = rules_draw_algorithms},
     {.name = "recompute", .allow = rules_has_program},
-    {.name = "bucket-mb", .low = 0, .high = 0.2},
+    {.name = "bucket-mb", .allow = rules_is_not_compressed, .low = 0, .high = 0.2},
     {.name = "micro-batch", .allow = rules_has_pieces, .low = 0, .high = 9},
     {.name = "epochs", .draw = rules_draw_epochs, .chance = 1},
     {.name = "batch-size", .low = 12, .high = 60, .chance = 1},
