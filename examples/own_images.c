@@ -24,7 +24,7 @@ static lk_status draw(void *user, int64_t index, float *image)
     for (int y = 0; y < SIZE; y++)
         for (int x = 0; x < SIZE; x++) {
             if ((y * SIZE + x) % 4 == 0)
-                lk_random_block(&key, (uint64_t)(1 + (y * SIZE + x) / 4), word);
+                lk_random_block(&key, 1 + (uint64_t)(y * SIZE + x) / 4, word);
             double along = cos(angle) * x + sin(angle) * y, noise = word[x % 4] / 4294967296.0 - 0.5;
             image[y * SIZE + x] = (float)(0.5 + 0.3 * sin(frequency * along + phase) + 0.6 * noise);
         }

@@ -92,10 +92,11 @@ static bool cuda_merge_is_aligned(const lk_tensor *one, const lk_tensor *all)
  * the second result, the gradient of a bias. */
 static bool cuda_merge_suits_libraries(const merging *m)
 {
+    const lk_tensor *result = m->one->out[0];
     for (int i = 0; i < m->one->n_in; i++)
         if (m->one->in[i] && !cuda_merge_is_aligned(m->one->in[i], m->all->in[i]))
             return false;
-    return cuda_merge_is_aligned(m->one->out[0], m->all->out[0]);
+    return !result || cuda_merge_is_aligned(result, m->all->out[0]);
 }
 
 bool lk__cuda_merges(const lk_call *one, const lk_call *all)

@@ -54,7 +54,9 @@ goes_on()
 # killed before there is any state, empty records stay, and others begin.
 look_at_states()
 {
-    finished=$(($(newest_state || echo 0) / 2))
+    local newest
+    newest=$(newest_state) || true # a folder may go while it is listed
+    finished=$((${newest:-0} / 2))
     if [[ -z $(states) && -e $work/log ]]; then
         runs=$(($(find "$work/log" -name 'epochs*.csv' | wc -l) + 1))
     fi
