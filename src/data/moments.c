@@ -66,7 +66,8 @@ static lk_status moments_add_samples(const lk_dataset *dataset, const double *me
 static lk_status moments_from_floats(const lk_dataset *dataset, lk_channel_moments *moments)
 {
     int64_t values = lk__dataset_image_values(dataset);
-    double count = (double)lk_dataset_count(dataset) * (double)(values / moments->channels);
+    int64_t pixels = values / moments->channels;
+    double count = (double)lk_dataset_count(dataset) * (double)pixels;
     float *image = lk__calloc((size_t)values, sizeof *image);
     lk_status status = image ? moments_add_samples(dataset, NULL, image, moments->mean) : LK_ERR_MEMORY;
     for (int64_t c = 0; c < moments->channels; c++)

@@ -120,6 +120,7 @@ static void augmentation_move_pixels(const lk_augmentation *a, const lk_augment_
         from = to = relay_next(&r);
         lk__pixels_from_bytes(plane.bytes, pixels, to);
     } else if (--r.left == 0) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a plane has floats or bytes */
         memcpy(image, from, (size_t)pixels * sizeof *image);
     }
     if (shifted) {

@@ -324,7 +324,7 @@ static lk_status merge_passes(merging *m, int *end)
     bool fits = m->n > 1;
     lk_status status = lk__program_number(m->program, &m->numbers);
     m->made = lk__calloc((size_t)m->numbers.n + 1, sizeof *m->made);
-    m->calls = lk__calloc((size_t)(m->length + m->program->n_out), sizeof *m->calls);
+    m->calls = lk__calloc((size_t)m->length + (size_t)m->program->n_out, sizeof *m->calls);
     if (!m->made || !m->calls)
         status = LK_ERR_MEMORY;
     for (int j = 0; j < m->length && status == LK_OK && fits; j++)

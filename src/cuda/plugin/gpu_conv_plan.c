@@ -417,27 +417,38 @@ static void gpu_conv_choose_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *li
         gpu_conv_free_descriptors(c);
 }
 
+/* Reads a number behind the text `before`. Returns where the text goes on; NULL: it is another one. */
+static const char *gpu_conv_read_number(const char *text, const char *before, int64_t *number)
+{
+    size_t length = strlen(before);
+    char *end;
+    if (strncmp(text, before, length) != 0)
+        return NULL;
+    *number = strtoll(text + length, &end, 10);
+    return end > text + length ? end : NULL;
+}
+
 /* Makes a plan with the engine and the knobs that gpu_conv_name_plan has named, so that each result is computed as by
  * the plan of that name. A name that may be incomplete gives no plan. */
 static void gpu_conv_take_engine(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
                                  const char *name)
 {
     cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, libraries, p), knobs[CUDNN_KNOB_TYPE_COUNTS];
-    long long number, value;
-    int used = 0, more = 0, type, n = 0;
-    if (sscanf(name, "cudnn:eng%lld%n", &number, &used) != 1 || strlen(name) + 1 >= sizeof c->problem.choice.name)
+    int64_t index, type, choice;
+    int n = 0;
+    const char *at = gpu_conv_read_number(name, "cudnn:eng", &index), *end;
+    if (!at || strlen(name) + 1 >= sizeof c->problem.choice.name)
         return;
-    int64_t index = number;
     cudnnBackendDescriptor_t engine = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     gpu_conv_descriptor_set_part(c, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
     gpu_conv_descriptor_set(c, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
     if (!libraries->dnn)
         gpu_conv_descriptor_set_part(c, engine, CUDNN_ATTR_ENGINE_DEVICEPROP, libraries->described_gpu);
     gpu_conv_descriptor_finalize(c, engine);
-    for (const char *at = name + used;
-         n < CUDNN_KNOB_TYPE_COUNTS && sscanf(at, "_k%d=%lld%n", &type, &value, &more) == 2; at += more) {
+    while (n < CUDNN_KNOB_TYPE_COUNTS && (end = gpu_conv_read_number(at, "_k", &type)) &&
+           (end = gpu_conv_read_number(end, "=", &choice))) {
         cudnnBackendKnobType_t knob = (cudnnBackendKnobType_t)type;
-        int64_t choice = value;
+        at = end;
         knobs[n] = gpu_conv_descriptor_new(c, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
         gpu_conv_descriptor_set(c, knobs[n], CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &knob);
         gpu_conv_descriptor_set(c, knobs[n], CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &choice);

@@ -247,6 +247,7 @@ static lk_gpu_status gpu_matmul_find_parts(lk_gpu_libraries *libraries, const lk
         return LK_GPU_OK;
     one = *out;
     int64_t key[LK_GPU_KEY_WORDS];
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): the product was found */
     memcpy(key, one->problem.key, sizeof key);
     key[LK_GPU_KEY_WORDS - 2] = m->parts;
     key[LK_GPU_KEY_WORDS - 1] = m->b_is_shared;
