@@ -86,6 +86,18 @@ static void bf16_gives_equal_bits(void **state)
     close_to(&here, &cpu, 2e-2);
 }
 
+/* Fifty steps, in which differences of rounding have time to grow. */
+static void losses_stay_those_of_cores(void **state)
+{
+    (void)state;
+    lk_train_config config = training_of(800, 21, 32, 4);
+    config.optimizer.momentum = 0.9;
+    config.optimizer.base_lr = 0.02;
+    outcome here = train_on("2xpjrt", config), cpu = train_on("2xcpu", config);
+    assert_int_equal(cpu.n_steps, 50);
+    close_to(&here, &cpu, 1e-3);
+}
+
 /* Modules without the gradients of frozen parameters, and a batch-norm with its running statistics. */
 static void frozen_parameters_give_equal_bits(void **state)
 {
@@ -288,6 +300,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(shards_by_themselves_give_equal_bits),
         cmocka_unit_test(groups_of_shards_give_equal_bits),
         cmocka_unit_test(bf16_gives_equal_bits),
+        cmocka_unit_test(losses_stay_those_of_cores),
         cmocka_unit_test(frozen_parameters_give_equal_bits),
         cmocka_unit_test(data_and_variables_may_be_elsewhere),
         cmocka_unit_test(devices_share_the_state_of_the_optimizer),
