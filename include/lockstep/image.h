@@ -55,8 +55,8 @@ LK_API void lk_image_free(lk_image *image);
 /* The formats that this build reads: "PNG, JPEG, PGM, PPM", without those whose library is missing. Static. */
 LK_API const char *lk_image_formats(void);
 
-/* Whether a file is named as pictures are: .png, .jpg, .jpeg, .pgm, .ppm or .pnm, in capitals or not. Folders of
- * pictures are searched for such names. */
+/* Returns whether a file is named as pictures are: .png, .jpg, .jpeg, .pgm, .ppm or .pnm, in capitals or not. Such
+ * files are looked for in folders of pictures. */
 LK_API bool lk_image_is_named(const char *path);
 
 #ifdef __cplusplus

@@ -139,7 +139,7 @@ static void expect_the_operators_bits(network *net, lk_device *device)
     lk_program_release(program);
 }
 
-/* Where shards differ in size only neighbors of one size are merged. */
+/* Only neighbors of one size are merged if shards differ in size. */
 static void passes_of_one_size_are_merged(void **state)
 {
     (void)state;

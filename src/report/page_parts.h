@@ -8,8 +8,8 @@
  * instead of a table if there are too many classes for one. */
 lk_status lk__page_put_evaluation(lk_bytes *out, const char *path, const char *matrix);
 
-/* What each device and thread did during a step in the middle of the trace. */
+/* Draws what each device and thread did during a step in the middle of the trace. */
 lk_status lk__page_put_trace(lk_bytes *out, const char *path);
 
-/* Where the time of a step went, and what several devices gained. */
+/* Tells where the time of a step went, and what several devices gained. */
 lk_status lk__page_put_scaling(lk_bytes *out, const char *path);

@@ -25,6 +25,16 @@ typedef struct outcome {
     int64_t batch_size, train_samples;
 } outcome;
 
+/* A callback's step_end: interrupts after the first step of the second epoch. */
+static inline lk_status interrupt_in_second_epoch(void *user, lk_trainer *trainer, const lk_step_report *report,
+                                                  bool *stop)
+{
+    (void)user, (void)stop;
+    if (report->epoch == 2 && report->step == 1)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
 static inline lk_status keep_step(void *user, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     outcome *out = user;

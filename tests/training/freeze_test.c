@@ -163,14 +163,6 @@ static void test_same_gradients(void **state)
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
-static lk_status interrupt(void *user, lk_trainer *trainer, const lk_step_report *report, bool *stop)
-{
-    (void)user, (void)stop;
-    if (report->epoch == 2 && report->step == 1)
-        lk_trainer_interrupt(trainer);
-    return LK_OK;
-}
-
 /* Goes on on other devices; a predictor, which knows nothing of the option, evaluates as the trainer did. */
 static void test_resumed(void **state)
 {
@@ -182,7 +174,7 @@ static void test_resumed(void **state)
     config.checkpoints.dir = in_dir("checkpoints");
     lk_trainer *trainer = new_trainer(&config);
     lk_train_result result;
-    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt}));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt_in_second_epoch}));
     assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
     lk_trainer_release(trainer);
 

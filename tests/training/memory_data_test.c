@@ -141,14 +141,6 @@ static void test_normalized_and_predicted(void **state)
     }
 }
 
-static lk_status stop_in_epoch(void *user, lk_trainer *trainer, const lk_step_report *report, bool *stop)
-{
-    (void)user, (void)stop;
-    if (report->epoch == 2 && report->step == 1)
-        lk_trainer_interrupt(trainer);
-    return LK_OK;
-}
-
 /* A training that was interrupted in the middle of an epoch goes on to the same bits, on another number of devices.
  * Other images are noticed. A checkpoint's network is evaluated on the function's images. */
 static void test_resumed(void **state)
@@ -162,7 +154,7 @@ static void test_resumed(void **state)
     config.devices.spec = "2xcpu";
     lk_trainer *trainer = new_trainer(&config);
     lk_train_result result;
-    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "stop", .step_end = stop_in_epoch}));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "stop", .step_end = interrupt_in_second_epoch}));
     assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
     lk_trainer_release(trainer);
     config.checkpoints.resume = true;

@@ -46,8 +46,7 @@ struct lk_loader {
     lk_loader_opts opts;
     lk_augmentation augmentation;
     int64_t pixels;
-    int64_t
-        read; /* floats at the beginning of a scratch for an image that the program's function gives; 0: none does */
+    int64_t read; /* floats at the beginning of a scratch, for an image that a function of the program gives; else 0 */
     int64_t batches;
     lk_batch_pool *pool;
     bool started;

@@ -20,11 +20,11 @@ typedef struct lk_group lk_group;
  * messages, and why), LK_ERR_BACKEND. */
 lk_status lk__group_open(lk_group **group);
 
-/* Whether nothing says yet how this process exchanges messages: it has no group, and neither `lockstep launch` nor
- * mpirun nor srun has started it. */
+/* Returns whether nothing says yet how this process exchanges messages: it has no group, and neither `lockstep launch`
+ * nor mpirun nor srun has started it. */
 bool lk__group_is_unknown(void);
 
-/* Says so, before lk__group_open. */
+/* Sets the table by which lk__group_open joins the others and exchanges messages. */
 void lk__group_use(const lk_messages *table);
 
 int lk__group_rank(const lk_group *group);

@@ -253,7 +253,7 @@ static void network_look_at_connections(double now)
             net.all[i].lost_at = now;
 }
 
-/* What a process has sent may still come for a moment after it has ended. */
+/* Messages of a process may still come for a moment after it has ended. */
 static void network_check_senders(double now)
 {
     const double patience = 1; /* seconds */

@@ -1,26 +1,15 @@
 /* Writes a CSV file with a row for each epoch. */
 #include "base/mem.h"
-#include "io/records/row_writer.h"
+#include "base/status.h"
 #include "lockstep/callbacks.h"
-#include "train/checkpoint/callback_state.h"
+#include "train/callbacks/row_file.h"
 
 #include <string.h>
 
-typedef struct epoch_csv {
-    char *path;
-    lk_row_writer *writer; /* NULL: not open yet */
-} epoch_csv;
-
-/* Makes an empty cell if nothing was measured. */
-static lk_field epoch_csv_mean_field(const char *name, lk_mean value)
-{
-    return value.count ? LK_REAL(name, lk_mean_value(value)) : LK_NONE(name);
-}
-
 /* The columns of a set of samples. */
-#define METRIC_FIELDS(set, metrics)                                                                               \
-    epoch_csv_mean_field(set "_loss", (metrics).loss), epoch_csv_mean_field(set "_accuracy", (metrics).accuracy), \
-        epoch_csv_mean_field(set "_top_k", (metrics).top_k)
+#define METRIC_FIELDS(set, metrics)                                                                   \
+    lk__mean_field(set "_loss", (metrics).loss), lk__mean_field(set "_accuracy", (metrics).accuracy), \
+        lk__mean_field(set "_top_k", (metrics).top_k)
 
 enum { COLUMNS = 13 };
 
@@ -44,12 +33,9 @@ static void epoch_csv_make_row(const lk_epoch_report *report, lk_field row[COLUM
 static lk_status epoch_csv_train_begin(void *self, lk_trainer *trainer)
 {
     (void)trainer;
-    epoch_csv *csv = self;
+    lk_row_file *csv = self;
     lk_field row[COLUMNS];
-    if (!csv->writer)
-        csv->writer = lk_row_writer_new(csv->path, LK_ROWS_CSV, false);
-    if (!csv->writer)
-        return lk_error_status();
+    LK_TRY(lk__row_file_open(csv));
     epoch_csv_make_row(&(lk_epoch_report){0}, row);
     return lk_row_names(csv->writer, row, COLUMNS);
 }
@@ -57,7 +43,7 @@ static lk_status epoch_csv_train_begin(void *self, lk_trainer *trainer)
 static lk_status epoch_csv_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
-    epoch_csv *csv = self;
+    const lk_row_file *csv = self;
     lk_field row[COLUMNS];
     epoch_csv_make_row(report, row);
     return lk_row_write(csv->writer, row, COLUMNS);
@@ -66,9 +52,7 @@ static lk_status epoch_csv_epoch_end(void *self, lk_trainer *trainer, const lk_e
 static lk_status epoch_csv_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
-    const epoch_csv *csv = self;
-    if (csv->writer)
-        lk__state_set_mark(state, lk__row_writer_mark(csv->writer));
+    lk__row_file_save(self, state);
     return LK_OK;
 }
 
@@ -76,29 +60,21 @@ static lk_status epoch_csv_save(void *self, lk_trainer *trainer, lk_state *state
 static lk_status epoch_csv_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
-    epoch_csv *csv = self;
-    int64_t bytes;
-    if (csv->writer || !lk__state_has_mark(state, csv->path, &bytes))
-        return LK_OK;
-    csv->writer = lk__row_writer_reopen(csv->path, LK_ROWS_CSV, bytes);
-    return csv->writer ? LK_OK : lk_error_status();
+    return lk__row_file_resume(self, state);
 }
 
 static void epoch_csv_release(void *self)
 {
-    epoch_csv *csv = self;
-    lk_row_writer_release(csv->writer);
-    lk__free(csv->path);
-    lk__free(csv);
+    lk__row_file_free(self);
+    lk__free(self);
 }
 
 lk_callback lk_callback_csv(const char *path)
 {
-    epoch_csv *csv = lk__calloc(1, sizeof *csv);
+    lk_row_file *csv = lk__calloc(1, sizeof *csv);
     if (!csv)
         return (lk_callback){0};
-    csv->path = lk__strdup(path);
-    if (!csv->path) {
+    if (lk__row_file_new(csv, path, LK_ROWS_CSV) != LK_OK) {
         epoch_csv_release(csv);
         return (lk_callback){0};
     }

@@ -1,45 +1,36 @@
 /* Writes rows of CSV or JSON with losses, accuracies and rates by step. */
 #include "base/mem.h"
-#include "io/records/row_writer.h"
+#include "base/status.h"
 #include "lockstep/callbacks.h"
+#include "train/callbacks/row_file.h"
 #include "train/callbacks/step_points.h"
-#include "train/checkpoint/callback_state.h"
 
 typedef struct step_rows {
-    char *path;
-    lk_row_format format;
-    lk_row_writer *writer; /* NULL: not open yet */
+    lk_row_file file;
     lk_step_points points;
 } step_rows;
 
 enum { COLUMNS = 6 };
-
-/* Makes an empty cell if all steps were skipped. */
-static lk_field step_rows_mean_field(const char *name, lk_mean value)
-{
-    return value.count ? LK_REAL(name, lk_mean_value(value)) : LK_NONE(name);
-}
 
 static lk_status step_rows_write(step_rows *rows, const lk_step_point *point)
 {
     const lk_field row[COLUMNS] = {
         LK_INT("step", point->step),
         LK_REAL("epoch", point->epoch),
-        step_rows_mean_field("train_loss", point->loss),
-        step_rows_mean_field("train_accuracy", point->accuracy),
+        lk__mean_field("train_loss", point->loss),
+        lk__mean_field("train_accuracy", point->accuracy),
         LK_REAL("rate", point->rate),
         LK_INT("skipped_steps", point->skipped),
     };
-    return point->step ? lk_row_write(rows->writer, row, COLUMNS) : lk_row_names(rows->writer, row, COLUMNS);
+    return point->step ? lk_row_write(rows->file.writer, row, COLUMNS) : lk_row_names(rows->file.writer, row, COLUMNS);
 }
 
 static lk_status step_rows_train_begin(void *self, lk_trainer *trainer)
 {
     (void)trainer;
     step_rows *rows = self;
-    if (!rows->writer)
-        rows->writer = lk_row_writer_new(rows->path, rows->format, false);
-    return rows->writer ? step_rows_write(rows, &(lk_step_point){0}) : lk_error_status();
+    LK_TRY(lk__row_file_open(&rows->file));
+    return step_rows_write(rows, &(lk_step_point){0});
 }
 
 static lk_status step_rows_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
@@ -64,8 +55,7 @@ static lk_status step_rows_save(void *self, lk_trainer *trainer, lk_state *state
     (void)trainer;
     const step_rows *rows = self;
     lk__step_points_save(&rows->points, state);
-    if (rows->writer)
-        lk__state_set_mark(state, lk__row_writer_mark(rows->writer));
+    lk__row_file_save(&rows->file, state);
     return LK_OK;
 }
 
@@ -74,19 +64,14 @@ static lk_status step_rows_resume(void *self, lk_trainer *trainer, const lk_stat
 {
     (void)trainer;
     step_rows *rows = self;
-    int64_t bytes;
     lk__step_points_resume(&rows->points, state);
-    if (rows->writer || !lk__state_has_mark(state, rows->path, &bytes))
-        return LK_OK;
-    rows->writer = lk__row_writer_reopen(rows->path, rows->format, bytes);
-    return rows->writer ? LK_OK : lk_error_status();
+    return lk__row_file_resume(&rows->file, state);
 }
 
 static void step_rows_release(void *self)
 {
     step_rows *rows = self;
-    lk_row_writer_release(rows->writer);
-    lk__free(rows->path);
+    lk__row_file_free(&rows->file);
     lk__free(rows);
 }
 
@@ -95,10 +80,8 @@ lk_callback lk_callback_steps(const char *path, lk_row_format format)
     step_rows *rows = lk__calloc(1, sizeof *rows);
     if (!rows)
         return (lk_callback){0};
-    rows->path = lk__strdup(path);
-    rows->format = format;
     rows->points.every = LK_STEP_POINTS;
-    if (!rows->path) {
+    if (lk__row_file_new(&rows->file, path, format) != LK_OK) {
         step_rows_release(rows);
         return (lk_callback){0};
     }
