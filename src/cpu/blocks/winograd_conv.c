@@ -19,6 +19,11 @@ enum { SOME_TILES = 6, SOME_CHANNELS = 16 };
  * and third-level cache while all filters pass. */
 enum { FLOATS_OF_CHUNK = 1 << 18, LEAST_TILES = 96 };
 
+/* A convolution may process fewer tiles at a time than a sum of gradients, since no bit depends on it. Processors with
+ * vectors of sixteen lanes have second-level caches of 1 or 2 MB. There the points of a few tiles stay in that cache;
+ * if the kernels' points are too many for it, they are read for each of these groups, so groups are larger. */
+enum { FLOATS_AT_ONCE = 1 << 17, LEAST_AT_ONCE = 24, MANY_KERNELS = 1 << 20 };
+
 /* All inputs pass once for each piece of filters, so the transformed kernels of a piece have about as many floats as
  * the transformed inputs, within these limits. If there are several pieces, a chunk may have MOST_KERNELS floats: if
  * that is enough for all tiles the inputs are transformed once, otherwise once for each piece. */
@@ -31,6 +36,7 @@ typedef struct pieces {
     lk_tiles from, to;
     int64_t tiles;    /* tiles of all images */
     int64_t chunk;    /* tiles at a time */
+    int64_t at_once;  /* tiles at a time if nothing is summed over them; at most a chunk */
     int64_t channels; /* channels of `to` at a time, a piece */
 } pieces;
 
@@ -44,6 +50,22 @@ static lk_tiles winograd_conv_tiles_of(int64_t channels, const int64_t size[2], 
                       .columns = (out[1] + LK_TILE - 1) / LK_TILE};
 }
 
+/* Returns the tiles of the groups if `tiles` are divided into groups of about `fit` tiles. */
+static int64_t winograd_conv_group(int64_t tiles, int64_t fit)
+{
+    int64_t groups = lk__divide_up(tiles, fit);
+    return lk__divide_up(lk__divide_up(tiles, groups), SOME_TILES) * SOME_TILES;
+}
+
+static int64_t winograd_conv_at_once(const pieces *p)
+{
+    int64_t from = p->from.channels;
+    if (LK_WIDTH < 16 || LK_POINTS * from * p->to.channels > MANY_KERNELS)
+        return p->chunk;
+    int64_t fit = lk__max(FLOATS_AT_ONCE / (LK_POINTS * (from + p->channels)), LEAST_AT_ONCE);
+    return lk__min(winograd_conv_group(p->tiles, fit), p->chunk);
+}
+
 static void choose_pieces(pieces *p, int64_t images)
 {
     int64_t from = p->from.channels, to = p->to.channels;
@@ -52,10 +74,9 @@ static void choose_pieces(pieces *p, int64_t images)
     int64_t channels =
         lk__min(to, lk__max(kernels / (LK_POINTS * from) / SOME_CHANNELS * SOME_CHANNELS, SOME_CHANNELS));
     int64_t floats = channels < to ? MOST_KERNELS : FLOATS_OF_CHUNK;
-    int64_t fit = lk__max(floats / (LK_POINTS * (from + channels)), LEAST_TILES);
-    int64_t chunks = (p->tiles + fit - 1) / fit, each = (p->tiles + chunks - 1) / chunks;
-    p->chunk = (each + SOME_TILES - 1) / SOME_TILES * SOME_TILES;
+    p->chunk = winograd_conv_group(p->tiles, lk__max(floats / (LK_POINTS * (from + channels)), LEAST_TILES));
     p->channels = lk__min(to, lk__paired(channels));
+    p->at_once = winograd_conv_at_once(p);
 }
 
 static pieces winograd_conv_forward_pieces(const lk_geometry *conv)
@@ -224,30 +245,57 @@ static void winograd_conv_add_gradients(const points *at, int64_t from, int64_t 
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
-/* Returns whether the inputs of a chunk must be transformed for the piece that begins at `channel`. If there is only
- * one chunk, all pieces use the points that the first piece made. */
-static bool winograd_conv_needs_points(const pieces *p, int64_t channel)
+/* Returns whether the inputs of some tiles must be transformed for the piece that begins at `channel`. If these are all
+ * tiles, all pieces use the points that the first piece made. */
+static bool winograd_conv_needs_points(const pieces *p, int64_t channel, int64_t tiles)
 {
-    return channel == 0 || p->chunk < p->tiles;
+    return channel == 0 || tiles < p->tiles;
 }
 
-/* Convolves piece by piece. Kept points of kernels lie one piece after the other. */
-static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const element *x, const lk_block_weights *w,
-                              const element *bias, element *y, uint8_t *passed, void *memory)
+static lk_channel_range winograd_conv_channels(const pieces *p, int64_t first)
+{
+    return (lk_channel_range){first, lk__min(p->channels, p->to.channels - first)};
+}
+
+/* What a convolution reads and writes; `bias` and `passed` may be NULL. */
+typedef struct operands {
+    const element *x, *bias;
+    element *y;
+    uint8_t *passed;
+} operands;
+
+/* Convolves a group of tiles for pieces of channels, from `begin` to `end`. */
+static void winograd_conv_group_of_tiles(const pieces *p, points at, lk_tile_range t, int64_t begin, int64_t end,
+                                         const operands *o)
+{
+    for (int64_t k = begin; k < end; k += p->channels, at.u += winograd_conv_u_count(p)) {
+        lk_channel_range c = winograd_conv_channels(p, k);
+        winograd_multiply(&at, p->from.channels, c.count, t.count);
+        lk__output_of_points(&p->to, at.m, o->bias, t, c, o->y, o->passed);
+    }
+}
+
+/* Kept points of kernels lie one piece after the other. Then all pieces may be made first, so that inputs are
+ * transformed once and not for each piece. If all tiles are one group that is so anyway, and a piece is used while it
+ * is in a cache. */
+static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const lk_block_weights *w, const operands *o,
+                              void *memory)
 {
     points at = winograd_conv_points_in(memory, p);
-    for (int64_t k = 0; k < p->to.channels; k += p->channels) {
+    int64_t all = p->to.channels, u_count = winograd_conv_u_count(p);
+    int64_t each = w->kept && p->at_once < p->tiles ? all : p->channels;
+    for (int64_t begin = 0; begin < all; begin += each) {
+        int64_t end = lk__min(begin + each, all);
         if (w->kept)
-            at.u = (element *)w->kept + k / p->channels * winograd_conv_u_count(p);
-        lk_channel_range c = {k, lk__min(p->channels, p->to.channels - k)};
-        if (!w->is_made)
-            lk__points_of_kernels(kernels, w->plain, c, at.u);
-        for (int64_t first = 0; first < p->tiles; first += p->chunk) {
-            lk_tile_range t = {first, lk__min(p->chunk, p->tiles - first)};
-            if (winograd_conv_needs_points(p, k))
-                lk__points_of_input(&p->from, x, t, (lk_channel_range){0, p->from.channels}, at.v);
-            winograd_multiply(&at, p->from.channels, c.count, t.count);
-            lk__output_of_points(&p->to, at.m, bias, t, c, y, passed);
+            at.u = (element *)w->kept + begin / p->channels * u_count;
+        for (int64_t k = begin; k < end && !w->is_made; k += p->channels)
+            lk__points_of_kernels(kernels, w->plain, winograd_conv_channels(p, k),
+                                  at.u + (k - begin) / p->channels * u_count);
+        for (int64_t first = 0; first < p->tiles; first += p->at_once) {
+            lk_tile_range t = {first, lk__min(p->at_once, p->tiles - first)};
+            if (winograd_conv_needs_points(p, begin, p->at_once))
+                lk__points_of_input(&p->from, o->x, t, (lk_channel_range){0, p->from.channels}, at.v);
+            winograd_conv_group_of_tiles(p, at, t, begin, end, o);
         }
     }
 }
@@ -257,7 +305,7 @@ static void winograd_conv2d(const lk_geometry *conv, const void *x, const lk_blo
 {
     pieces p = winograd_conv_forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
-    winograd_convolve(&p, &kernels, x, w, bias, y, passed, memory);
+    winograd_convolve(&p, &kernels, w, &(operands){x, bias, y, passed}, memory);
 }
 
 static void winograd_input_grad(const lk_geometry *conv, const void *dy, const lk_block_weights *w, void *dx,
@@ -265,7 +313,7 @@ static void winograd_input_grad(const lk_geometry *conv, const void *dy, const l
 {
     pieces p = winograd_conv_input_grad_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, true};
-    winograd_convolve(&p, &kernels, dy, w, NULL, dx, NULL, memory);
+    winograd_convolve(&p, &kernels, w, &(operands){.x = dy, .y = dx}, memory);
 }
 
 static void winograd_weight_grad(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory)
@@ -274,11 +322,11 @@ static void winograd_weight_grad(const lk_geometry *conv, const void *dy, const 
     lk_kernels kernels = {conv->filters, conv->channels, false};
     points at = winograd_conv_points_in(memory, &p);
     for (int64_t k = 0; k < conv->filters; k += p.channels) {
-        lk_channel_range c = {k, lk__min(p.channels, conv->filters - k)};
+        lk_channel_range c = winograd_conv_channels(&p, k);
         memset(at.u_sums, 0, (size_t)winograd_conv_u_count(&p) * sizeof *at.u_sums);
         for (int64_t first = 0; first < p.tiles; first += p.chunk) {
             lk_tile_range t = {first, lk__min(p.chunk, p.tiles - first)};
-            if (winograd_conv_needs_points(&p, k))
+            if (winograd_conv_needs_points(&p, k, p.chunk))
                 lk__points_of_input_in_words(&p.from, x, t, (lk_channel_range){0, p.from.channels}, at.v);
             lk__points_of_gradient(&p.to, dy, t, c, at.m_elements);
             winograd_conv_add_gradients(&at, conv->channels, c.count, t.count);
