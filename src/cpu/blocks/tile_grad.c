@@ -1,0 +1,232 @@
+/* The gradient of the weights on tiles: see lk__block_tiles_amxbf16 in block_conv.h.
+ *
+ * The sum over images and pixels is the inner dimension of the products. Along a row of dy it goes through the pixels,
+ * and for each through pairs of images. Then a tap only moves where it begins in a row of x, by whole pairs, so that dy
+ * is transposed, and pairs of images of x are joined, once for all taps. */
+#include "cpu/blocks/tile_grad.h"
+
+#include "cpu/blocks/tile_conv.h"
+#include "cpu/vector/interleave.h"
+
+/* Steps whose products are added before sums leave the tiles: dy's tiles of so many stay in the first-level cache while
+ * the taps pass. */
+enum { STEPS_AT_ONCE = 14 };
+
+/* A chunk's transposed dy has at most so many elements, unless one row has more. */
+enum { MOST_TRANSPOSED = 1 << 21 };
+
+enum { WORD = DEPTH }; /* elements of a vector of words */
+
+/* A call, and its memory. */
+typedef struct work {
+    const lk_geometry *conv;
+    int64_t taps;
+    int64_t images;            /* of a chunk */
+    int64_t pairs;             /* of images */
+    int64_t steps;             /* of a row of dy: its last step ends with zeros */
+    int64_t length;            /* of a row of x, in vectors of words */
+    int64_t band;              /* rows of dy of a chunk */
+    int64_t held;              /* rows of x that these need */
+    int64_t first, last, from; /* rows of dy of the current chunk, and its first row of x */
+    bool begins, ends;         /* whether it is the first chunk, and the last one */
+    bool is_single;            /* whether it is the only one */
+    element *dy;               /* [pairs of filters][band][steps][STEP] */
+    element *x;                /* [PAIR][held][stride][length][WORD], with zeros for padding */
+    float *sums;               /* [pairs of channels][pairs of filters][taps][STEP_SUMS]; a single chunk: of one pair */
+} work;
+
+/* Returns by how many pixels of a phase a tap moves a row of x. */
+static int64_t tile_grad_shift(const lk_geometry *conv, int64_t column)
+{
+    return column * conv->dilation[1] / conv->stride[1];
+}
+
+static int64_t tile_grad_held(const lk_geometry *conv, int64_t band)
+{
+    return lk__min((band - 1) * conv->stride[0] + (conv->kernel[0] - 1) * conv->dilation[0] + 1, conv->in[0]);
+}
+
+/* Lays out the memory of a call, which may be NULL, and returns its bytes. */
+static size_t tile_grad_start(const lk_geometry *conv, char *memory, work *w)
+{
+    size_t used = 0;
+    int64_t filters = tile_conv_pairs(conv->filters), channels = tile_conv_pairs(conv->channels);
+    *w = (work){.conv = conv, .taps = tile_conv_area_of(conv->kernel)};
+    w->pairs = lk__divide_up(lk__min(conv->images, IMAGES_AT_ONCE), 2);
+    w->steps = lk__divide_up(conv->out[1] * w->pairs, ROWS);
+    w->length = tile_grad_shift(conv, conv->kernel[1] - 1) * w->pairs + w->steps * ROWS;
+    w->band = lk__min(lk__max(MOST_TRANSPOSED / (filters * w->steps * STEP), 1), conv->out[0]);
+    w->held = tile_grad_held(conv, w->band);
+    w->is_single = conv->images <= IMAGES_AT_ONCE && w->band == conv->out[0];
+    w->dy = tile_conv_take(memory, &used, filters * w->band * w->steps * STEP, sizeof(element));
+    w->x = tile_conv_take(memory, &used, PAIR * w->held * conv->stride[1] * w->length * WORD, sizeof(element));
+    w->sums = tile_conv_take(memory, &used, (w->is_single ? 1 : filters * channels) * w->taps * STEP_SUMS, sizeof(float));
+    return used;
+}
+
+size_t LK_ISA(lk__tile_weight_grad_bytes)(const lk_geometry *conv)
+{
+    work w;
+    return tile_grad_start(conv, NULL, &w);
+}
+
+/* --- operands ----------------------------------------------------------------------------------------------------- */
+
+static const element zeros[BLOCK];
+
+/* Joins one pixel of a pair of images. pixel: of the chunk's first image; NULL: zeros, as for missing images. */
+static vec_word tile_grad_join(const work *w, const element *pixel, int64_t an_image, int64_t pair)
+{
+    int64_t image = 2 * pair;
+    return word_join((const element *const[]){pixel && image < w->images ? pixel + image * an_image : zeros,
+                                              pixel && image + 1 < w->images ? pixel + (image + 1) * an_image : zeros});
+}
+
+/* Makes left tiles of a block of filters from a row of dy. */
+static void tile_grad_transpose_row(const work *w, const element *row, int64_t an_image, element *to)
+{
+    const lk_interleaving words = lk__interleaving_of_channels(1, BLOCK, ROWS, BLOCK);
+    _Alignas(64) element joined[ROWS * WORD];
+    int64_t column = 0, pair = 0;
+    for (int64_t s = 0; s < w->steps; s++, to += STEP) {
+        for (int64_t i = 0; i < ROWS; i++) {
+            const element *pixel = column < w->conv->out[1] ? row + column * BLOCK : NULL;
+            word_store(joined + i * WORD, tile_grad_join(w, pixel, an_image, pair));
+            if (++pair == w->pairs) {
+                pair = 0;
+                column++;
+            }
+        }
+        lk__deinterleave(&words, (const float *)(const void *)joined, (float *)(void *)to);
+    }
+}
+
+/* Transposes the chunk's rows of dy; a missing block of filters keeps what it has, as do its sums. */
+static void tile_grad_transpose(const work *w, const element *dy)
+{
+    int64_t a_block = tile_conv_area_of(w->conv->out) * BLOCK, an_image = w->conv->filters / BLOCK * a_block;
+    for (int64_t b = 0; b < w->conv->filters / BLOCK; b++)
+        for (int64_t r = w->first; r < w->last; r++)
+            tile_grad_transpose_row(w, dy + b * a_block + r * w->conv->out[1] * BLOCK, an_image,
+                                    w->dy + (b / PAIR * w->band + r - w->first) * w->steps * STEP + b % PAIR * TILE);
+}
+
+/* Joins a row of a block of channels of x. Columns of a phase are those that a stride leads to from one another. */
+static void tile_grad_join_row(const work *w, const element *row, int64_t an_image, element *to)
+{
+    for (int64_t phase = 0; phase < w->conv->stride[1]; phase++) {
+        int64_t column = phase - w->conv->padding[1], pair = 0;
+        for (int64_t i = 0; i < w->length; i++, to += WORD) {
+            bool inside = column >= 0 && column < w->conv->in[1];
+            word_store(to, tile_grad_join(w, inside ? row + column * BLOCK : NULL, an_image, pair));
+            if (++pair == w->pairs) {
+                pair = 0;
+                column += w->conv->stride[1];
+            }
+        }
+    }
+}
+
+/* Returns the row of x that a tap's row connects with row 0 of dy. */
+static int64_t tile_grad_row(const lk_geometry *conv, int64_t kernel_row)
+{
+    return kernel_row * conv->dilation[0] - conv->padding[0];
+}
+
+/* Joins the chunk's rows of x, for a pair of blocks of channels; a missing block keeps what it has, as do its sums. */
+static void tile_grad_join_rows(const work *w, const element *x, int64_t channel)
+{
+    int64_t a_block = tile_conv_area_of(w->conv->in) * BLOCK, blocks = w->conv->channels / BLOCK,
+            a_row = w->conv->stride[1] * w->length * WORD;
+    int64_t last = (w->last - 1) * w->conv->stride[0] + tile_grad_row(w->conv, w->conv->kernel[0] - 1);
+    for (int64_t b = 0; b < lk__min(blocks - channel / BLOCK, PAIR); b++)
+        for (int64_t r = w->from; r <= lk__min(last, w->conv->in[0] - 1); r++)
+            tile_grad_join_row(w, x + (channel / BLOCK + b) * a_block + r * w->conv->in[1] * BLOCK, blocks * a_block,
+                               w->x + (b * w->held + r - w->from) * a_row);
+}
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+/* Adds steps [begin, end) of rows [first, last) of dy for one tap. */
+static void tile_grad_add(const work *w, int64_t filter, int64_t tap, int64_t first, int64_t last, int64_t begin,
+                          int64_t end)
+{
+    const lk_geometry *conv = w->conv;
+    int64_t column = tap % conv->kernel[1], phase = column * conv->dilation[1] % conv->stride[1];
+    int64_t a_block = w->held * conv->stride[1] * w->length * WORD;
+    for (int64_t r = first; r < last; r++) {
+        int64_t from = r * conv->stride[0] + tile_grad_row(conv, tap / conv->kernel[1]);
+        if (from < 0 || from >= conv->in[0])
+            continue;
+        const element *left =
+            w->dy + ((filter / WIDTH * w->band + r - w->first) * w->steps + begin) * STEP;
+        const element *right = w->x + (((from - w->from) * conv->stride[1] + phase) * w->length +
+                                       tile_grad_shift(conv, column) * w->pairs + begin * ROWS) *
+                                          WORD;
+        tile_conv_add((const element *const[]){left, left + TILE}, STEP,
+                      (const element *const[]){right, right + a_block}, TILE, end - begin);
+    }
+}
+
+/* Adds the chunk's products of a pair of blocks of filters and one of channels to the sums of all taps. */
+static void tile_grad_sum(const work *w, int64_t filter, float *sums)
+{
+    int64_t rows = lk__max(STEPS_AT_ONCE / w->steps, 1), pieces = lk__divide_up(w->steps, STEPS_AT_ONCE),
+            steps = lk__divide_up(w->steps, pieces);
+    for (int64_t r = w->first; r < w->last; r += rows)
+        for (int64_t begin = 0; begin < w->steps; begin += steps)
+            for (int64_t tap = 0; tap < w->taps; tap++) {
+                if (w->begins && r == w->first && begin == 0)
+                    tile_conv_clear();
+                else
+                    tile_conv_load(sums + tap * STEP_SUMS);
+                tile_grad_add(w, filter, tap, r, lk__min(r + rows, w->last), begin, lk__min(begin + steps, w->steps));
+                tile_conv_store(sums + tap * STEP_SUMS);
+            }
+}
+
+/* Copies the sums of a pair of blocks of filters and one of channels to dw. */
+static void tile_grad_finish(const work *w, int64_t filter, int64_t channel, const float *sums, float *dw)
+{
+    const lk_geometry *conv = w->conv;
+    for (int64_t f = 0; f < lk__min(conv->filters - filter, WIDTH); f++) {
+        float *to = dw + ((filter + f) * conv->channels + channel) * w->taps;
+        for (int64_t c = 0; c < lk__min(conv->channels - channel, WIDTH); c++)
+            for (int64_t tap = 0; tap < w->taps; tap++)
+                *to++ = sums[tap * STEP_SUMS + (f / BLOCK * PAIR + c / BLOCK) * SUMS + f % BLOCK * BLOCK + c % BLOCK];
+    }
+}
+
+static void tile_grad_chunk(const work *w, const element *dy, const element *x, float *dw)
+{
+    const lk_geometry *conv = w->conv;
+    float *sums = w->sums;
+    tile_grad_transpose(w, dy);
+    for (int64_t channel = 0; channel < conv->channels; channel += WIDTH) {
+        tile_grad_join_rows(w, x, channel);
+        for (int64_t filter = 0; filter < conv->filters; filter += WIDTH) {
+            tile_grad_sum(w, filter, sums);
+            if (w->ends)
+                tile_grad_finish(w, filter, channel, sums, dw);
+            sums += w->is_single ? 0 : w->taps * STEP_SUMS;
+        }
+    }
+}
+
+void LK_ISA(lk__tile_weight_grad)(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory)
+{
+    work w;
+    tile_grad_start(conv, memory, &w);
+    int64_t an_x = conv->channels * tile_conv_area_of(conv->in), a_dy = conv->filters * tile_conv_area_of(conv->out);
+    tile_configure();
+    for (int64_t first = 0; first < conv->images; first += IMAGES_AT_ONCE)
+        for (w.first = 0; w.first < conv->out[0]; w.first = w.last) {
+            w.images = lk__min(conv->images - first, IMAGES_AT_ONCE);
+            w.last = lk__min(w.first + w.band, conv->out[0]);
+            w.from = lk__max(w.first * conv->stride[0] - conv->padding[0], 0);
+            w.begins = first == 0 && w.first == 0;
+            w.ends = first + IMAGES_AT_ONCE >= conv->images && w.last == conv->out[0];
+            tile_grad_chunk(&w, (const element *)dy + first * a_dy, (const element *)x + first * an_x, dw);
+        }
+    tile_release();
+}
