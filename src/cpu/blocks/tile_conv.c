@@ -7,12 +7,9 @@
 #include "cpu/blocks/tile_weights.h"
 #include "cpu/vector/rectify.h"
 
-/* The weights of this many steps, for a pair of blocks, stay in the first-level cache while the tiles of a band pass.
- */
-enum { STEPS_AT_ONCE = 18 };
-
-/* Pairs of tiles of a band at least, unless the result has fewer. */
-enum { PAIRS_AT_ONCE = 64 };
+/* Rows of the source that a band of the result needs have about so many elements. They stay in the second-level cache,
+ * with the weights of a pair of blocks, while all channels of the band are computed. */
+enum { HELD_ELEMENTS = 448 * 1024 };
 
 /* The direction of a convolution: which side is summed over, and the channels and sizes of both sides. */
 typedef struct direction {
@@ -36,7 +33,7 @@ typedef struct work {
     int64_t band, slots; /* rows of the result that are computed together, and rows that are held for them */
     element *packed;
     element *rows;        /* [slots][columns][groups][steps][TILE] */
-    float *sums;          /* [pairs of tiles][STEP_SUMS] */
+    float *sums;          /* [STEP_SUMS] */
     int64_t *sources[2];  /* for each axis, [to_size][kernel]: see tile_conv_source */
     place *places;
 } work;
@@ -54,16 +51,20 @@ static int64_t tile_conv_source(const lk_geometry *conv, const direction *d, int
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-static int64_t tile_conv_pairs_of_row(const work *w)
-{
-    return lk__divide_up(w->d.to_size[1] * w->groups, PAIR);
-}
-
+/* Returns the rows of the source that a band needs at most. */
 static int64_t tile_conv_slots(const lk_geometry *conv, const direction *d, int64_t band)
 {
     int64_t reach = (conv->kernel[0] - 1) * conv->dilation[0];
     int64_t slots = d->gradient ? (band - 1 + reach) / conv->stride[0] + 2 : (band - 1) * conv->stride[0] + reach + 1;
     return lk__min(slots, d->from_size[0]);
+}
+
+static int64_t tile_conv_band(const lk_geometry *conv, const direction *d, int64_t a_row)
+{
+    int64_t band = 1;
+    while (band < d->to_size[0] && tile_conv_slots(conv, d, band + 1) * a_row <= HELD_ELEMENTS)
+        band++;
+    return band;
 }
 
 /* Lays out the memory of a call, which may be NULL, and returns its bytes. */
@@ -74,15 +75,15 @@ static size_t tile_conv_start(const lk_geometry *conv, const direction *d, char 
     w->taps = tile_conv_area_of(conv->kernel);
     w->steps = tile_conv_pairs(d->from_channels);
     w->groups = lk__divide_up(lk__min(conv->images, IMAGES_AT_ONCE), ROWS);
-    w->band = lk__min(lk__divide_up(PAIRS_AT_ONCE, tile_conv_pairs_of_row(w)), d->to_size[0]);
+    int64_t a_row = d->from_size[1] * w->groups * w->steps * TILE;
+    w->band = tile_conv_band(conv, d, a_row);
     w->slots = tile_conv_slots(conv, d, w->band);
-    int64_t places = w->band * d->to_size[1] * w->groups;
     w->packed = tile_conv_take(memory, &used, tile_weights_count(conv), sizeof(element));
-    w->rows = tile_conv_take(memory, &used, w->slots * d->from_size[1] * w->groups * w->steps * TILE, sizeof(element));
-    w->sums = tile_conv_take(memory, &used, lk__divide_up(places, PAIR) * STEP_SUMS, sizeof(float));
+    w->rows = tile_conv_take(memory, &used, w->slots * a_row, sizeof(element));
+    w->sums = tile_conv_take(memory, &used, STEP_SUMS, sizeof(float));
     for (int i = 0; i < 2; i++)
         w->sources[i] = tile_conv_take(memory, &used, d->to_size[i] * conv->kernel[i], sizeof(int64_t));
-    w->places = tile_conv_take(memory, &used, places, sizeof(place));
+    w->places = tile_conv_take(memory, &used, w->band * d->to_size[1] * w->groups, sizeof(place));
     return used;
 }
 
@@ -133,15 +134,21 @@ static int64_t tile_conv_list(const work *w, int64_t first, int64_t last)
     return n;
 }
 
-/* Returns the tiles that a tap connects with a place; NULL: the tap reaches padding. */
-static const element *tile_conv_at(const work *w, const place *p, int64_t tap)
+/* Returns the tiles of the first column that a row of taps connects with a place; NULL: the taps reach padding. */
+static const element *tile_conv_row_at(const work *w, const place *p, int64_t kernel_row)
 {
-    const int64_t *kernel = w->conv->kernel;
-    int64_t row = w->sources[0][p->row * kernel[0] + tap / kernel[1]],
-            column = w->sources[1][p->column * kernel[1] + tap % kernel[1]];
-    if (row < 0 || column < 0)
+    int64_t row = w->sources[0][p->row * w->conv->kernel[0] + kernel_row];
+    if (row < 0)
         return NULL;
-    return w->rows + ((row % w->slots * w->d.from_size[1] + column) * w->groups + p->group) * w->steps * TILE;
+    return w->rows + (row % w->slots * w->d.from_size[1] * w->groups + p->group) * w->steps * TILE;
+}
+
+/* Returns the tiles that a tap of such a row connects with the place; NULL: the tap reaches padding. */
+LK_BODY const element *tile_conv_at(const work *w, const element *row, const int64_t *columns, int64_t kernel_column)
+{
+    if (!row || columns[kernel_column] < 0)
+        return NULL;
+    return row + columns[kernel_column] * w->groups * w->steps * TILE;
 }
 
 /* Adds the products of one left tile. */
@@ -167,20 +174,24 @@ LK_BODY void tile_conv_add_lower(const element *left, const element *right, int6
     }
 }
 
-/* Adds steps [first, last) of all taps' to the sums of two places; the second may be missing. */
-static void tile_conv_sum(const work *w, const place *p, bool both, const element *weights, int64_t first, int64_t last)
+/* Adds the products of all taps to the sums of two places; the second may be missing. */
+static void tile_conv_sum(const work *w, const place *p, bool both, const element *right)
 {
-    for (int64_t tap = first / w->steps; tap * w->steps < last; tap++) {
-        int64_t begin = lk__max(first - tap * w->steps, 0), steps = lk__min(last - tap * w->steps, w->steps) - begin;
-        const element *upper = tile_conv_at(w, p, tap), *lower = both ? tile_conv_at(w, p + 1, tap) : NULL,
-                      *right = weights + (tap * w->steps + begin) * STEP;
-        if (upper && lower)
-            tile_conv_add((const element *const[]){upper + begin * TILE, lower + begin * TILE}, TILE,
-                          (const element *const[]){right, right + TILE}, STEP, steps);
-        else if (upper)
-            tile_conv_add_upper(upper + begin * TILE, right, steps);
-        else if (lower)
-            tile_conv_add_lower(lower + begin * TILE, right, steps);
+    const int64_t *kernel = w->conv->kernel, *of_upper = w->sources[1] + p->column * kernel[1],
+                  *of_lower = w->sources[1] + p[both].column * kernel[1];
+    for (int64_t i = 0; i < kernel[0]; i++) {
+        const element *upper_row = tile_conv_row_at(w, p, i), *lower_row = both ? tile_conv_row_at(w, p + 1, i) : NULL;
+        for (int64_t j = 0; j < kernel[1]; j++, right += w->steps * STEP) {
+            const element *upper = tile_conv_at(w, upper_row, of_upper, j),
+                          *lower = tile_conv_at(w, lower_row, of_lower, j);
+            if (upper && lower)
+                tile_conv_add((const element *const[]){upper, lower}, TILE,
+                              (const element *const[]){right, right + TILE}, STEP, w->steps);
+            else if (upper)
+                tile_conv_add_upper(upper, right, w->steps);
+            else if (lower)
+                tile_conv_add_lower(lower, right, w->steps);
+        }
     }
 }
 
@@ -212,21 +223,13 @@ static void tile_conv_finish(const work *w, const place *p, int64_t channel, con
 /* Computes a pair of blocks of channels for n tiles. */
 static void tile_conv_channels(const work *w, int64_t n, int64_t channel, const results *r)
 {
-    int64_t all = w->taps * w->steps;
-    const element *weights = w->packed + channel / WIDTH * all * STEP;
-    for (int64_t first = 0; first < all; first += STEPS_AT_ONCE) {
-        int64_t last = lk__min(first + STEPS_AT_ONCE, all);
-        for (int64_t i = 0; i < n; i += PAIR) {
-            float *sums = w->sums + i / PAIR * STEP_SUMS;
-            if (first == 0)
-                tile_conv_clear();
-            else
-                tile_conv_load(sums);
-            tile_conv_sum(w, &w->places[i], i + 1 < n, weights, first, last);
-            tile_conv_store(sums);
-            for (int64_t t = i; last == all && t < lk__min(n, i + PAIR); t++)
-                tile_conv_finish(w, &w->places[t], channel, sums + (t - i) * PAIR * SUMS, r);
-        }
+    const element *weights = w->packed + channel / WIDTH * w->taps * w->steps * STEP;
+    for (int64_t i = 0; i < n; i += PAIR) {
+        tile_conv_clear();
+        tile_conv_sum(w, &w->places[i], i + 1 < n, weights);
+        tile_conv_store(w->sums);
+        for (int64_t t = i; t < lk__min(n, i + PAIR); t++)
+            tile_conv_finish(w, &w->places[t], channel, w->sums + (t - i) * PAIR * SUMS, r);
     }
 }
 

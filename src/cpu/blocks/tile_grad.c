@@ -8,12 +8,9 @@
 #include "cpu/blocks/tile_conv.h"
 #include "cpu/vector/interleave.h"
 
-/* Steps whose products are added before sums leave the tiles: dy's tiles of so many stay in the first-level cache while
- * the taps pass. */
-enum { STEPS_AT_ONCE = 14 };
-
-/* A chunk's transposed dy has at most so many elements, unless one row has more. */
-enum { MOST_TRANSPOSED = 1 << 21 };
+/* A chunk's transposed dy has at most so many elements, unless one row has more. It stays in the second-level cache, with
+ * the rows of x. */
+enum { MOST_TRANSPOSED = 600 * 1024 };
 
 enum { WORD = DEPTH }; /* elements of a vector of words */
 
@@ -147,42 +144,34 @@ static void tile_grad_join_rows(const work *w, const element *x, int64_t channel
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
-/* Adds steps [begin, end) of rows [first, last) of dy for one tap. */
-static void tile_grad_add(const work *w, int64_t filter, int64_t tap, int64_t first, int64_t last, int64_t begin,
-                          int64_t end)
+/* Adds the products of a chunk for one tap. */
+static void tile_grad_add(const work *w, int64_t filter, int64_t tap)
 {
     const lk_geometry *conv = w->conv;
     int64_t column = tap % conv->kernel[1], phase = column * conv->dilation[1] % conv->stride[1];
-    int64_t a_block = w->held * conv->stride[1] * w->length * WORD;
-    for (int64_t r = first; r < last; r++) {
+    int64_t a_block = w->held * conv->stride[1] * w->length * WORD, shift = tile_grad_shift(conv, column) * w->pairs;
+    const element *left = w->dy + filter / WIDTH * w->band * w->steps * STEP;
+    for (int64_t r = w->first; r < w->last; r++, left += w->steps * STEP) {
         int64_t from = r * conv->stride[0] + tile_grad_row(conv, tap / conv->kernel[1]);
         if (from < 0 || from >= conv->in[0])
             continue;
-        const element *left =
-            w->dy + ((filter / WIDTH * w->band + r - w->first) * w->steps + begin) * STEP;
-        const element *right = w->x + (((from - w->from) * conv->stride[1] + phase) * w->length +
-                                       tile_grad_shift(conv, column) * w->pairs + begin * ROWS) *
-                                          WORD;
+        const element *right = w->x + (((from - w->from) * conv->stride[1] + phase) * w->length + shift) * WORD;
         tile_conv_add((const element *const[]){left, left + TILE}, STEP,
-                      (const element *const[]){right, right + a_block}, TILE, end - begin);
+                      (const element *const[]){right, right + a_block}, TILE, w->steps);
     }
 }
 
 /* Adds the chunk's products of a pair of blocks of filters and one of channels to the sums of all taps. */
 static void tile_grad_sum(const work *w, int64_t filter, float *sums)
 {
-    int64_t rows = lk__max(STEPS_AT_ONCE / w->steps, 1), pieces = lk__divide_up(w->steps, STEPS_AT_ONCE),
-            steps = lk__divide_up(w->steps, pieces);
-    for (int64_t r = w->first; r < w->last; r += rows)
-        for (int64_t begin = 0; begin < w->steps; begin += steps)
-            for (int64_t tap = 0; tap < w->taps; tap++) {
-                if (w->begins && r == w->first && begin == 0)
-                    tile_conv_clear();
-                else
-                    tile_conv_load(sums + tap * STEP_SUMS);
-                tile_grad_add(w, filter, tap, r, lk__min(r + rows, w->last), begin, lk__min(begin + steps, w->steps));
-                tile_conv_store(sums + tap * STEP_SUMS);
-            }
+    for (int64_t tap = 0; tap < w->taps; tap++, sums += STEP_SUMS) {
+        if (w->begins)
+            tile_conv_clear();
+        else
+            tile_conv_load(sums);
+        tile_grad_add(w, filter, tap);
+        tile_conv_store(sums);
+    }
 }
 
 /* Copies the sums of a pair of blocks of filters and one of channels to dw. */
