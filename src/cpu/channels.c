@@ -106,6 +106,7 @@ enum { WIDTH = LK_EIGHT, HALF = LK_FOUR };
  * compiled for the operands that it has. */
 typedef struct operands {
     bool bf16;
+    bool octets; /* the loop is compiled for AVX-512 */
     const void *x, *z;
     const void *where; /* x is taken as 0 unless this is above 0 */
     const void *added; /* added to the result rounded to f32 */
@@ -132,37 +133,51 @@ LK_BODY void add_to(double *to, const lk_wide *x)
     *(lk_doubles *)(to + HALF) += x->high;
 }
 
+LK_BODY void load_x_floats(lk_floats *to, const operands *o, int64_t at)
+{
+    lk_floats where;
+    eight_load(to, o->x, at, o->bf16);
+    if (!o->where)
+        return;
+    eight_load(&where, o->where, at, o->bf16);
+    *to = (lk_floats)((lk_words)*to & (lk_words)(where > 0));
+    if (o->kept)
+        eight_store(o->kept, at, to, o->bf16);
+}
+
 LK_BODY void load_x(lk_wide *to, const operands *o, int64_t at)
 {
-    lk_floats x, where;
+    lk_floats x;
     if (!o->where) {
         eight_load_wide(to, o->x, at, o->bf16);
         return;
     }
-    eight_load(&x, o->x, at, o->bf16);
-    eight_load(&where, o->where, at, o->bf16);
-    x = (lk_floats)((lk_words)x & (lk_words)(where > 0));
-    if (o->kept)
-        eight_store(o->kept, at, &x, o->bf16);
+    load_x_floats(&x, o, at);
     eight_widen(to, &x);
 }
 
 /* NaN stays NaN under relu. */
+LK_BODY void store_floats(const operands *o, int64_t at, lk_floats *y)
+{
+    lk_floats added;
+    if (o->added) {
+        eight_load(&added, o->added, at, o->bf16);
+        *y += added;
+    }
+    if (o->rectified)
+        *y = (lk_floats)((lk_words)*y & ~(lk_words)(*y <= 0));
+    eight_store(o->y, at, y, o->bf16);
+}
+
 LK_BODY void store_result(const operands *o, int64_t at, const lk_wide *value)
 {
-    lk_floats y, added;
+    lk_floats y;
     if (!o->added && !o->rectified) {
         eight_store_narrow(o->y, at, value, o->bf16);
         return;
     }
     eight_narrow(&y, value);
-    if (o->added) {
-        eight_load(&added, o->added, at, o->bf16);
-        y += added;
-    }
-    if (o->rectified)
-        y = (lk_floats)((lk_words)y & ~(lk_words)(y <= 0));
-    eight_store(o->y, at, &y, o->bf16);
+    store_floats(o, at, &y);
 }
 
 /* Adds x to sum and x z to product. */
@@ -326,6 +341,62 @@ LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int6
     }
 }
 
+/* --- blocks of sixteen channels, on AVX-512, with constants and sums in registers --------------------------------- */
+
+enum { OCTETS = 2, SIXTEEN = OCTETS * WIDTH };
+
+LK_BODY void octet_load(lk_octet *to, const void *from, int64_t at, bool bf16)
+{
+    lk_floats x;
+    eight_load(&x, from, at, bf16);
+    *to = __builtin_convertvector(x, lk_octet);
+}
+
+LK_BODY void octet_load_x(lk_octet *to, const operands *o, int64_t at)
+{
+    lk_floats x;
+    load_x_floats(&x, o, at);
+    *to = __builtin_convertvector(x, lk_octet);
+}
+
+/* Adds in the order of sums_of_lanes. */
+LK_BODY void sums_of_sixteen(const operands *o, int64_t at, int64_t pixels, double *first, double *second)
+{
+    lk_octet sum[OCTETS], product[OCTETS], x, z;
+    memcpy(sum, first, sizeof sum);
+    memcpy(product, second, sizeof product);
+    for (int64_t p = 0; p < pixels; p++)
+        for (int i = 0; i < OCTETS; i++, at += WIDTH) {
+            octet_load_x(&x, o, at);
+            octet_load(&z, o->z, at, o->bf16);
+            sum[i] += x;
+            product[i] += x * z;
+        }
+    memcpy(first, sum, sizeof sum);
+    memcpy(second, product, sizeof product);
+}
+
+LK_BODY void affine_of_sixteen(const operands *o, int64_t at, int64_t pixels, const double *a, const double *b,
+                               const double *c)
+{
+    lk_octet wa[OCTETS], wb[OCTETS], wc[OCTETS], value, z;
+    memcpy(wa, a, sizeof wa);
+    memcpy(wb, o->z ? b : a, sizeof wb);
+    memcpy(wc, c, sizeof wc);
+    for (int64_t p = 0; p < pixels; p++)
+        for (int i = 0; i < OCTETS; i++, at += WIDTH) {
+            octet_load_x(&value, o, at);
+            value *= wa[i];
+            if (o->z) {
+                octet_load(&z, o->z, at, o->bf16);
+                value += wb[i] * z;
+            }
+            value += wc[i];
+            lk_floats y = __builtin_convertvector(value, lk_floats);
+            store_floats(o, at, &y);
+        }
+}
+
 /* --- all planes --------------------------------------------------------------------------------------------------- */
 
 LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *first, double *second)
@@ -337,6 +408,8 @@ LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *firs
             sums_of_run(o, at, size, first + entry, second + entry);
         else if (lanes == WIDTH)
             sums_of_eight(o, at, shape->pixels, WIDTH, first + entry, second + entry);
+        else if (o->octets && lanes == SIXTEEN)
+            sums_of_sixteen(o, at, shape->pixels, first + entry, second + entry);
         else
             sums_of_lanes(o, at, shape->pixels, lanes, first + entry, second + entry);
     }
@@ -352,6 +425,8 @@ LK_BODY void affine_body(const lk_channels *shape, const operands *o, const doub
             affine_of_run(o, at, size, a[entry], o->z ? *bs : 0, c[entry]);
         else if (lanes == WIDTH)
             affine_of_eight(o, at, shape->pixels, WIDTH, a + entry, bs, c + entry);
+        else if (o->octets && lanes == SIXTEEN)
+            affine_of_sixteen(o, at, shape->pixels, a + entry, bs, c + entry);
         else
             affine_of_lanes(o, at, shape->pixels, lanes, a + entry, bs, c + entry);
     }
@@ -377,63 +452,75 @@ LK_BODY void affine_of_work(const work *w, operands o)
 }
 
 /* Each case tells the compiler which operands are NULL and which are equal, so each becomes a loop of its own. */
-LK_BODY void work_body(const work *w, bool bf16)
+LK_BODY void work_body(const work *w, bool bf16, bool octets)
 {
     const void *x = w->x, *z = w->z, *where = w->where;
     switch (w->kind) {
     case SQUARES:
-        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = x});
+        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = x});
         break;
     case SUMS:
-        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z});
+        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z});
         break;
     case SUMS_WHERE:
-        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where});
+        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .where = where});
         break;
     case SUMS_WHERE_KEPT:
-        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .kept = w->kept});
+        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .where = where, .kept = w->kept});
         break;
     case AFFINE:
-        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .y = w->y});
         break;
     case AFFINE2:
-        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .y = w->y});
         break;
     case AFFINE2_WHERE:
-        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .where = where, .y = w->y});
         break;
     case RELU:
-        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .rectified = true, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .rectified = true, .y = w->y});
         break;
     case ADD_RELU:
-        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .added = z, .rectified = true, .y = w->y});
+        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .added = z, .rectified = true, .y = w->y});
         break;
     }
 }
 
+LK_AVX512 static void work_f32_avx512(const work *w)
+{
+    work_body(w, false, true);
+}
+
+LK_AVX512 static void work_bf16_avx512(const work *w)
+{
+    work_body(w, true, true);
+}
+
 LK_AVX2 static void work_f32_avx2(const work *w)
 {
-    work_body(w, false);
+    work_body(w, false, false);
 }
 
 LK_AVX2 static void work_bf16_avx2(const work *w)
 {
-    work_body(w, true);
+    work_body(w, true, false);
 }
 
 static void work_f32(const work *w)
 {
-    work_body(w, false);
+    work_body(w, false, false);
 }
 
 static void work_bf16(const work *w)
 {
-    work_body(w, true);
+    work_body(w, true, false);
 }
 
 static void run_work(const work *w)
 {
-    if (lk__has_avx2())
+    if (lk__has_avx512())
+        (w->shape->bf16 ? work_bf16_avx512 : work_f32_avx512)(w);
+    else if (lk__has_avx2())
         (w->shape->bf16 ? work_bf16_avx2 : work_f32_avx2)(w);
     else
         (w->shape->bf16 ? work_bf16 : work_f32)(w);

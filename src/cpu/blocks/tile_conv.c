@@ -32,9 +32,9 @@ typedef struct work {
     int64_t groups;      /* of sixteen images in a chunk */
     int64_t band, slots; /* rows of the result that are computed together, and rows that are held for them */
     element *packed;
-    element *rows;        /* [slots][columns][groups][steps][TILE] */
-    float *sums;          /* [STEP_SUMS] */
-    int64_t *sources[2];  /* for each axis, [to_size][kernel]: see tile_conv_source */
+    element *rows;       /* [slots][columns][groups][steps][TILE] */
+    float *sums;         /* [STEP_SUMS] */
+    int64_t *sources[2]; /* for each axis, [to_size][kernel]: see tile_conv_source */
     place *places;
 } work;
 
@@ -202,7 +202,8 @@ typedef struct results {
     uint8_t *passed;
 } results;
 
-/* Adds bias to the sums of a place for one block of channels, and rounds them to y; if `passed` is given, after relu. */
+/* Adds bias to the sums of a place for one block of channels, and rounds them to y; if `passed` is given, after relu.
+ */
 static void tile_conv_finish_block(const work *w, const place *p, int64_t block, const float *sums, const results *r)
 {
     int64_t a_block = tile_conv_area_of(w->d.to_size) * BLOCK, an_image = w->d.to_channels / BLOCK * a_block;

@@ -8,8 +8,8 @@
 #include "cpu/blocks/tile_conv.h"
 #include "cpu/vector/interleave.h"
 
-/* A chunk's transposed dy has at most so many elements, unless one row has more. It stays in the second-level cache, with
- * the rows of x. */
+/* A chunk's transposed dy has at most so many elements, unless one row has more. It stays in the second-level cache,
+ * with the rows of x. */
 enum { MOST_TRANSPOSED = 600 * 1024 };
 
 enum { WORD = DEPTH }; /* elements of a vector of words */
@@ -57,7 +57,8 @@ static size_t tile_grad_start(const lk_geometry *conv, char *memory, work *w)
     w->is_single = conv->images <= IMAGES_AT_ONCE && w->band == conv->out[0];
     w->dy = tile_conv_take(memory, &used, filters * w->band * w->steps * STEP, sizeof(element));
     w->x = tile_conv_take(memory, &used, PAIR * w->held * conv->stride[1] * w->length * WORD, sizeof(element));
-    w->sums = tile_conv_take(memory, &used, (w->is_single ? 1 : filters * channels) * w->taps * STEP_SUMS, sizeof(float));
+    w->sums =
+        tile_conv_take(memory, &used, (w->is_single ? 1 : filters * channels) * w->taps * STEP_SUMS, sizeof(float));
     return used;
 }
 

@@ -4,8 +4,8 @@
 #include "cpu/blocks/tile_conv.h"
 
 /* The right tiles of all steps: [pairs of blocks of `to`][taps][pairs of blocks of `from`][2 blocks of `to`][words of
- * `from`][BLOCK][LK_PER_WORD], with zeros for missing blocks. `to` and `from` are filters and channels; for the gradient
- * of the input, channels and filters. */
+ * `from`][BLOCK][LK_PER_WORD], with zeros for missing blocks. `to` and `from` are filters and channels; for the
+ * gradient of the input, channels and filters. */
 static int64_t tile_weights_count(const lk_geometry *conv)
 {
     return tile_conv_pairs(conv->filters) * tile_conv_pairs(conv->channels) * tile_conv_area_of(conv->kernel) * STEP;

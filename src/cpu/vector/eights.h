@@ -1,6 +1,7 @@
-/* Vectors of eight f32 or bf16 elements, and of as many doubles, for bodies that are compiled for any processor and for
- * AVX2 (base/avx2.h). They are passed by address, because how a vector is passed depends on the processor that a
- * function is compiled for. They need no alignment: a row-major tensor may lie in memory of a caller. */
+/* Vectors of eight f32 or bf16 elements, and of as many doubles, for bodies that are compiled for any processor, for
+ * AVX2 and for AVX-512 (base/avx2.h). They are passed by address, because how a vector is passed depends on the
+ * processor that a function is compiled for. They need no alignment: a row-major tensor may lie in memory of a caller.
+ */
 #pragma once
 
 #include "base/bf16.h"
@@ -18,6 +19,9 @@ typedef double lk_doubles __attribute__((vector_size(LK_FOUR * sizeof(double)), 
 typedef struct lk_wide { /* eight doubles */
     lk_doubles low, high;
 } lk_wide;
+
+/* The same in one vector, for bodies that are compiled for AVX-512 only. */
+typedef double lk_octet __attribute__((vector_size(LK_EIGHT * sizeof(double)), aligned(sizeof(double)), may_alias));
 
 /* Load and store eight elements from element `at` on. To widen them, they are named one by one: compilers turn that
  * into one instruction, and do worse with __builtin_convertvector. */
