@@ -349,14 +349,14 @@ LK_BODY void octet_load(lk_octet *to, const void *from, int64_t at, bool bf16)
 {
     lk_floats x;
     eight_load(&x, from, at, bf16);
-    *to = __builtin_convertvector(x, lk_octet);
+    octet_widen(to, &x);
 }
 
 LK_BODY void octet_load_x(lk_octet *to, const operands *o, int64_t at)
 {
     lk_floats x;
     load_x_floats(&x, o, at);
-    *to = __builtin_convertvector(x, lk_octet);
+    octet_widen(to, &x);
 }
 
 /* Adds in the order of sums_of_lanes. */
@@ -380,6 +380,7 @@ LK_BODY void affine_of_sixteen(const operands *o, int64_t at, int64_t pixels, co
                                const double *c)
 {
     lk_octet wa[OCTETS], wb[OCTETS], wc[OCTETS], value, z;
+    lk_floats y;
     memcpy(wa, a, sizeof wa);
     memcpy(wb, o->z ? b : a, sizeof wb);
     memcpy(wc, c, sizeof wc);
@@ -392,7 +393,7 @@ LK_BODY void affine_of_sixteen(const operands *o, int64_t at, int64_t pixels, co
                 value += wb[i] * z;
             }
             value += wc[i];
-            lk_floats y = __builtin_convertvector(value, lk_floats);
+            octet_narrow(&y, &value);
             store_floats(o, at, &y);
         }
 }

@@ -6,7 +6,6 @@
 #include "cpu/blocks/tile_grad.h"
 
 #include "cpu/blocks/tile_conv.h"
-#include "cpu/vector/interleave.h"
 
 /* A chunk's transposed dy has at most so many elements, unless one row has more. It stays in the second-level cache,
  * with the rows of x. */
@@ -83,19 +82,21 @@ static vec_word tile_grad_join(const work *w, const element *pixel, int64_t an_i
 /* Makes left tiles of a block of filters from a row of dy. */
 static void tile_grad_transpose_row(const work *w, const element *row, int64_t an_image, element *to)
 {
-    const lk_interleaving words = lk__interleaving_of_channels(1, BLOCK, ROWS, BLOCK);
-    _Alignas(64) element joined[ROWS * WORD];
+    vec_word words[ROWS];
     int64_t column = 0, pair = 0;
     for (int64_t s = 0; s < w->steps; s++, to += STEP) {
+        LK_UNROLL
         for (int64_t i = 0; i < ROWS; i++) {
-            const element *pixel = column < w->conv->out[1] ? row + column * BLOCK : NULL;
-            word_store(joined + i * WORD, tile_grad_join(w, pixel, an_image, pair));
+            words[i] = tile_grad_join(w, column < w->conv->out[1] ? row + column * BLOCK : NULL, an_image, pair);
             if (++pair == w->pairs) {
                 pair = 0;
                 column++;
             }
         }
-        lk__deinterleave(&words, (const float *)(const void *)joined, (float *)(void *)to);
+        word_transpose(words);
+        LK_UNROLL
+        for (int64_t i = 0; i < ROWS; i++)
+            word_store(to + i * WORD, words[i]);
     }
 }
 
@@ -162,10 +163,24 @@ static void tile_grad_add(const work *w, int64_t filter, int64_t tap)
     }
 }
 
+/* Brings the part of dw that a pair of blocks of filters and one of channels fill into the second-level cache: a share
+ * of it for each tap. */
+static void tile_grad_prefetch(const work *w, int64_t filter, int64_t channel, int64_t tap, const float *dw)
+{
+    enum { FLOATS = 64 / sizeof *dw };
+    const lk_geometry *conv = w->conv;
+    int64_t filters = lk__min(conv->filters - filter, WIDTH), n = lk__min(conv->channels - channel, WIDTH) * w->taps;
+    for (int64_t f = tap * filters / w->taps; f < (tap + 1) * filters / w->taps; f++)
+        for (int64_t i = 0; i < n; i += FLOATS)
+            __builtin_prefetch(dw + ((filter + f) * conv->channels + channel) * w->taps + i, 1, 2);
+}
+
 /* Adds the chunk's products of a pair of blocks of filters and one of channels to the sums of all taps. */
-static void tile_grad_sum(const work *w, int64_t filter, float *sums)
+static void tile_grad_sum(const work *w, int64_t filter, int64_t channel, float *sums, const float *dw)
 {
     for (int64_t tap = 0; tap < w->taps; tap++, sums += STEP_SUMS) {
+        if (w->ends)
+            tile_grad_prefetch(w, filter, channel, tap, dw);
         if (w->begins)
             tile_conv_clear();
         else
@@ -175,15 +190,31 @@ static void tile_grad_sum(const work *w, int64_t filter, float *sums)
     }
 }
 
-/* Copies the sums of a pair of blocks of filters and one of channels to dw. */
+/* Copies the sums of a filter and a block of channels to dw. */
+static void tile_grad_finish_row(int64_t taps, const float *sums, float *dw)
+{
+    vec_word rows[BLOCK];
+    for (int64_t first = 0; first < taps; first += BLOCK, sums += BLOCK * STEP_SUMS) {
+        int64_t n = lk__min(taps - first, BLOCK);
+        LK_UNROLL
+        for (int tap = 0; tap < BLOCK; tap++)
+            rows[tap] = tap < n ? word_load((const element *)(const void *)(sums + tap * STEP_SUMS)) : word_zero();
+        word_transpose(rows);
+        LK_UNROLL
+        for (int c = 0; c < BLOCK; c++)
+            word_store_first((element *)(void *)(dw + c * taps + first), n, rows[c]);
+    }
+}
+
+/* The same for a pair of blocks of filters and one of channels. */
 static void tile_grad_finish(const work *w, int64_t filter, int64_t channel, const float *sums, float *dw)
 {
     const lk_geometry *conv = w->conv;
     for (int64_t f = 0; f < lk__min(conv->filters - filter, WIDTH); f++) {
         float *to = dw + ((filter + f) * conv->channels + channel) * w->taps;
-        for (int64_t c = 0; c < lk__min(conv->channels - channel, WIDTH); c++)
-            for (int64_t tap = 0; tap < w->taps; tap++)
-                *to++ = sums[tap * STEP_SUMS + (f / BLOCK * PAIR + c / BLOCK) * SUMS + f % BLOCK * BLOCK + c % BLOCK];
+        for (int64_t b = 0; b < lk__min((conv->channels - channel) / BLOCK, PAIR); b++)
+            tile_grad_finish_row(w->taps, sums + (f / BLOCK * PAIR + b) * SUMS + f % BLOCK * BLOCK,
+                                 to + b * BLOCK * w->taps);
     }
 }
 
@@ -195,7 +226,7 @@ static void tile_grad_chunk(const work *w, const element *dy, const element *x, 
     for (int64_t channel = 0; channel < conv->channels; channel += WIDTH) {
         tile_grad_join_rows(w, x, channel);
         for (int64_t filter = 0; filter < conv->filters; filter += WIDTH) {
-            tile_grad_sum(w, filter, sums);
+            tile_grad_sum(w, filter, channel, sums, dw);
             if (w->ends)
                 tile_grad_finish(w, filter, channel, sums, dw);
             sums += w->is_single ? 0 : w->taps * STEP_SUMS;

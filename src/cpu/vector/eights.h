@@ -62,6 +62,18 @@ LK_BODY void eight_narrow(lk_floats *to, const lk_wide *from)
     *to = (lk_floats){low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
 }
 
+/* The same for one vector of doubles. */
+LK_BODY void octet_widen(lk_octet *to, const lk_floats *from)
+{
+    lk_floats x = *from;
+    *to = (lk_octet){x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
+}
+
+LK_BODY void octet_narrow(lk_floats *to, const lk_octet *from)
+{
+    *to = __builtin_convertvector(*from, lk_floats);
+}
+
 /* The same as loading and widening, and as narrowing and storing. For f32 halves that stay in memory or go there take
  * fewer instructions. */
 LK_BODY void eight_load_wide(lk_wide *to, const void *from, int64_t at, bool bf16)
