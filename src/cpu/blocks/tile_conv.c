@@ -96,14 +96,16 @@ static void tile_conv_copy_row(const work *w, const element *x, int64_t row)
     int64_t a_block = tile_conv_area_of(w->d.from_size) * BLOCK, blocks = w->d.from_channels / BLOCK,
             an_image = blocks * a_block, columns = w->d.from_size[1];
     element *to = w->rows + row % w->slots * columns * w->groups * w->steps * TILE;
-    for (int64_t pixel = row * columns; pixel < (row + 1) * columns; pixel++)
-        for (int64_t first = 0; first < w->images; first += ROWS)
-            for (int64_t b = 0; b < blocks; b += PAIR, to += TILE)
-                for (int64_t i = 0; i < lk__min(w->images - first, ROWS); i++) {
-                    const element *from = x + (first + i) * an_image + b * a_block + pixel * BLOCK;
-                    memcpy(to + i * DEPTH, from, BLOCK * sizeof *to);
-                    memcpy(to + i * DEPTH + BLOCK, b + 1 < blocks ? from + a_block : zeros, BLOCK * sizeof *to);
-                }
+    for (int64_t image = 0; image < w->images; image++)
+        for (int64_t b = 0; b < blocks; b += PAIR) {
+            const element *from = x + image * an_image + b * a_block + row * columns * BLOCK,
+                          *second = b + 1 < blocks ? from + a_block : NULL;
+            element *at = to + (image / ROWS * w->steps + b / PAIR) * TILE + image % ROWS * DEPTH;
+            for (int64_t c = 0; c < columns; c++, at += w->groups * w->steps * TILE) {
+                memcpy(at, from + c * BLOCK, BLOCK * sizeof *to);
+                memcpy(at + BLOCK, second ? second + c * BLOCK : zeros, BLOCK * sizeof *to);
+            }
+        }
 }
 
 /* Copies the rows that a band of the result needs and that are not there yet. *end: the first row not copied yet. */
