@@ -1,5 +1,6 @@
 #include "cpu/channels.h"
 
+#include "cpu/channels_work.h"
 #include "cpu/vector/eights.h"
 
 #include <string.h>
@@ -106,7 +107,6 @@ enum { WIDTH = LK_EIGHT, HALF = LK_FOUR };
  * compiled for the operands that it has. */
 typedef struct operands {
     bool bf16;
-    bool octets; /* the loop is compiled for AVX-512 */
     const void *x, *z;
     const void *where; /* x is taken as 0 unless this is above 0 */
     const void *added; /* added to the result rounded to f32 */
@@ -133,51 +133,37 @@ LK_BODY void add_to(double *to, const lk_wide *x)
     *(lk_doubles *)(to + HALF) += x->high;
 }
 
-LK_BODY void load_x_floats(lk_floats *to, const operands *o, int64_t at)
-{
-    lk_floats where;
-    eight_load(to, o->x, at, o->bf16);
-    if (!o->where)
-        return;
-    eight_load(&where, o->where, at, o->bf16);
-    *to = (lk_floats)((lk_words)*to & (lk_words)(where > 0));
-    if (o->kept)
-        eight_store(o->kept, at, to, o->bf16);
-}
-
 LK_BODY void load_x(lk_wide *to, const operands *o, int64_t at)
 {
-    lk_floats x;
+    lk_floats x, where;
     if (!o->where) {
         eight_load_wide(to, o->x, at, o->bf16);
         return;
     }
-    load_x_floats(&x, o, at);
+    eight_load(&x, o->x, at, o->bf16);
+    eight_load(&where, o->where, at, o->bf16);
+    x = (lk_floats)((lk_words)x & (lk_words)(where > 0));
+    if (o->kept)
+        eight_store(o->kept, at, &x, o->bf16);
     eight_widen(to, &x);
 }
 
 /* NaN stays NaN under relu. */
-LK_BODY void store_floats(const operands *o, int64_t at, lk_floats *y)
-{
-    lk_floats added;
-    if (o->added) {
-        eight_load(&added, o->added, at, o->bf16);
-        *y += added;
-    }
-    if (o->rectified)
-        *y = (lk_floats)((lk_words)*y & ~(lk_words)(*y <= 0));
-    eight_store(o->y, at, y, o->bf16);
-}
-
 LK_BODY void store_result(const operands *o, int64_t at, const lk_wide *value)
 {
-    lk_floats y;
+    lk_floats y, added;
     if (!o->added && !o->rectified) {
         eight_store_narrow(o->y, at, value, o->bf16);
         return;
     }
     eight_narrow(&y, value);
-    store_floats(o, at, &y);
+    if (o->added) {
+        eight_load(&added, o->added, at, o->bf16);
+        y += added;
+    }
+    if (o->rectified)
+        y = (lk_floats)((lk_words)y & ~(lk_words)(y <= 0));
+    eight_store(o->y, at, &y, o->bf16);
 }
 
 /* Adds x to sum and x z to product. */
@@ -341,63 +327,6 @@ LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int6
     }
 }
 
-/* --- blocks of sixteen channels, on AVX-512, with constants and sums in registers --------------------------------- */
-
-enum { OCTETS = 2, SIXTEEN = OCTETS * WIDTH };
-
-LK_BODY void octet_load(lk_octet *to, const void *from, int64_t at, bool bf16)
-{
-    lk_floats x;
-    eight_load(&x, from, at, bf16);
-    octet_widen(to, &x);
-}
-
-LK_BODY void octet_load_x(lk_octet *to, const operands *o, int64_t at)
-{
-    lk_floats x;
-    load_x_floats(&x, o, at);
-    octet_widen(to, &x);
-}
-
-/* Adds in the order of sums_of_lanes. */
-LK_BODY void sums_of_sixteen(const operands *o, int64_t at, int64_t pixels, double *first, double *second)
-{
-    lk_octet sum[OCTETS], product[OCTETS], x, z;
-    memcpy(sum, first, sizeof sum);
-    memcpy(product, second, sizeof product);
-    for (int64_t p = 0; p < pixels; p++)
-        for (int i = 0; i < OCTETS; i++, at += WIDTH) {
-            octet_load_x(&x, o, at);
-            octet_load(&z, o->z, at, o->bf16);
-            sum[i] += x;
-            product[i] += x * z;
-        }
-    memcpy(first, sum, sizeof sum);
-    memcpy(second, product, sizeof product);
-}
-
-LK_BODY void affine_of_sixteen(const operands *o, int64_t at, int64_t pixels, const double *a, const double *b,
-                               const double *c)
-{
-    lk_octet wa[OCTETS], wb[OCTETS], wc[OCTETS], value, z;
-    lk_floats y;
-    memcpy(wa, a, sizeof wa);
-    memcpy(wb, o->z ? b : a, sizeof wb);
-    memcpy(wc, c, sizeof wc);
-    for (int64_t p = 0; p < pixels; p++)
-        for (int i = 0; i < OCTETS; i++, at += WIDTH) {
-            octet_load_x(&value, o, at);
-            value *= wa[i];
-            if (o->z) {
-                octet_load(&z, o->z, at, o->bf16);
-                value += wb[i] * z;
-            }
-            value += wc[i];
-            octet_narrow(&y, &value);
-            store_floats(o, at, &y);
-        }
-}
-
 /* --- all planes --------------------------------------------------------------------------------------------------- */
 
 LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *first, double *second)
@@ -409,8 +338,6 @@ LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *firs
             sums_of_run(o, at, size, first + entry, second + entry);
         else if (lanes == WIDTH)
             sums_of_eight(o, at, shape->pixels, WIDTH, first + entry, second + entry);
-        else if (o->octets && lanes == SIXTEEN)
-            sums_of_sixteen(o, at, shape->pixels, first + entry, second + entry);
         else
             sums_of_lanes(o, at, shape->pixels, lanes, first + entry, second + entry);
     }
@@ -426,108 +353,87 @@ LK_BODY void affine_body(const lk_channels *shape, const operands *o, const doub
             affine_of_run(o, at, size, a[entry], o->z ? *bs : 0, c[entry]);
         else if (lanes == WIDTH)
             affine_of_eight(o, at, shape->pixels, WIDTH, a + entry, bs, c + entry);
-        else if (o->octets && lanes == SIXTEEN)
-            affine_of_sixteen(o, at, shape->pixels, a + entry, bs, c + entry);
         else
             affine_of_lanes(o, at, shape->pixels, lanes, a + entry, bs, c + entry);
     }
 }
 
-typedef struct work {
-    enum { SQUARES, SUMS, SUMS_WHERE, SUMS_WHERE_KEPT, AFFINE, AFFINE2, AFFINE2_WHERE, RELU, ADD_RELU } kind;
-    const lk_channels *shape;
-    const void *x, *z, *where;
-    double *first, *second;
-    const double *a, *b, *c;
-    void *y, *kept;
-} work;
-
-LK_BODY void sums_of_work(const work *w, operands o)
+LK_BODY void sums_of_work(const lk_channels_work *w, operands o)
 {
     sums_body(w->shape, &o, w->first, w->second);
 }
 
-LK_BODY void affine_of_work(const work *w, operands o)
+LK_BODY void affine_of_work(const lk_channels_work *w, operands o)
 {
     affine_body(w->shape, &o, w->a, w->b, w->c);
 }
 
 /* Each case tells the compiler which operands are NULL and which are equal, so each becomes a loop of its own. */
-LK_BODY void work_body(const work *w, bool bf16, bool octets)
+LK_BODY void work_body(const lk_channels_work *w, bool bf16)
 {
     const void *x = w->x, *z = w->z, *where = w->where;
     switch (w->kind) {
-    case SQUARES:
-        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = x});
+    case LK_CHANNELS_SQUARES:
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = x});
         break;
-    case SUMS:
-        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z});
+    case LK_CHANNELS_SUMS:
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z});
         break;
-    case SUMS_WHERE:
-        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .where = where});
+    case LK_CHANNELS_SUMS_WHERE:
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where});
         break;
-    case SUMS_WHERE_KEPT:
-        sums_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .where = where, .kept = w->kept});
+    case LK_CHANNELS_SUMS_WHERE_KEPT:
+        sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .kept = w->kept});
         break;
-    case AFFINE:
-        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .y = w->y});
+    case LK_CHANNELS_AFFINE:
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .y = w->y});
         break;
-    case AFFINE2:
-        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .y = w->y});
+    case LK_CHANNELS_AFFINE2:
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .y = w->y});
         break;
-    case AFFINE2_WHERE:
-        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .z = z, .where = where, .y = w->y});
+    case LK_CHANNELS_AFFINE2_WHERE:
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .y = w->y});
         break;
-    case RELU:
-        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .rectified = true, .y = w->y});
+    case LK_CHANNELS_RELU:
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .rectified = true, .y = w->y});
         break;
-    case ADD_RELU:
-        affine_of_work(w, (operands){.bf16 = bf16, .octets = octets, .x = x, .added = z, .rectified = true, .y = w->y});
+    case LK_CHANNELS_ADD_RELU:
+        affine_of_work(w, (operands){.bf16 = bf16, .x = x, .added = z, .rectified = true, .y = w->y});
         break;
     }
 }
 
-LK_AVX512 static void work_f32_avx512(const work *w)
+LK_AVX2 static void work_f32_avx2(const lk_channels_work *w)
 {
-    work_body(w, false, true);
+    work_body(w, false);
 }
 
-LK_AVX512 static void work_bf16_avx512(const work *w)
+LK_AVX2 static void work_bf16_avx2(const lk_channels_work *w)
 {
-    work_body(w, true, true);
+    work_body(w, true);
 }
 
-LK_AVX2 static void work_f32_avx2(const work *w)
+static void work_f32(const lk_channels_work *w)
 {
-    work_body(w, false, false);
+    work_body(w, false);
 }
 
-LK_AVX2 static void work_bf16_avx2(const work *w)
+static void work_bf16(const lk_channels_work *w)
 {
-    work_body(w, true, false);
+    work_body(w, true);
 }
 
-static void work_f32(const work *w)
+static void run_work(const lk_channels_work *w)
 {
-    work_body(w, false, false);
-}
-
-static void work_bf16(const work *w)
-{
-    work_body(w, true, false);
-}
-
-static void run_work(const work *w)
-{
-    if (lk__has_avx512())
-        (w->shape->bf16 ? work_bf16_avx512 : work_f32_avx512)(w);
-    else if (lk__has_avx2())
+    if (lk__channels_sixteen(w))
+        return;
+    if (lk__has_avx2())
         (w->shape->bf16 ? work_bf16_avx2 : work_f32_avx2)(w);
     else
         (w->shape->bf16 ? work_bf16 : work_f32)(w);
 }
 
-static void channels_run_sums(const work *w)
+static void channels_run_sums(const lk_channels_work *w)
 {
     size_t bytes = (size_t)lk__channels_entries(w->shape) * sizeof *w->first;
     memset(w->first, 0, bytes);
@@ -537,43 +443,56 @@ static void channels_run_sums(const work *w)
 
 void lk__channels_sums(const lk_channels *shape, const void *x, const void *z, double *first, double *second)
 {
-    channels_run_sums(
-        &(work){.kind = x == z ? SQUARES : SUMS, .shape = shape, .x = x, .z = z, .first = first, .second = second});
+    channels_run_sums(&(lk_channels_work){.kind = x == z ? LK_CHANNELS_SQUARES : LK_CHANNELS_SUMS,
+                                          .shape = shape,
+                                          .x = x,
+                                          .z = z,
+                                          .first = first,
+                                          .second = second});
 }
 
 void lk__channels_sums_where(const lk_channels *shape, const void *where, const void *x, const void *z, double *first,
                              double *second, void *kept)
 {
-    channels_run_sums(&(work){.kind = kept ? SUMS_WHERE_KEPT : SUMS_WHERE,
-                              .shape = shape,
-                              .x = x,
-                              .z = z,
-                              .where = where,
-                              .first = first,
-                              .second = second,
-                              .kept = kept});
+    channels_run_sums(&(lk_channels_work){.kind = kept ? LK_CHANNELS_SUMS_WHERE_KEPT : LK_CHANNELS_SUMS_WHERE,
+                                          .shape = shape,
+                                          .x = x,
+                                          .z = z,
+                                          .where = where,
+                                          .first = first,
+                                          .second = second,
+                                          .kept = kept});
 }
 
 void lk__channels_affine(const lk_channels *shape, const void *x, const double *a, const double *c, void *y)
 {
-    run_work(&(work){.kind = AFFINE, .shape = shape, .x = x, .a = a, .c = c, .y = y});
+    run_work(&(lk_channels_work){.kind = LK_CHANNELS_AFFINE, .shape = shape, .x = x, .a = a, .c = c, .y = y});
 }
 
 void lk__channels_affine2(const lk_channels *shape, const void *x, const void *z, const double *a, const double *b,
                           const double *c, void *y)
 {
-    run_work(&(work){.kind = AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
+    run_work(&(lk_channels_work){
+        .kind = LK_CHANNELS_AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
 }
 
 void lk__channels_affine2_where(const lk_channels *shape, const void *where, const void *x, const void *z,
                                 const double *a, const double *b, const double *c, void *y)
 {
-    run_work(
-        &(work){.kind = AFFINE2_WHERE, .shape = shape, .x = x, .z = z, .where = where, .a = a, .b = b, .c = c, .y = y});
+    run_work(&(lk_channels_work){.kind = LK_CHANNELS_AFFINE2_WHERE,
+                                 .shape = shape,
+                                 .x = x,
+                                 .z = z,
+                                 .where = where,
+                                 .a = a,
+                                 .b = b,
+                                 .c = c,
+                                 .y = y});
 }
 
 void lk__channels_affine_relu(const lk_channels *shape, const void *x, const void *z, const double *a, const double *c,
                               void *y)
 {
-    run_work(&(work){.kind = z ? ADD_RELU : RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
+    run_work(&(lk_channels_work){
+        .kind = z ? LK_CHANNELS_ADD_RELU : LK_CHANNELS_RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
 }

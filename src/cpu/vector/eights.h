@@ -1,7 +1,6 @@
-/* Vectors of eight f32 or bf16 elements, and of as many doubles, for bodies that are compiled for any processor, for
- * AVX2 and for AVX-512 (base/avx2.h). They are passed by address, because how a vector is passed depends on the
- * processor that a function is compiled for. They need no alignment: a row-major tensor may lie in memory of a caller.
- */
+/* Vectors of eight f32 or bf16 elements, and of as many doubles, for bodies that are compiled for any processor and for
+ * AVX2 (base/avx2.h). They are passed by address, because how a vector is passed depends on the processor that a
+ * function is compiled for. They need no alignment: a row-major tensor may lie in memory of a caller. */
 #pragma once
 
 #include "base/bf16.h"
@@ -19,9 +18,6 @@ typedef double lk_doubles __attribute__((vector_size(LK_FOUR * sizeof(double)), 
 typedef struct lk_wide { /* eight doubles */
     lk_doubles low, high;
 } lk_wide;
-
-/* The same in one vector, for bodies that are compiled for AVX-512 only. */
-typedef double lk_octet __attribute__((vector_size(LK_EIGHT * sizeof(double)), aligned(sizeof(double)), may_alias));
 
 /* Load and store eight elements from element `at` on. To widen them, they are named one by one: compilers turn that
  * into one instruction, and do worse with __builtin_convertvector. */
@@ -60,18 +56,6 @@ LK_BODY void eight_narrow(lk_floats *to, const lk_wide *from)
     lk_four_floats low = __builtin_convertvector(from->low, lk_four_floats);
     lk_four_floats high = __builtin_convertvector(from->high, lk_four_floats);
     *to = (lk_floats){low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
-}
-
-/* The same for one vector of doubles. */
-LK_BODY void octet_widen(lk_octet *to, const lk_floats *from)
-{
-    lk_floats x = *from;
-    *to = (lk_octet){x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]};
-}
-
-LK_BODY void octet_narrow(lk_floats *to, const lk_octet *from)
-{
-    *to = __builtin_convertvector(*from, lk_floats);
 }
 
 /* The same as loading and widening, and as narrowing and storing. For f32 halves that stay in memory or go there take
