@@ -11,6 +11,9 @@
  * with the weights of a pair of blocks, while all channels of the band are computed. */
 enum { HELD_ELEMENTS = 448 * 1024 };
 
+/* Columns of the result below which tiles are paired by images. */
+enum { SHORT_ROW = 6 };
+
 /* The direction of a convolution: which side is summed over, and the channels and sizes of both sides. */
 typedef struct direction {
     bool gradient;
@@ -35,6 +38,7 @@ typedef struct work {
     element *rows;       /* [slots][columns][groups][steps][TILE] */
     float *sums;         /* [STEP_SUMS] */
     int64_t *sources[2]; /* for each axis, [to_size][kernel]: see tile_conv_source */
+    bool *used[2];       /* for each axis, [from_size]: whether a tap reaches it */
     place *places;
 } work;
 
@@ -47,6 +51,20 @@ static int64_t tile_conv_source(const lk_geometry *conv, const direction *d, int
         return -1;
     source = d->gradient ? source / stride : source;
     return source < d->from_size[axis] ? lk__max(source, -1) : -1;
+}
+
+static void tile_conv_find_sources(const work *w)
+{
+    for (int i = 0; i < 2; i++) {
+        int64_t taps = w->conv->kernel[i];
+        memset(w->used[i], 0, (size_t)w->d.from_size[i] * sizeof(bool));
+        for (int64_t at = 0; at < w->d.to_size[i] * taps; at++) {
+            int64_t source = tile_conv_source(w->conv, &w->d, i, at / taps, at % taps);
+            w->sources[i][at] = source;
+            if (source >= 0)
+                w->used[i][source] = true;
+        }
+    }
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -82,6 +100,8 @@ static size_t tile_conv_start(const lk_geometry *conv, const direction *d, char 
     w->rows = tile_conv_take(memory, &used, w->slots * a_row, sizeof(element));
     w->sums = tile_conv_take(memory, &used, STEP_SUMS, sizeof(float));
     for (int i = 0; i < 2; i++)
+        w->used[i] = tile_conv_take(memory, &used, d->from_size[i], sizeof(bool));
+    for (int i = 0; i < 2; i++)
         w->sources[i] = tile_conv_take(memory, &used, d->to_size[i] * conv->kernel[i], sizeof(int64_t));
     w->places = tile_conv_take(memory, &used, w->band * d->to_size[1] * w->groups, sizeof(place));
     return used;
@@ -102,6 +122,8 @@ static void tile_conv_copy_row(const work *w, const element *x, int64_t row)
                           *second = b + 1 < blocks ? from + a_block : NULL;
             element *at = to + (image / ROWS * w->steps + b / PAIR) * TILE + image % ROWS * DEPTH;
             for (int64_t c = 0; c < columns; c++, at += w->groups * w->steps * TILE) {
+                if (!w->used[1][c])
+                    continue;
                 memcpy(at, from + c * BLOCK, BLOCK * sizeof *to);
                 memcpy(at + BLOCK, second ? second + c * BLOCK : zeros, BLOCK * sizeof *to);
             }
@@ -118,21 +140,25 @@ static void tile_conv_copy(const work *w, const element *x, int64_t first, int64
             needed = lk__max(needed, w->sources[0][i] + 1);
         }
     for (*end = lk__max(*end, begin); *end < needed; ++*end)
-        tile_conv_copy_row(w, x, *end);
+        if (w->used[0][*end])
+            tile_conv_copy_row(w, x, *end);
 }
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
 /* Lists the tiles of a band. Neighbors share weights: in the gradient of a strided convolution that are columns which
- * the same taps reach. */
+ * the same taps reach. Neighboring columns also share tiles of the source. In short rows, where many columns lie at an
+ * edge, neighbors are groups of images. */
 static int64_t tile_conv_list(const work *w, int64_t first, int64_t last)
 {
-    int64_t n = 0, step = w->d.gradient ? w->conv->stride[1] : 1;
+    int64_t n = 0, step = w->d.gradient ? w->conv->stride[1] : 1, columns = w->d.to_size[1];
+    int64_t together = columns < SHORT_ROW ? w->groups : 1;
     for (int64_t row = first; row < last; row++)
-        for (int64_t start = 0; start < step; start++)
-            for (int64_t column = start; column < w->d.to_size[1]; column += step)
-                for (int64_t group = 0; group < w->groups; group++)
-                    w->places[n++] = (place){row, column, group};
+        for (int64_t begin = 0; begin < w->groups; begin += together)
+            for (int64_t start = 0; start < step; start++)
+                for (int64_t column = start; column < columns; column += step)
+                    for (int64_t group = begin; group < begin + together; group++)
+                        w->places[n++] = (place){row, column, group};
     return n;
 }
 
@@ -256,9 +282,7 @@ static void tile_convolve(const lk_geometry *conv, const direction *d, const ele
         w.packed = weights->kept;
     if (!weights->is_made)
         tile_weights_pack(conv, weights->plain, d->gradient, w.packed);
-    for (int i = 0; i < 2; i++)
-        for (int64_t at = 0; at < d->to_size[i] * conv->kernel[i]; at++)
-            w.sources[i][at] = tile_conv_source(conv, d, i, at / conv->kernel[i], at % conv->kernel[i]);
+    tile_conv_find_sources(&w);
     tile_configure();
     int64_t a_chunk_of_x = IMAGES_AT_ONCE * d->from_channels * tile_conv_area_of(d->from_size),
             a_chunk_of_y = IMAGES_AT_ONCE * d->to_channels * tile_conv_area_of(d->to_size);

@@ -110,11 +110,24 @@ static void tile_grad_transpose(const work *w, const element *dy)
                                     w->dy + (b / PAIR * w->band + r - w->first) * w->steps * STEP + b % PAIR * TILE);
 }
 
+/* Returns whether a tap of axis 0 connects a row of x with any row of dy, or one of axis 1 a phase with a column. */
+static bool tile_grad_uses(const lk_geometry *conv, int axis, int64_t at)
+{
+    for (int64_t tap = 0; tap < conv->kernel[axis]; tap++)
+        if ((at - tap * conv->dilation[axis]) % conv->stride[axis] == 0)
+            return true;
+    return false;
+}
+
 /* Joins a row of a block of channels of x. Columns of a phase are those that a stride leads to from one another. */
 static void tile_grad_join_row(const work *w, const element *row, int64_t an_image, element *to)
 {
     for (int64_t phase = 0; phase < w->conv->stride[1]; phase++) {
         int64_t column = phase - w->conv->padding[1], pair = 0;
+        if (!tile_grad_uses(w->conv, 1, phase)) {
+            to += w->length * WORD;
+            continue;
+        }
         for (int64_t i = 0; i < w->length; i++, to += WORD) {
             bool inside = column >= 0 && column < w->conv->in[1];
             word_store(to, tile_grad_join(w, inside ? row + column * BLOCK : NULL, an_image, pair));
@@ -140,8 +153,9 @@ static void tile_grad_join_rows(const work *w, const element *x, int64_t channel
     int64_t last = (w->last - 1) * w->conv->stride[0] + tile_grad_row(w->conv, w->conv->kernel[0] - 1);
     for (int64_t b = 0; b < lk__min(blocks - channel / BLOCK, PAIR); b++)
         for (int64_t r = w->from; r <= lk__min(last, w->conv->in[0] - 1); r++)
-            tile_grad_join_row(w, x + (channel / BLOCK + b) * a_block + r * w->conv->in[1] * BLOCK, blocks * a_block,
-                               w->x + (b * w->held + r - w->from) * a_row);
+            if (tile_grad_uses(w->conv, 0, r + w->conv->padding[0]))
+                tile_grad_join_row(w, x + (channel / BLOCK + b) * a_block + r * w->conv->in[1] * BLOCK,
+                                   blocks * a_block, w->x + (b * w->held + r - w->from) * a_row);
 }
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */
