@@ -8,8 +8,8 @@
 #include "cpu/blocks/tile_conv.h"
 
 /* A chunk's transposed dy has at most so many elements, unless one row has more. It stays in the second-level cache,
- * with the rows of x. */
-enum { MOST_TRANSPOSED = 600 * 1024 };
+ * with the rows of x. All of dy may have more, since several chunks would load and store the sums of all weights. */
+enum { MOST_TRANSPOSED = 400 * 1024, MOST_ALONE = 600 * 1024 };
 
 enum { WORD = DEPTH }; /* elements of a vector of words */
 
@@ -51,10 +51,11 @@ static size_t tile_grad_start(const lk_geometry *conv, char *memory, work *w)
     w->pairs = lk__divide_up(lk__min(conv->images, IMAGES_AT_ONCE), 2);
     w->steps = lk__divide_up(conv->out[1] * w->pairs, ROWS);
     w->length = tile_grad_shift(conv, conv->kernel[1] - 1) * w->pairs + w->steps * ROWS;
-    w->band = lk__min(lk__max(MOST_TRANSPOSED / (filters * w->steps * STEP), 1), conv->out[0]);
+    int64_t a_row = filters * w->steps * STEP;
+    w->band = a_row * conv->out[0] <= MOST_ALONE ? conv->out[0] : lk__max(MOST_TRANSPOSED / a_row, 1);
     w->held = tile_grad_held(conv, w->band);
     w->is_single = conv->images <= IMAGES_AT_ONCE && w->band == conv->out[0];
-    w->dy = tile_conv_take(memory, &used, filters * w->band * w->steps * STEP, sizeof(element));
+    w->dy = tile_conv_take(memory, &used, w->band * a_row, sizeof(element));
     w->x = tile_conv_take(memory, &used, PAIR * w->held * conv->stride[1] * w->length * WORD, sizeof(element));
     w->sums =
         tile_conv_take(memory, &used, (w->is_single ? 1 : filters * channels) * w->taps * STEP_SUMS, sizeof(float));
