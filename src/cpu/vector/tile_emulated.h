@@ -35,7 +35,7 @@ static void tile_release(void)
     tile_state.configured = false;
 }
 
-static void tile_zero(int name)
+LK_BODY void tile_zero(int name)
 {
     memset(tile_named(name), 0, sizeof(tile));
 }
