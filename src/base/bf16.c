@@ -32,12 +32,22 @@ LK_AVX2 static void bf16_round_avx2(const float *from, uint16_t *to, int64_t cou
     bf16_round_body(from, to, count);
 }
 
+LK_AVX512 static void bf16_widen_avx512(const uint16_t *from, float *to, int64_t count)
+{
+    bf16_widen_body(from, to, count);
+}
+
+LK_AVX512 static void bf16_round_avx512(const float *from, uint16_t *to, int64_t count)
+{
+    bf16_round_body(from, to, count);
+}
+
 void lk__bf16_widen(const uint16_t *from, float *to, int64_t count)
 {
-    (lk__has_avx2() ? bf16_widen_avx2 : lk__bf16_widen_plain)(from, to, count);
+    (lk__has_avx512() ? bf16_widen_avx512 : lk__has_avx2() ? bf16_widen_avx2 : lk__bf16_widen_plain)(from, to, count);
 }
 
 void lk__bf16_round(const float *from, uint16_t *to, int64_t count)
 {
-    (lk__has_avx2() ? bf16_round_avx2 : lk__bf16_round_plain)(from, to, count);
+    (lk__has_avx512() ? bf16_round_avx512 : lk__has_avx2() ? bf16_round_avx2 : lk__bf16_round_plain)(from, to, count);
 }

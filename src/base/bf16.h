@@ -14,7 +14,7 @@ void lk__bf16_widen(const uint16_t *from, float *to, int64_t count);
  * NaN. */
 void lk__bf16_round(const float *from, uint16_t *to, int64_t count);
 
-/* The same on any processor. The two functions above use AVX2 if the processor has it. */
+/* The same on any processor. The two functions above use AVX2 or AVX-512 if the processor has it. */
 void lk__bf16_widen_plain(const uint16_t *from, float *to, int64_t count);
 void lk__bf16_round_plain(const float *from, uint16_t *to, int64_t count);
 

@@ -1,5 +1,6 @@
 #include "cpu/channels.h"
 
+#include "cpu/channels_work.h"
 #include "cpu/vector/eights.h"
 
 #include <string.h>
@@ -357,89 +358,82 @@ LK_BODY void affine_body(const lk_channels *shape, const operands *o, const doub
     }
 }
 
-typedef struct work {
-    enum { SQUARES, SUMS, SUMS_WHERE, SUMS_WHERE_KEPT, AFFINE, AFFINE2, AFFINE2_WHERE, RELU, ADD_RELU } kind;
-    const lk_channels *shape;
-    const void *x, *z, *where;
-    double *first, *second;
-    const double *a, *b, *c;
-    void *y, *kept;
-} work;
-
-LK_BODY void sums_of_work(const work *w, operands o)
+LK_BODY void sums_of_work(const lk_channels_work *w, operands o)
 {
     sums_body(w->shape, &o, w->first, w->second);
 }
 
-LK_BODY void affine_of_work(const work *w, operands o)
+LK_BODY void affine_of_work(const lk_channels_work *w, operands o)
 {
     affine_body(w->shape, &o, w->a, w->b, w->c);
 }
 
 /* Each case tells the compiler which operands are NULL and which are equal, so each becomes a loop of its own. */
-LK_BODY void work_body(const work *w, bool bf16)
+LK_BODY void work_body(const lk_channels_work *w, bool bf16)
 {
     const void *x = w->x, *z = w->z, *where = w->where;
     switch (w->kind) {
-    case SQUARES:
+    case LK_CHANNELS_SQUARES:
         sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = x});
         break;
-    case SUMS:
+    case LK_CHANNELS_SUMS:
         sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z});
         break;
-    case SUMS_WHERE:
+    case LK_CHANNELS_SUMS_WHERE:
         sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where});
         break;
-    case SUMS_WHERE_KEPT:
+    case LK_CHANNELS_SUMS_WHERE_KEPT:
         sums_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .kept = w->kept});
         break;
-    case AFFINE:
+    case LK_CHANNELS_AFFINE:
         affine_of_work(w, (operands){.bf16 = bf16, .x = x, .y = w->y});
         break;
-    case AFFINE2:
+    case LK_CHANNELS_AFFINE2:
         affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .y = w->y});
         break;
-    case AFFINE2_WHERE:
+    case LK_CHANNELS_AFFINE2_WHERE:
         affine_of_work(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .y = w->y});
         break;
-    case RELU:
+    case LK_CHANNELS_RELU:
         affine_of_work(w, (operands){.bf16 = bf16, .x = x, .rectified = true, .y = w->y});
         break;
-    case ADD_RELU:
+    case LK_CHANNELS_ADD_RELU:
         affine_of_work(w, (operands){.bf16 = bf16, .x = x, .added = z, .rectified = true, .y = w->y});
         break;
     }
 }
 
-LK_AVX2 static void work_f32_avx2(const work *w)
+LK_AVX2 static void work_f32_avx2(const lk_channels_work *w)
 {
     work_body(w, false);
 }
 
-LK_AVX2 static void work_bf16_avx2(const work *w)
+LK_AVX2 static void work_bf16_avx2(const lk_channels_work *w)
 {
     work_body(w, true);
 }
 
-static void work_f32(const work *w)
+static void work_f32(const lk_channels_work *w)
 {
     work_body(w, false);
 }
 
-static void work_bf16(const work *w)
+static void work_bf16(const lk_channels_work *w)
 {
     work_body(w, true);
 }
 
-static void run_work(const work *w)
+static void run_work(const lk_channels_work *w)
 {
+    if (lk__channels_sixteen(w))
+        return;
     if (lk__has_avx2())
         (w->shape->bf16 ? work_bf16_avx2 : work_f32_avx2)(w);
     else
         (w->shape->bf16 ? work_bf16 : work_f32)(w);
 }
 
-static void channels_run_sums(const work *w)
+static void channels_run_sums(const lk_channels_work *w)
 {
     size_t bytes = (size_t)lk__channels_entries(w->shape) * sizeof *w->first;
     memset(w->first, 0, bytes);
@@ -449,43 +443,56 @@ static void channels_run_sums(const work *w)
 
 void lk__channels_sums(const lk_channels *shape, const void *x, const void *z, double *first, double *second)
 {
-    channels_run_sums(
-        &(work){.kind = x == z ? SQUARES : SUMS, .shape = shape, .x = x, .z = z, .first = first, .second = second});
+    channels_run_sums(&(lk_channels_work){.kind = x == z ? LK_CHANNELS_SQUARES : LK_CHANNELS_SUMS,
+                                          .shape = shape,
+                                          .x = x,
+                                          .z = z,
+                                          .first = first,
+                                          .second = second});
 }
 
 void lk__channels_sums_where(const lk_channels *shape, const void *where, const void *x, const void *z, double *first,
                              double *second, void *kept)
 {
-    channels_run_sums(&(work){.kind = kept ? SUMS_WHERE_KEPT : SUMS_WHERE,
-                              .shape = shape,
-                              .x = x,
-                              .z = z,
-                              .where = where,
-                              .first = first,
-                              .second = second,
-                              .kept = kept});
+    channels_run_sums(&(lk_channels_work){.kind = kept ? LK_CHANNELS_SUMS_WHERE_KEPT : LK_CHANNELS_SUMS_WHERE,
+                                          .shape = shape,
+                                          .x = x,
+                                          .z = z,
+                                          .where = where,
+                                          .first = first,
+                                          .second = second,
+                                          .kept = kept});
 }
 
 void lk__channels_affine(const lk_channels *shape, const void *x, const double *a, const double *c, void *y)
 {
-    run_work(&(work){.kind = AFFINE, .shape = shape, .x = x, .a = a, .c = c, .y = y});
+    run_work(&(lk_channels_work){.kind = LK_CHANNELS_AFFINE, .shape = shape, .x = x, .a = a, .c = c, .y = y});
 }
 
 void lk__channels_affine2(const lk_channels *shape, const void *x, const void *z, const double *a, const double *b,
                           const double *c, void *y)
 {
-    run_work(&(work){.kind = AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
+    run_work(&(lk_channels_work){
+        .kind = LK_CHANNELS_AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
 }
 
 void lk__channels_affine2_where(const lk_channels *shape, const void *where, const void *x, const void *z,
                                 const double *a, const double *b, const double *c, void *y)
 {
-    run_work(
-        &(work){.kind = AFFINE2_WHERE, .shape = shape, .x = x, .z = z, .where = where, .a = a, .b = b, .c = c, .y = y});
+    run_work(&(lk_channels_work){.kind = LK_CHANNELS_AFFINE2_WHERE,
+                                 .shape = shape,
+                                 .x = x,
+                                 .z = z,
+                                 .where = where,
+                                 .a = a,
+                                 .b = b,
+                                 .c = c,
+                                 .y = y});
 }
 
 void lk__channels_affine_relu(const lk_channels *shape, const void *x, const void *z, const double *a, const double *c,
                               void *y)
 {
-    run_work(&(work){.kind = z ? ADD_RELU : RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
+    run_work(&(lk_channels_work){
+        .kind = z ? LK_CHANNELS_ADD_RELU : LK_CHANNELS_RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
 }

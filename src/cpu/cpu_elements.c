@@ -65,6 +65,14 @@ LK_AVX2 static void elements_avx2(int op, bool bf16, const void *a, const void *
         elements_body(op, false, a, b, y, count);
 }
 
+LK_AVX512 static void elements_avx512(int op, bool bf16, const void *a, const void *b, void *y, int64_t count)
+{
+    if (bf16)
+        elements_body(op, true, a, b, y, count);
+    else
+        elements_body(op, false, a, b, y, count);
+}
+
 static void elements_anywhere(int op, bool bf16, const void *a, const void *b, void *y, int64_t count)
 {
     if (bf16)
@@ -103,8 +111,10 @@ static void elements_compute(lk_call *call, const lk_converted *in, float *scrat
     const lk_tensor *y = call->out[0];
     const lk_layout *layout = y->storage->layout;
     int64_t count = layout ? (int64_t)(layout->bytes / sizeof(float)) : lk_tensor_count(y);
-    (lk__has_avx2() ? elements_avx2 : elements_anywhere)(call->op->id, call->dtype == LK_BF16, in[0].data, in[1].data,
-                                                         lk__cpu_data(y), count);
+    (lk__has_avx512() ? elements_avx512
+     : lk__has_avx2()
+         ? elements_avx2
+         : elements_anywhere)(call->op->id, call->dtype == LK_BF16, in[0].data, in[1].data, lk__cpu_data(y), count);
 }
 
 bool lk__cpu_is_of_one_shape(const lk_call *call)

@@ -57,8 +57,7 @@ bool lk__isa_runs(const lk_isa *isa)
         return lk__isa_runs(&lk__isa_avx512) && __builtin_cpu_supports("avx512bf16");
     if (isa != &lk__isa_avx512)
         return lk__has_avx2();
-    return lk__has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    return lk__has_avx512();
 }
 
 #else

@@ -1,66 +1,18 @@
-/* Direct convolution on tiles: see lk__block_tiles_amxbf16 in block_conv.h. */
-#include "base/minmax.h"
-#include "cpu/blocks/block_conv.h"
-#include "cpu/blocks/direct_weights.h"
-#include "cpu/vector/interleave.h"
+/* Direct convolution on tiles, and the gradient of its input: see lk__block_tiles_amxbf16 in block_conv.h.
+ *
+ * The rows of a left tile are sixteen images at one pixel. So a tap reaches padding with all rows or with none, and the
+ * tiles of x are copies that all taps share. */
+#include "cpu/blocks/tile_conv.h"
+#include "cpu/blocks/tile_grad.h"
+#include "cpu/blocks/tile_weights.h"
 #include "cpu/vector/rectify.h"
-#include "cpu/vector/tile.h"
 
-#include <string.h>
+/* Rows of the source that a band of the result needs have about so many elements. They stay in the second-level cache,
+ * with the weights of a pair of blocks, while all channels of the band are computed. */
+enum { HELD_ELEMENTS = 448 * 1024 };
 
-/* A step multiplies ROWS x DEPTH elements, in two tiles, by DEPTH x WIDTH elements, in two tiles as well; its sums are
- * in four tiles, and the other four hold the operands. In memory, the left operand of a step is [ROWS][DEPTH], the
- * right one [DEPTH / 2][WIDTH][2], and sums are [ROWS][WIDTH]. */
-enum { ROWS = 2 * LK_TILE_ROWS, DEPTH = LK_TILE_ROW_BYTES / sizeof(element), STEP = ROWS * DEPTH };
-
-/* Pixels of the result that are computed together. The weights of a pair of blocks are read once for all of them. */
-enum { PIXELS_AT_ONCE = 128 };
-
-/* Pixels that are summed over at a time for the gradient of the weights. The right operand, 32 channels of them, stays
- * in the first-level cache while the filters pass. */
-enum { SUMMED_AT_ONCE = 512 };
-
-/* The weights of this many steps, for a pair of blocks, stay in the first-level cache while the pixels pass. */
-enum { STEPS_AT_ONCE = 16 };
-
-/* --- sums in tiles ------------------------------------------------------------------------------------------------ */
-
-static void tile_conv_load(const float *sums)
-{
-    enum { STRIDE = WIDTH * sizeof *sums };
-    tile_load(0, sums, STRIDE);
-    tile_load(1, sums + BLOCK, STRIDE);
-    tile_load(2, sums + LK_TILE_ROWS * WIDTH, STRIDE);
-    tile_load(3, sums + LK_TILE_ROWS * WIDTH + BLOCK, STRIDE);
-}
-
-static void tile_conv_store(float *sums)
-{
-    enum { STRIDE = WIDTH * sizeof *sums };
-    tile_store(0, sums, STRIDE);
-    tile_store(1, sums + BLOCK, STRIDE);
-    tile_store(2, sums + LK_TILE_ROWS * WIDTH, STRIDE);
-    tile_store(3, sums + LK_TILE_ROWS * WIDTH + BLOCK, STRIDE);
-}
-
-/* Adds the products of `steps` steps. left_step: from one step of `left` to the next; those of `right` follow each
- * other. */
-static void tile_conv_add(const element *left, int64_t left_step, const element *right, int64_t steps)
-{
-    enum { STRIDE = WIDTH * 2 * sizeof *right };
-    for (; steps > 0; steps--, left += left_step, right += STEP) {
-        tile_load(4, left, LK_TILE_ROW_BYTES);
-        tile_load(5, left + LK_TILE_ROWS * DEPTH, LK_TILE_ROW_BYTES);
-        tile_load(6, right, STRIDE);
-        tile_load(7, right + BLOCK * 2, STRIDE);
-        tile_multiply(0, 4, 6);
-        tile_multiply(1, 4, 7);
-        tile_multiply(2, 5, 6);
-        tile_multiply(3, 5, 7);
-    }
-}
-
-/* --- pixels ------------------------------------------------------------------------------------------------------- */
+/* Columns of the result below which tiles are paired by images. */
+enum { SHORT_ROW = 6 };
 
 /* The direction of a convolution: which side is summed over, and the channels and sizes of both sides. */
 typedef struct direction {
@@ -69,317 +21,326 @@ typedef struct direction {
     const int64_t *from_size, *to_size;
 } direction;
 
-/* A tap that connects pixel i of a phase, in each axis, with pixel i * scale + shift of the other side. */
-typedef struct tap {
-    int64_t number, shift[2];
-} tap;
+/* Sixteen images at one pixel of the result. */
+typedef struct place {
+    int64_t row, column, group;
+} place;
 
-/* Every `step`th pixel of the result in each axis, and the taps that reach these. The result of a convolution is one
- * phase. The gradient of a strided one has stride x stride phases, which different taps reach. */
-typedef struct phase {
-    int64_t first[2], step[2], count[2], scale[2];
-    int64_t pixels; /* of an image */
-    tap *taps;
-    int64_t n_taps;
-} phase;
+/* A call, and its memory. */
+typedef struct work {
+    const lk_geometry *conv;
+    direction d;
+    int64_t taps, steps; /* steps: of a tap */
+    int64_t images;      /* of a chunk */
+    int64_t groups;      /* of sixteen images in a chunk */
+    int64_t band, slots; /* rows of the result that are computed together, and rows that are held for them */
+    element *packed;
+    element *rows;       /* [slots][columns][groups][steps][TILE] */
+    float *sums;         /* [STEP_SUMS] */
+    int64_t *sources[2]; /* for each axis, [to_size][kernel]: see tile_conv_source */
+    bool *used[2];       /* for each axis, [from_size]: whether a tap reaches it */
+    place *places;
+} work;
 
-static bool tile_conv_reaches(const lk_geometry *conv, const direction *d, const phase *p, int64_t number, tap *t)
+/* Returns the row or column of the source that a tap connects with one of the result; -1: there is none. */
+static int64_t tile_conv_source(const lk_geometry *conv, const direction *d, int axis, int64_t at, int64_t tap)
 {
-    const int64_t at[2] = {number / conv->kernel[1], number % conv->kernel[1]};
-    t->number = number;
+    int64_t shift = tap * conv->dilation[axis] - conv->padding[axis], stride = conv->stride[axis];
+    int64_t source = d->gradient ? at - shift : at * stride + shift;
+    if (d->gradient && source % stride != 0)
+        return -1;
+    source = d->gradient ? source / stride : source;
+    return source < d->from_size[axis] ? lk__max(source, -1) : -1;
+}
+
+static void tile_conv_find_sources(const work *w)
+{
     for (int i = 0; i < 2; i++) {
-        int64_t shift = at[i] * conv->dilation[i] - conv->padding[i];
-        if (d->gradient && (p->first[i] - shift) % conv->stride[i] != 0)
-            return false;
-        t->shift[i] = d->gradient ? (p->first[i] - shift) / conv->stride[i] : shift;
+        int64_t taps = w->conv->kernel[i];
+        memset(w->used[i], 0, (size_t)w->d.from_size[i] * sizeof(bool));
+        for (int64_t at = 0; at < w->d.to_size[i] * taps; at++) {
+            int64_t source = tile_conv_source(w->conv, &w->d, i, at / taps, at % taps);
+            w->sources[i][at] = source;
+            if (source >= 0)
+                w->used[i][source] = true;
+        }
     }
-    return true;
-}
-
-/* taps: memory for all taps of the kernel. */
-static phase tile_conv_phase(const lk_geometry *conv, const direction *d, int64_t row, int64_t column, tap *taps)
-{
-    phase p = {.first = {row, column}, .taps = taps};
-    for (int i = 0; i < 2; i++) {
-        p.step[i] = d->gradient ? conv->stride[i] : 1;
-        p.scale[i] = d->gradient ? 1 : conv->stride[i];
-        p.count[i] = (d->to_size[i] - p.first[i] + p.step[i] - 1) / p.step[i];
-    }
-    p.pixels = p.count[0] * p.count[1];
-    for (int64_t number = 0; number < direct_conv_area_of(conv->kernel); number++)
-        p.n_taps += tile_conv_reaches(conv, d, &p, number, &taps[p.n_taps]);
-    return p;
-}
-
-/* A pixel of a phase: image, row and column. */
-typedef struct pixel {
-    int64_t image, at[2];
-} pixel;
-
-/* Lists n pixels of a phase, image by image, from number `first` on. */
-static void tile_conv_list(const phase *p, int64_t first, int64_t n, pixel *pixels)
-{
-    for (int64_t i = 0; i < n; i++) {
-        int64_t rest = (first + i) % p->pixels;
-        pixels[i] = (pixel){(first + i) / p->pixels, {rest / p->count[1], rest % p->count[1]}};
-    }
-}
-
-/* Sets the offsets of pixels of the result, in elements. */
-static void tile_conv_find_results(const direction *d, const phase *p, const pixel *pixels, int64_t n, int64_t *offsets)
-{
-    int64_t an_image = d->to_channels * direct_conv_area_of(d->to_size);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = p->first[0] + pixels[i].at[0] * p->step[0], column = p->first[1] + pixels[i].at[1] * p->step[1];
-        offsets[i] = pixels[i].image * an_image + (row * d->to_size[1] + column) * BLOCK;
-    }
-}
-
-/* Sets the offsets of the pixels that a tap connects with pixels of the result; −1: the tap reaches padding. */
-static void tile_conv_find_sources(const direction *d, const phase *p, const tap *t, const pixel *pixels, int64_t n,
-                                   int64_t *offsets)
-{
-    int64_t an_image = d->from_channels * direct_conv_area_of(d->from_size);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = pixels[i].at[0] * p->scale[0] + t->shift[0], column = pixels[i].at[1] * p->scale[1] + t->shift[1];
-        bool inside = row >= 0 && row < d->from_size[0] && column >= 0 && column < d->from_size[1];
-        offsets[i] = inside ? pixels[i].image * an_image + (row * d->from_size[1] + column) * BLOCK : -1;
-    }
-}
-
-static const element *tile_conv_at(const element *x, int64_t offset)
-{
-    static const element zeros[BLOCK];
-    return offset < 0 ? zeros : x + offset;
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* The memory of a call: packed weights or their gradient, the copied pixels, sums or the right operand, then the taps.
+/* Returns the rows of the source that a band needs at most. */
+static int64_t tile_conv_slots(const lk_geometry *conv, const direction *d, int64_t band)
+{
+    int64_t reach = (conv->kernel[0] - 1) * conv->dilation[0];
+    int64_t slots = d->gradient ? (band - 1 + reach) / conv->stride[0] + 2 : (band - 1) * conv->stride[0] + reach + 1;
+    return lk__min(slots, d->from_size[0]);
+}
+
+static int64_t tile_conv_band(const lk_geometry *conv, const direction *d, int64_t a_row)
+{
+    int64_t band = 1;
+    while (band < d->to_size[0] && tile_conv_slots(conv, d, band + 1) * a_row <= HELD_ELEMENTS)
+        band++;
+    return band;
+}
+
+/* Lays out the memory of a call, which may be NULL, and returns its bytes. */
+static size_t tile_conv_start(const lk_geometry *conv, const direction *d, char *memory, work *w)
+{
+    size_t used = 0;
+    *w = (work){.conv = conv, .d = *d};
+    w->taps = tile_conv_area_of(conv->kernel);
+    w->steps = tile_conv_pairs(d->from_channels);
+    w->groups = lk__divide_up(lk__min(conv->images, IMAGES_AT_ONCE), ROWS);
+    int64_t a_row = d->from_size[1] * w->groups * w->steps * TILE;
+    w->band = tile_conv_band(conv, d, a_row);
+    w->slots = tile_conv_slots(conv, d, w->band);
+    w->packed = tile_conv_take(memory, &used, tile_weights_count(conv), sizeof(element));
+    w->rows = tile_conv_take(memory, &used, w->slots * a_row, sizeof(element));
+    w->sums = tile_conv_take(memory, &used, STEP_SUMS, sizeof(float));
+    for (int i = 0; i < 2; i++)
+        w->used[i] = tile_conv_take(memory, &used, d->from_size[i], sizeof(bool));
+    for (int i = 0; i < 2; i++)
+        w->sources[i] = tile_conv_take(memory, &used, d->to_size[i] * conv->kernel[i], sizeof(int64_t));
+    w->places = tile_conv_take(memory, &used, w->band * d->to_size[1] * w->groups, sizeof(place));
+    return used;
+}
+
+/* --- rows of the source ------------------------------------------------------------------------------------------- */
+
+/* Copies a row of the source to its slot. Rows of tiles without an image keep what they have, as do their sums. */
+static void tile_conv_copy_row(const work *w, const element *x, int64_t row)
+{
+    static const element zeros[BLOCK];
+    int64_t a_block = tile_conv_area_of(w->d.from_size) * BLOCK, blocks = w->d.from_channels / BLOCK,
+            an_image = blocks * a_block, columns = w->d.from_size[1];
+    element *to = w->rows + row % w->slots * columns * w->groups * w->steps * TILE;
+    for (int64_t image = 0; image < w->images; image++)
+        for (int64_t b = 0; b < blocks; b += PAIR) {
+            const element *from = x + image * an_image + b * a_block + row * columns * BLOCK,
+                          *second = b + 1 < blocks ? from + a_block : NULL;
+            element *at = to + (image / ROWS * w->steps + b / PAIR) * TILE + image % ROWS * DEPTH;
+            for (int64_t c = 0; c < columns; c++, at += w->groups * w->steps * TILE) {
+                if (!w->used[1][c])
+                    continue;
+                memcpy(at, from + c * BLOCK, BLOCK * sizeof *to);
+                memcpy(at + BLOCK, second ? second + c * BLOCK : zeros, BLOCK * sizeof *to);
+            }
+        }
+}
+
+/* Copies the rows that a band of the result needs and that are not there yet. *end: the first row not copied yet. */
+static void tile_conv_copy(const work *w, const element *x, int64_t first, int64_t last, int64_t *end)
+{
+    int64_t begin = w->d.from_size[0], needed = 0;
+    for (int64_t i = first * w->conv->kernel[0]; i < last * w->conv->kernel[0]; i++)
+        if (w->sources[0][i] >= 0) {
+            begin = lk__min(begin, w->sources[0][i]);
+            needed = lk__max(needed, w->sources[0][i] + 1);
+        }
+    for (*end = lk__max(*end, begin); *end < needed; ++*end)
+        if (w->used[0][*end])
+            tile_conv_copy_row(w, x, *end);
+}
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+/* Lists the tiles of a band. Neighbors share weights: in the gradient of a strided convolution that are columns which
+ * the same taps reach. Neighboring columns also share tiles of the source. In short rows, where many columns lie at an
+ * edge, neighbors are groups of images. */
+static int64_t tile_conv_list(const work *w, int64_t first, int64_t last)
+{
+    int64_t n = 0, step = w->d.gradient ? w->conv->stride[1] : 1, columns = w->d.to_size[1];
+    int64_t together = columns < SHORT_ROW ? w->groups : 1;
+    for (int64_t row = first; row < last; row++)
+        for (int64_t begin = 0; begin < w->groups; begin += together)
+            for (int64_t start = 0; start < step; start++)
+                for (int64_t column = start; column < columns; column += step)
+                    for (int64_t group = begin; group < begin + together; group++)
+                        w->places[n++] = (place){row, column, group};
+    return n;
+}
+
+/* Returns the tiles of the first column that a row of taps connects with a place; NULL: the taps reach padding. */
+static const element *tile_conv_row_at(const work *w, const place *p, int64_t kernel_row)
+{
+    int64_t row = w->sources[0][p->row * w->conv->kernel[0] + kernel_row];
+    if (row < 0)
+        return NULL;
+    return w->rows + (row % w->slots * w->d.from_size[1] * w->groups + p->group) * w->steps * TILE;
+}
+
+/* Returns the tiles that a tap of such a row connects with the place; NULL: the tap reaches padding. */
+LK_BODY const element *tile_conv_at(const work *w, const element *row, const int64_t *columns, int64_t kernel_column)
+{
+    if (!row || columns[kernel_column] < 0)
+        return NULL;
+    return row + columns[kernel_column] * w->groups * w->steps * TILE;
+}
+
+/* Adds the products of one left tile. */
+LK_BODY void tile_conv_add_upper(const element *left, const element *right, int64_t steps)
+{
+    for (; steps > 0; steps--, left += TILE, right += STEP) {
+        tile_load(4, left, LK_TILE_ROW_BYTES);
+        tile_load(6, right, LK_TILE_ROW_BYTES);
+        tile_load(7, right + TILE, LK_TILE_ROW_BYTES);
+        tile_multiply(0, 4, 6);
+        tile_multiply(1, 4, 7);
+    }
+}
+
+LK_BODY void tile_conv_add_lower(const element *left, const element *right, int64_t steps)
+{
+    for (; steps > 0; steps--, left += TILE, right += STEP) {
+        tile_load(5, left, LK_TILE_ROW_BYTES);
+        tile_load(6, right, LK_TILE_ROW_BYTES);
+        tile_load(7, right + TILE, LK_TILE_ROW_BYTES);
+        tile_multiply(2, 5, 6);
+        tile_multiply(3, 5, 7);
+    }
+}
+
+/* Adds the products of all taps to the sums of two places; the second may be missing. */
+static void tile_conv_sum(const work *w, const place *p, bool both, const element *right)
+{
+    const int64_t *kernel = w->conv->kernel, *of_upper = w->sources[1] + p->column * kernel[1],
+                  *of_lower = w->sources[1] + p[both].column * kernel[1];
+    for (int64_t i = 0; i < kernel[0]; i++) {
+        const element *upper_row = tile_conv_row_at(w, p, i), *lower_row = both ? tile_conv_row_at(w, p + 1, i) : NULL;
+        for (int64_t j = 0; j < kernel[1]; j++, right += w->steps * STEP) {
+            const element *upper = tile_conv_at(w, upper_row, of_upper, j),
+                          *lower = tile_conv_at(w, lower_row, of_lower, j);
+            if (upper && lower)
+                tile_conv_add((const element *const[]){upper, lower}, TILE,
+                              (const element *const[]){right, right + TILE}, STEP, w->steps);
+            else if (upper)
+                tile_conv_add_upper(upper, right, w->steps);
+            else if (lower)
+                tile_conv_add_lower(lower, right, w->steps);
+        }
+    }
+}
+
+/* Where results go: y of the chunk's first image, bits of relu or NULL, bias or NULL. */
+typedef struct results {
+    const element *bias;
+    element *y;
+    uint8_t *passed;
+} results;
+
+/* Adds bias to the sums of a place for one block of channels, and rounds them to y; if `passed` is given, after relu.
  */
-typedef struct buffers {
-    element *packed;
-    float *gradient; /* in the memory of `packed`: [pairs of filters][pairs of channels][taps][WIDTH][WIDTH] */
-    element *left;   /* [taps][steps][PIXELS_AT_ONCE][DEPTH], or [pairs of filters][steps][ROWS][DEPTH] */
-    float *sums;     /* [PIXELS_AT_ONCE][WIDTH] */
-    element *right;  /* in the memory of `sums`: [SUMMED_AT_ONCE / 2][WIDTH][2] */
-    tap *taps;
-} buffers;
-
-static int64_t tile_conv_left_count(const lk_geometry *conv)
+static void tile_conv_finish_block(const work *w, const place *p, int64_t block, const float *sums, const results *r)
 {
-    int64_t pixels = direct_conv_area_of(conv->kernel) * lk__max(conv->channels, conv->filters) * PIXELS_AT_ONCE;
-    return lk__max(pixels, conv->filters * SUMMED_AT_ONCE);
-}
-
-enum { SUMS_COUNT = PIXELS_AT_ONCE * WIDTH, RIGHT_COUNT = SUMMED_AT_ONCE * WIDTH / 2 }; /* in floats */
-enum { SUMS_OR_RIGHT_COUNT = SUMS_COUNT > RIGHT_COUNT ? SUMS_COUNT : RIGHT_COUNT };
-
-static size_t tile_conv_memory_bytes(const lk_geometry *conv)
-{
-    return (size_t)direct_packed_count(conv) * sizeof(float) + (size_t)tile_conv_left_count(conv) * sizeof(element) +
-           SUMS_OR_RIGHT_COUNT * sizeof(float) + (size_t)direct_conv_area_of(conv->kernel) * sizeof(tap);
-}
-
-static buffers tile_conv_start(const lk_geometry *conv, void *memory)
-{
-    buffers b = {.packed = memory, .gradient = memory};
-    b.left = (element *)(void *)(b.gradient + direct_packed_count(conv));
-    b.sums = (float *)(void *)(b.left + tile_conv_left_count(conv));
-    b.right = (element *)(void *)b.sums;
-    b.taps = (tap *)(void *)(b.sums + SUMS_OR_RIGHT_COUNT);
-    return b;
-}
-
-/* --- forward, and the gradient of the input ----------------------------------------------------------------------- */
-
-/* Copies what all taps of a phase connect with n pixels. */
-static void tile_conv_copy(const direction *d, const phase *p, const element *x, const pixel *pixels, int64_t n,
-                           element *left)
-{
-    int64_t offsets[PIXELS_AT_ONCE], a_block = direct_conv_area_of(d->from_size) * BLOCK;
-    for (int64_t t = 0; t < p->n_taps; t++) {
-        tile_conv_find_sources(d, p, &p->taps[t], pixels, n, offsets);
-        for (int64_t c = 0; c < d->from_channels; c += BLOCK) {
-            const element *from = x + c / BLOCK * a_block;
-            element *to = left + (t * d->from_channels + c - c % DEPTH) * PIXELS_AT_ONCE + c % DEPTH;
-            for (int64_t i = 0; i < n; i++, to += DEPTH)
-                memcpy(to, tile_conv_at(from, offsets[i]), BLOCK * sizeof *to);
-        }
+    int64_t a_block = tile_conv_area_of(w->d.to_size) * BLOCK, an_image = w->d.to_channels / BLOCK * a_block;
+    int64_t at = p->group * ROWS * an_image + block * a_block + (p->row * w->d.to_size[1] + p->column) * BLOCK;
+    vec bias = r->bias ? vec_widen(r->bias + block * BLOCK) : vec_zero();
+    for (int64_t i = 0; i < lk__min(w->images - p->group * ROWS, ROWS); i++, at += an_image, sums += BLOCK) {
+        vec value = vec_add(vec_load(sums), bias);
+        vec_round(r->y + at, r->passed ? lk__rectify(value, r->passed + at / 8) : value);
     }
 }
 
-/* Sets the sums of all pixels to the bias of their channels. */
-static void tile_conv_start_sums(const element *bias, float *sums)
+static void tile_conv_finish(const work *w, const place *p, int64_t channel, const float *sums, const results *r)
 {
-    for (int b = 0; b < PAIR; b++) {
-        vec of_channels = bias ? vec_widen(bias + b * BLOCK) : vec_zero();
-        for (int64_t i = 0; i < PIXELS_AT_ONCE; i++)
-            vec_store(sums + i * WIDTH + b * BLOCK, of_channels);
+    for (int64_t b = 0; b < lk__min((w->d.to_channels - channel) / BLOCK, PAIR); b++)
+        tile_conv_finish_block(w, p, channel / BLOCK + b, sums + b * SUMS, r);
+}
+
+/* Computes a pair of blocks of channels for n tiles. */
+static void tile_conv_channels(const work *w, int64_t n, int64_t channel, const results *r)
+{
+    const element *weights = w->packed + channel / WIDTH * w->taps * w->steps * STEP;
+    for (int64_t i = 0; i < n; i += PAIR) {
+        tile_conv_clear();
+        tile_conv_sum(w, &w->places[i], i + 1 < n, weights);
+        tile_conv_store(w->sums);
+        for (int64_t t = i; t < lk__min(n, i + PAIR); t++)
+            tile_conv_finish(w, &w->places[t], channel, w->sums + (t - i) * PAIR * SUMS, r);
     }
 }
 
-/* Adds the products for one pair of blocks. Rows of `left` from the n-th on hold anything, and so do their sums. */
-static void tile_conv_multiply(const direction *d, const phase *p, const buffers *b, const element *weights, int64_t n,
-                               float *sums)
+static void tile_conv_chunk(work *w, const element *x, const results *r)
 {
-    int64_t steps = d->from_channels / DEPTH, at_once = lk__max(STEPS_AT_ONCE / steps, 1);
-    for (int64_t first = 0; first < p->n_taps; first += at_once)
-        for (int64_t i = 0; i < n; i += ROWS) {
-            tile_conv_load(sums + i * WIDTH);
-            for (int64_t t = first; t < lk__min(first + at_once, p->n_taps); t++)
-                tile_conv_add(b->left + (t * steps * PIXELS_AT_ONCE + i) * DEPTH, PIXELS_AT_ONCE * DEPTH,
-                              weights + p->taps[t].number * steps * STEP, steps);
-            tile_conv_store(sums + i * WIDTH);
-        }
-}
-
-/* Rounds sums to y; if `passed` is given, after relu. */
-static void tile_conv_finish_sums(const float *sums, const int64_t *offsets, int64_t n, element *y, uint8_t *passed)
-{
-    for (int64_t i = 0; i < n; i++) {
-        vec value = vec_load(sums + i * WIDTH);
-        vec_round(y + offsets[i], passed ? lk__rectify(value, passed + offsets[i] / 8) : value);
+    int64_t copied = 0;
+    for (int64_t first = 0; first < w->d.to_size[0]; first += w->band) {
+        int64_t last = lk__min(first + w->band, w->d.to_size[0]), n = tile_conv_list(w, first, last);
+        tile_conv_copy(w, x, first, last, &copied);
+        for (int64_t channel = 0; channel < w->d.to_channels; channel += WIDTH)
+            tile_conv_channels(w, n, channel, r);
     }
 }
 
-/* Computes n pixels of a phase, from number `first` on, for all channels. */
-static void tile_conv_pixels(const lk_geometry *conv, const direction *d, const phase *p, const buffers *b,
-                             const element *x, int64_t first, int64_t n, const element *bias, element *y,
-                             uint8_t *passed)
+static void tile_convolve(const lk_geometry *conv, const direction *d, const element *x,
+                          const lk_block_weights *weights, results r, void *memory)
 {
-    pixel pixels[PIXELS_AT_ONCE];
-    int64_t offsets[PIXELS_AT_ONCE], taps = direct_conv_area_of(conv->kernel),
-                                     to_block = direct_conv_area_of(d->to_size) * BLOCK;
-    tile_conv_list(p, first, n, pixels);
-    tile_conv_find_results(d, p, pixels, n, offsets);
-    tile_conv_copy(d, p, x, pixels, n, b->left);
-    for (int64_t c = 0; c < d->to_channels; c += WIDTH) {
-        tile_conv_start_sums(bias ? bias + c : NULL, b->sums);
-        tile_conv_multiply(d, p, b, b->packed + c * taps * d->from_channels, n, b->sums);
-        for (int64_t block = 0; block < PAIR; block++) {
-            int64_t at = (c / BLOCK + block) * to_block;
-            tile_conv_finish_sums(b->sums + block * BLOCK, offsets, n, y + at, passed ? passed + at / 8 : NULL);
-        }
-    }
-}
-
-static void tile_convolve(const lk_geometry *conv, const direction *d, const element *x, const lk_block_weights *w,
-                          const element *bias, element *y, uint8_t *passed, void *memory)
-{
-    buffers b = tile_conv_start(conv, memory);
-    if (w->kept)
-        b.packed = w->kept;
-    if (!w->is_made)
-        direct_pack(conv, w->plain, d->gradient, b.packed);
+    work w;
+    tile_conv_start(conv, d, memory, &w);
+    if (weights->kept)
+        w.packed = weights->kept;
+    if (!weights->is_made)
+        tile_weights_pack(conv, weights->plain, d->gradient, w.packed);
+    tile_conv_find_sources(&w);
     tile_configure();
-    int64_t phases[2] = {d->gradient ? conv->stride[0] : 1, d->gradient ? conv->stride[1] : 1};
-    for (int64_t i = 0; i < direct_conv_area_of(phases); i++) {
-        phase p = tile_conv_phase(conv, d, i / phases[1], i % phases[1], b.taps);
-        for (int64_t first = 0; first < conv->images * p.pixels; first += PIXELS_AT_ONCE)
-            tile_conv_pixels(conv, d, &p, &b, x, first, lk__min(conv->images * p.pixels - first, PIXELS_AT_ONCE), bias,
-                             y, passed);
+    int64_t a_chunk_of_x = IMAGES_AT_ONCE * d->from_channels * tile_conv_area_of(d->from_size),
+            a_chunk_of_y = IMAGES_AT_ONCE * d->to_channels * tile_conv_area_of(d->to_size);
+    for (int64_t first = 0; first < conv->images; first += IMAGES_AT_ONCE) {
+        w.images = lk__min(conv->images - first, IMAGES_AT_ONCE);
+        w.groups = lk__divide_up(w.images, ROWS);
+        tile_conv_chunk(&w, x, &r);
+        x += a_chunk_of_x;
+        r.y += a_chunk_of_y;
+        if (r.passed)
+            r.passed += a_chunk_of_y / 8;
     }
     tile_release();
+}
+
+static direction tile_conv_direction(const lk_geometry *conv, bool gradient)
+{
+    return gradient ? (direction){true, conv->filters, conv->channels, conv->out, conv->in}
+                    : (direction){false, conv->channels, conv->filters, conv->in, conv->out};
 }
 
 static void tile_conv2d(const lk_geometry *conv, const void *x, const lk_block_weights *w, const void *bias, void *y,
                         uint8_t *passed, void *memory)
 {
-    direction d = {false, conv->channels, conv->filters, conv->in, conv->out};
-    tile_convolve(conv, &d, x, w, bias, y, passed, memory);
+    direction d = tile_conv_direction(conv, false);
+    tile_convolve(conv, &d, x, w, (results){bias, y, passed}, memory);
 }
 
 static void tile_conv_input_grad(const lk_geometry *conv, const void *dy, const lk_block_weights *w, void *dx,
                                  void *memory)
 {
-    direction d = {true, conv->filters, conv->channels, conv->out, conv->in};
-    tile_convolve(conv, &d, dy, w, NULL, dx, NULL, memory);
-}
-
-/* --- the gradient of the weights ---------------------------------------------------------------------------------- */
-
-/* Joins neighboring pixels of a block to words: [n / 2][BLOCK][2], `stride` elements from word to word. */
-static void tile_conv_join(const element *x, const int64_t *offsets, int64_t n, element *joined, int64_t stride)
-{
-    for (int64_t i = 0; i < n; i += 2, joined += stride)
-        word_store(joined,
-                   word_join((const element *const[]){tile_conv_at(x, offsets[i]), tile_conv_at(x, offsets[i + 1])}));
-}
-
-/* Copies DEPTH pixels of dy to a row for each channel of a block. dy is transposed, not x, because it is the same for
- * all taps. */
-static void tile_conv_transpose(const element *dy, const int64_t *offsets, element *rows)
-{
-    enum { WORDS = DEPTH / 2 };
-    const lk_interleaving words = lk__interleaving_of_channels(1, BLOCK, WORDS, BLOCK);
-    _Alignas(64) element joined[WORDS * BLOCK * 2];
-    tile_conv_join(dy, offsets, DEPTH, joined, BLOCK * 2);
-    lk__deinterleave(&words, (const float *)(const void *)joined, (float *)(void *)rows);
-}
-
-/* Adds n pixels of dy to the gradient for all taps. Zeros fill them up to a multiple of DEPTH. */
-static void tile_conv_sum_pixels(const lk_geometry *conv, const direction *d, const phase *p, const buffers *b,
-                                 const element *dy, const element *x, int64_t first, int64_t n)
-{
-    enum { A_PAIR = SUMMED_AT_ONCE * ROWS };
-    pixel pixels[SUMMED_AT_ONCE];
-    int64_t offsets[SUMMED_AT_ONCE], steps = lk__divide_up(n, DEPTH), end = steps * DEPTH;
-    int64_t in_block = direct_conv_area_of(conv->in) * BLOCK, out_block = direct_conv_area_of(conv->out) * BLOCK;
-    float *dw = b->gradient;
-    tile_conv_list(p, first, n, pixels);
-    tile_conv_find_results(d, p, pixels, n, offsets);
-    for (int64_t i = n; i < end; i++)
-        offsets[i] = -1;
-    for (int64_t f = 0; f < conv->filters; f += BLOCK)
-        for (int64_t s = 0; s < steps; s++)
-            tile_conv_transpose(dy + f / BLOCK * out_block, offsets + s * DEPTH,
-                                b->left + f / WIDTH * A_PAIR + s * STEP + f % WIDTH * DEPTH);
-    for (int64_t t = 0; t < p->n_taps; t++) {
-        tile_conv_find_sources(d, p, &p->taps[t], pixels, n, offsets);
-        for (int64_t c = 0; c < conv->channels; c += WIDTH) {
-            for (int64_t block = 0; block < PAIR; block++)
-                tile_conv_join(x + (c / BLOCK + block) * in_block, offsets, end, b->right + block * BLOCK * 2,
-                               WIDTH * 2);
-            for (int64_t f = 0; f < conv->filters; f += WIDTH) {
-                float *sums = dw + ((f / WIDTH * (conv->channels / WIDTH) + c / WIDTH) * p->n_taps + t) * WIDTH * WIDTH;
-                tile_conv_load(sums);
-                tile_conv_add(b->left + f / WIDTH * A_PAIR, STEP, b->right, steps);
-                tile_conv_store(sums);
-            }
-        }
-    }
-}
-
-static void tile_conv_unpack_gradient(const lk_geometry *conv, const float *packed, float *dw)
-{
-    int64_t taps = direct_conv_area_of(conv->kernel);
-    for (int64_t f = 0; f < conv->filters; f++)
-        for (int64_t c = 0; c < conv->channels; c++) {
-            const float *from = packed + (f / WIDTH * (conv->channels / WIDTH) + c / WIDTH) * taps * WIDTH * WIDTH;
-            for (int64_t t = 0; t < taps; t++)
-                *dw++ = from[(t * WIDTH + f % WIDTH) * WIDTH + c % WIDTH];
-        }
-}
-
-static void tile_conv_weight_grad(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory)
-{
-    direction d = {false, conv->channels, conv->filters, conv->in, conv->out};
-    buffers b = tile_conv_start(conv, memory);
-    phase p = tile_conv_phase(conv, &d, 0, 0, b.taps);
-    memset(b.gradient, 0, (size_t)direct_packed_count(conv) * sizeof *b.gradient);
-    tile_configure();
-    for (int64_t first = 0; first < conv->images * p.pixels; first += SUMMED_AT_ONCE)
-        tile_conv_sum_pixels(conv, &d, &p, &b, dy, x, first, lk__min(conv->images * p.pixels - first, SUMMED_AT_ONCE));
-    tile_release();
-    tile_conv_unpack_gradient(conv, b.gradient, dw);
+    direction d = tile_conv_direction(conv, true);
+    tile_convolve(conv, &d, dy, w, (results){NULL, dx, NULL}, memory);
 }
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
 static bool tile_conv_takes(const lk_geometry *conv)
 {
-    return conv->channels % WIDTH == 0 && conv->filters % WIDTH == 0;
+    return conv->channels % BLOCK == 0 && conv->filters % BLOCK == 0;
+}
+
+static size_t tile_conv_memory_bytes(const lk_geometry *conv)
+{
+    work w;
+    size_t most = LK_ISA(lk__tile_weight_grad_bytes)(conv);
+    for (int gradient = 0; gradient < 2; gradient++) {
+        direction d = tile_conv_direction(conv, gradient);
+        size_t bytes = tile_conv_start(conv, &d, NULL, &w);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static size_t tile_conv_kept_bytes(const lk_geometry *conv, bool for_input_grad)
+{
+    (void)for_input_grad;
+    return (size_t)tile_weights_count(conv) * sizeof(element);
 }
 
 const lk_block_algorithm LK_ISA(lk__block_tiles) = {
@@ -387,8 +348,8 @@ const lk_block_algorithm LK_ISA(lk__block_tiles) = {
     .block = BLOCK,
     .takes = tile_conv_takes,
     .memory = tile_conv_memory_bytes,
-    .kept_bytes = direct_kept_bytes,
+    .kept_bytes = tile_conv_kept_bytes,
     .conv2d = tile_conv2d,
     .input_grad = tile_conv_input_grad,
-    .weight_grad = tile_conv_weight_grad,
+    .weight_grad = LK_ISA(lk__tile_weight_grad),
 };

@@ -32,6 +32,9 @@
  *
  *   vec_widen(address): LK_WIDTH elements               vec_round(address, a): to LK_WIDTH elements
  *   word_load, word_store: aligned; word_loadu, _storeu word_broadcast(address): the word that begins there
+ *   word_gather(address, step), for pairs: the words that begin at every step-th element
+ *   word_store_first(address, n, a), for pairs: the first n words
+ *   word_transpose(rows), for pairs: exchanges rows and columns of LK_WIDTH vectors
  *   word_fmadd(a, b, c): c + the products of a and b    word_join(addresses), word_round(vecs): see below
  *   word_zero, word_pinned(a)                           word_part(a, i): element i of each word, widened
  *   word_broadcast_first(address): the element there, and zero for the others of the word
@@ -52,6 +55,13 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+
+/* Unrolls the following loop completely. An array of vectors lives in registers only if every index is a constant. */
+#if defined(__clang__)
+#define LK_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define LK_UNROLL _Pragma("GCC unroll 32")
+#endif
 
 #if defined(LK_VECTOR_AVX512)
 #include "cpu/vector/vector_avx512.h"
@@ -84,13 +94,6 @@
 #define LK_ISA_TEXT_NOW(suffix) #suffix
 
 enum { LK_EIGHTS = LK_WIDTH / 8 };
-
-/* Unrolls the following loop completely. An array of vectors lives in registers only if every index is a constant. */
-#if defined(__clang__)
-#define LK_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define LK_UNROLL _Pragma("GCC unroll 32")
-#endif
 
 /* Expands X(n) for each number that a loop in steps of six can leave over. */
 #define LK_UP_TO_FIVE(X) X(1) X(2) X(3) X(4) X(5)

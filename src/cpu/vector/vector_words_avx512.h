@@ -63,6 +63,12 @@ LK_BODY vec_word word_loadu(const element *from)
     return _mm512_loadu_si512(from);
 }
 
+LK_BODY vec_word word_gather(const element *from, int step)
+{
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_i32gather_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(step)), from, sizeof *from);
+}
+
 LK_BODY void word_store(element *to, vec_word a)
 {
     _mm512_store_si512(to, a);
@@ -130,4 +136,45 @@ LK_BODY vec_word word_firsts(vec_word a, vec_word b)
 LK_BODY vec_word word_seconds(vec_word a, vec_word b)
 {
     return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
+}
+
+LK_BODY void word_store_first(element *to, int64_t n, vec_word a)
+{
+    _mm512_mask_storeu_epi32(to, mask_first(n), a);
+}
+
+/* Take parts of 128 bits of a, and the same of b: 0 and 2, or 1 and 3. */
+LK_BODY __m512 word_even_parts(__m512 a, __m512 b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0x88);
+}
+
+LK_BODY __m512 word_odd_parts(__m512 a, __m512 b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0xdd);
+}
+
+LK_BODY void word_transpose(vec_word rows[LK_WIDTH])
+{
+    __m512 r[LK_WIDTH];
+    LK_UNROLL
+    for (int i = 0; i < LK_WIDTH; i += 4) { /* four rows, in each part for itself */
+        __m512 a = _mm512_castsi512_ps(rows[i]), b = _mm512_castsi512_ps(rows[i + 1]),
+               c = _mm512_castsi512_ps(rows[i + 2]), d = _mm512_castsi512_ps(rows[i + 3]);
+        __m512 low_ab = _mm512_unpacklo_ps(a, b), high_ab = _mm512_unpackhi_ps(a, b), low_cd = _mm512_unpacklo_ps(c, d),
+               high_cd = _mm512_unpackhi_ps(c, d);
+        r[i] = _mm512_shuffle_ps(low_ab, low_cd, 0x44);
+        r[i + 1] = _mm512_shuffle_ps(low_ab, low_cd, 0xee);
+        r[i + 2] = _mm512_shuffle_ps(high_ab, high_cd, 0x44);
+        r[i + 3] = _mm512_shuffle_ps(high_ab, high_cd, 0xee);
+    }
+    LK_UNROLL
+    for (int i = 0; i < 4; i++) { /* the parts */
+        __m512 even = word_even_parts(r[i], r[i + 4]), even_rest = word_even_parts(r[i + 8], r[i + 12]),
+               odd = word_odd_parts(r[i], r[i + 4]), odd_rest = word_odd_parts(r[i + 8], r[i + 12]);
+        rows[i] = _mm512_castps_si512(word_even_parts(even, even_rest));
+        rows[i + 4] = _mm512_castps_si512(word_even_parts(odd, odd_rest));
+        rows[i + 8] = _mm512_castps_si512(word_odd_parts(even, even_rest));
+        rows[i + 12] = _mm512_castps_si512(word_odd_parts(odd, odd_rest));
+    }
 }

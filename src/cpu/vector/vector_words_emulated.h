@@ -123,6 +123,13 @@ LK_BODY vec word_fmadd(vec_word a, vec_word b, vec c)
         {eight_fmadd_words(a.half[0], b.half[0], c.half[0]), eight_fmadd_words(a.half[1], b.half[1], c.half[1])}};
 }
 
+LK_BODY vec_word word_gather(const element *from, int step)
+{
+    const __m256i at = _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(step));
+    const int *low = (const int *)(const void *)from, *high = (const int *)(const void *)(from + 8 * (ptrdiff_t)step);
+    return (vec_word){{_mm256_i32gather_epi32(low, at, sizeof *from), _mm256_i32gather_epi32(high, at, sizeof *from)}};
+}
+
 LK_BODY vec_word word_join(const element *const from[LK_PER_WORD])
 {
     return (vec_word){{eight_of_halves(eight_load(from[0]), eight_load(from[1])),
@@ -176,4 +183,19 @@ LK_BODY vec_word word_seconds(vec_word a, vec_word b)
 {
     return (vec_word){{eight_blended(_mm256_srli_epi32(a.half[0], 16), b.half[0]),
                        eight_blended(_mm256_srli_epi32(a.half[1], 16), b.half[1])}};
+}
+
+LK_BODY void word_store_first(element *to, int64_t n, vec_word a)
+{
+    memcpy(to, &a, (size_t)(n < LK_WIDTH ? n : LK_WIDTH) * sizeof(int32_t));
+}
+
+LK_BODY void word_transpose(vec_word rows[LK_WIDTH])
+{
+    int32_t from[LK_WIDTH][LK_WIDTH], to[LK_WIDTH][LK_WIDTH];
+    memcpy(from, rows, sizeof from);
+    for (int i = 0; i < LK_WIDTH; i++)
+        for (int j = 0; j < LK_WIDTH; j++)
+            to[j][i] = from[i][j];
+    memcpy(rows, to, sizeof to);
 }
