@@ -2,6 +2,7 @@
  * which needs LK_VECTOR_BF16, may include this header; vector.h says how its copies are named and called.
  *
  *   tile_configure(), tile_release()     around all other calls: gives the tiles their shape, and gives them up
+ *   tile_zero(tile)
  *   tile_load(tile, from, stride)        rows that lie `stride` bytes apart; no alignment
  *   tile_store(tile, to, stride)
  *   tile_multiply(sums, left, right)     sums += left * right; three different tiles

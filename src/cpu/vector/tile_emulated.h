@@ -35,6 +35,11 @@ static void tile_release(void)
     tile_state.configured = false;
 }
 
+static void tile_zero(int name)
+{
+    memset(tile_named(name)->rows, 0, sizeof(tile));
+}
+
 static void tile_load(int name, const void *from, int64_t stride)
 {
     tile *t = tile_named(name);
