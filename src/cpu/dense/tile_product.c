@@ -25,6 +25,9 @@ enum {
     SUMS = BLOCK * BLOCK
 };
 
+/* The most products that are added up without a stack. A full tree of them needs memory for four waiting values. */
+enum { TREE_MOST = 8 };
+
 /* Rows of the left factor that stay in the second-level cache while the columns pass. */
 enum { ROWS_AT_ONCE = 128 };
 
@@ -79,45 +82,45 @@ typedef struct tile_part {
 } tile_part;
 
 /* Makes [SIDE vectors][DEPTH] of vectors whose elements are contiguous. */
-static void tile_copy(const tile_part *p, element *tile)
+static void tile_copy(const tile_part *p, element *to)
 {
     if (p->filled < SIDE || p->depth < DEPTH)
-        memset(tile, 0, TILE * sizeof *tile);
-    for (int64_t i = 0; i < p->filled; i++, tile += DEPTH) {
+        memset(to, 0, TILE * sizeof *to);
+    for (int64_t i = 0; i < p->filled; i++, to += DEPTH) {
         if (p->depth == DEPTH)
-            word_storeu(tile, word_loadu(p->data + i * p->vector));
+            word_storeu(to, word_loadu(p->data + i * p->vector));
         else
-            memcpy(tile, p->data + i * p->vector, (size_t)p->depth * sizeof *tile);
+            memcpy(to, p->data + i * p->vector, (size_t)p->depth * sizeof *to);
     }
 }
 
 /* Makes [PAIRS][SIDE vectors][2] of vectors that lie next to each other. */
-static void tile_join(const tile_part *p, element *tile)
+static void tile_join(const tile_part *p, element *to)
 {
     static const element zeros[SIDE];
-    for (int64_t k = 0; k < DEPTH; k += LK_PER_WORD, tile += SIDE * LK_PER_WORD) {
+    for (int64_t k = 0; k < DEPTH; k += LK_PER_WORD, to += SIDE * LK_PER_WORD) {
         const element *pair[LK_PER_WORD];
         for (int h = 0; h < LK_PER_WORD; h++)
             pair[h] = k + h < p->depth ? p->data + (k + h) * p->step : zeros;
-        word_storeu(tile, word_join(pair));
+        word_storeu(to, word_join(pair));
     }
 }
 
 /* Makes [SIDE vectors][DEPTH] with any strides. */
-static void tile_gather(const tile_part *p, element *tile)
+static void tile_gather(const tile_part *p, element *to)
 {
-    memset(tile, 0, TILE * sizeof *tile);
+    memset(to, 0, TILE * sizeof *to);
     for (int64_t i = 0; i < p->filled; i++)
         for (int64_t k = 0; k < p->depth; k++)
-            tile[i * DEPTH + k] = p->data[i * p->vector + k * p->step];
+            to[i * DEPTH + k] = p->data[i * p->vector + k * p->step];
 }
 
 /* joined: whether the tile is to be [PAIRS][SIDE][2], for the right factor, or [SIDE][DEPTH]. */
-LK_BODY void tile_pack_part(const tile_part *p, element *tile, const bool joined)
+LK_BODY void tile_pack_part(const tile_part *p, element *to, const bool joined)
 {
     _Alignas(LK_TILE_ROW_BYTES) element turned[TILE];
     bool joins = p->vector == 1 && p->filled == SIDE && p->step != 1;
-    element *made = joins == joined ? tile : turned;
+    element *made = joins == joined ? to : turned;
     if (joins)
         tile_join(p, made);
     else if (p->step == 1)
@@ -125,7 +128,7 @@ LK_BODY void tile_pack_part(const tile_part *p, element *tile, const bool joined
     else
         tile_gather(p, made);
     if (made == turned)
-        tile_transpose(turned, tile);
+        tile_transpose(turned, to);
 }
 
 /* x: the vectors of a factor are its rows. */
@@ -337,12 +340,69 @@ static void tile_block_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
     }
 }
 
+/* Adds up n products, a power of two, in the order of a full binary tree. Only SIDE rows at a time, so that all
+ * products stay in the first-level cache. */
+LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t row, int64_t column, float *products,
+                           const int n)
+{
+    enum { HALF = SIDE * BLOCK };
+    lk_matrix part = tile_block_of(y, row, column);
+    part.rows = lk__min(part.rows, SIDE);
+    for (int a = 0; a < n; a++) {
+        int64_t steps = tile_product_steps(s->addends[a].inner);
+        tile_block_compute((const element *)s->addends[a].rows + row / SIDE * steps * TILE,
+                           (const element *)s->addends[a].columns + column / SIDE * steps * TILE, steps, &part,
+                           products + a * HALF);
+    }
+    for (int64_t i = 0; i < part.rows; i++)
+        for (int64_t j = 0; j < part.columns; j += SIDE) {
+            vec sum[TREE_MOST];
+            LK_UNROLL
+            for (int a = 0; a < n; a++)
+                sum[a] = vec_loadu(products + a * HALF + i * BLOCK + j);
+            LK_UNROLL
+            for (int apart = 1; apart < n; apart *= 2)
+                LK_UNROLL
+            for (int a = 0; a < n; a += 2 * apart)
+                sum[a] = vec_add(sum[a], sum[a + apart]);
+            tile_store_row(&part, i, j, lk__min(part.columns - j, SIDE), sum[0]);
+        }
+}
+
+/* Computes rows and columns from these on: a block of the sum. tree: see tile_full_tree. */
+static void tile_sum_at(const lk_addend_sum *s, const lk_matrix *y, int64_t row, int64_t column, int tree,
+                        float *scratch)
+{
+    for (int64_t half = row; tree > 0 && half < lk__min(row + BLOCK, y->rows); half += SIDE) {
+        if (tree == 1)
+            tile_tree_sum(s, y, half, column, scratch, 1);
+        else if (tree == 2)
+            tile_tree_sum(s, y, half, column, scratch, 2);
+        else if (tree == 4)
+            tile_tree_sum(s, y, half, column, scratch, 4);
+        else
+            tile_tree_sum(s, y, half, column, scratch, TREE_MOST);
+    }
+    if (tree == 0)
+        tile_block_sum(s, y, row, column, scratch);
+}
+
+/* Returns the number of addends if all are products and the tree is full; otherwise, or if there are too many, 0. */
+static int tile_full_tree(const lk_addend_sum *s)
+{
+    bool full = s->n <= TREE_MOST && (s->n & (s->n - 1)) == 0;
+    for (int a = 0; a < s->n; a++)
+        full = full && !s->addends[a].plain && s->additions[a] == __builtin_ctz((unsigned)a + 1);
+    return full ? s->n : 0;
+}
+
 static void tile_product_sum(const lk_addend_sum *s, const lk_matrix *y, float *scratch)
 {
+    int tree = tile_full_tree(s);
     tile_configure();
-    for (int64_t column = 0; column < y->columns; column += BLOCK)
-        for (int64_t row = 0; row < y->rows; row += BLOCK)
-            tile_block_sum(s, y, row, column, scratch);
+    for (int64_t row = 0; row < y->rows; row += BLOCK)
+        for (int64_t column = 0; column < y->columns; column += BLOCK)
+            tile_sum_at(s, y, row, column, tree, scratch);
     tile_release();
 }
 
