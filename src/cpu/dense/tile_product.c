@@ -12,6 +12,7 @@
 #include "cpu/vector/tile.h"
 #include "cpu/vector/transpose.h"
 #include "cpu/vector/vector.h"
+#include "lockstep/dist.h"
 
 #include <string.h>
 
@@ -348,6 +349,9 @@ LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
     enum { HALF = SIDE * BLOCK };
     lk_matrix part = tile_block_of(y, row, column);
     part.rows = lk__min(part.rows, SIDE);
+    for (int64_t i = 0; i < part.rows; i++) /* the products take longer than fetching what their sum replaces */
+        for (int64_t j = 0; j < BLOCK; j += LK_TILE_ROW_BYTES / sizeof(float))
+            __builtin_prefetch((const char *)part.data + (i * y->row_stride + j) * (int64_t)sizeof(float), 1);
     for (int a = 0; a < n; a++) {
         int64_t steps = tile_product_steps(s->addends[a].inner);
         tile_block_compute((const element *)s->addends[a].rows + row / SIDE * steps * TILE,
@@ -369,22 +373,22 @@ LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
         }
 }
 
-/* Computes rows and columns from these on: a block of the sum. tree: see tile_full_tree. */
-static void tile_sum_at(const lk_addend_sum *s, const lk_matrix *y, int64_t row, int64_t column, int tree,
-                        float *scratch)
+/* Computes `rows` of the sum, and a block of its columns. tree: see tile_full_tree. */
+static void tile_sum_rows(const lk_addend_sum *s, const lk_matrix *y, lk_range rows, int64_t column, int tree,
+                          float *scratch)
 {
-    for (int64_t half = row; tree > 0 && half < lk__min(row + BLOCK, y->rows); half += SIDE) {
+    for (int64_t row = rows.begin; row < rows.end; row += tree > 0 ? SIDE : BLOCK) {
         if (tree == 1)
-            tile_tree_sum(s, y, half, column, scratch, 1);
+            tile_tree_sum(s, y, row, column, scratch, 1);
         else if (tree == 2)
-            tile_tree_sum(s, y, half, column, scratch, 2);
+            tile_tree_sum(s, y, row, column, scratch, 2);
         else if (tree == 4)
-            tile_tree_sum(s, y, half, column, scratch, 4);
+            tile_tree_sum(s, y, row, column, scratch, 4);
+        else if (tree == TREE_MOST)
+            tile_tree_sum(s, y, row, column, scratch, TREE_MOST);
         else
-            tile_tree_sum(s, y, half, column, scratch, TREE_MOST);
+            tile_block_sum(s, y, row, column, scratch);
     }
-    if (tree == 0)
-        tile_block_sum(s, y, row, column, scratch);
 }
 
 /* Returns the number of addends if all are products and the tree is full; otherwise, or if there are too many, 0. */
@@ -400,9 +404,9 @@ static void tile_product_sum(const lk_addend_sum *s, const lk_matrix *y, float *
 {
     int tree = tile_full_tree(s);
     tile_configure();
-    for (int64_t row = 0; row < y->rows; row += BLOCK)
+    for (int64_t first = 0; first < y->rows; first += ROWS_AT_ONCE)
         for (int64_t column = 0; column < y->columns; column += BLOCK)
-            tile_sum_at(s, y, row, column, tree, scratch);
+            tile_sum_rows(s, y, (lk_range){first, lk__min(first + ROWS_AT_ONCE, y->rows)}, column, tree, scratch);
     tile_release();
 }
 
