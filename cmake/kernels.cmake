@@ -17,7 +17,7 @@ endforeach()
 
 # Those that are written for tiles.
 set(LK_TILE_KERNELS "")
-foreach(name isa_table blocks/tile_conv blocks/tile_grad)
+foreach(name isa_table blocks/tile_conv blocks/tile_grad dense/tile_product)
   list(APPEND LK_TILE_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 

@@ -16,6 +16,7 @@ lk_status lk__kept_get(const lk_call *call, int input, size_t bytes, size_t most
         LK_TRY(lk__allocator_get(call->device->allocator, bytes, &kept->block));
         *kept->left -= bytes;
         kept->bytes = bytes;
+        kept->input = input;
     }
     *out = kept;
     return LK_OK;

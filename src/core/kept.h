@@ -10,7 +10,8 @@ typedef struct lk_kept {
     size_t *left;           /* bytes that calls of the program may still keep */
     struct lk_block *block; /* NULL: nothing is kept yet */
     size_t bytes;           /* requested of the block */
-    bool made;              /* the block holds the result for the variable's present value */
+    int input;              /* the block holds what is derived from this input of the call */
+    bool made;              /* … and for the variable's present value: the kernel does not read the input */
 } lk_kept;
 
 /* Reading more bytes than this from memory usually takes as long as deriving them. */

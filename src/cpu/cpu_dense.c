@@ -35,14 +35,15 @@ typedef enum dense_way {
 static dense_way cpu_dense_way(const lk_call *call)
 {
     const lk_tensor *a = call->in[0], *b = call->in[1];
-    int64_t width = cpu_dense_kernels(call->dtype)->width, rows = a->shape.dim[0];
+    const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);
+    int64_t width = kernels->width, rows = a->shape.dim[0];
     bool is_product = call->op->id == LK_OP_MATMUL; /* neither a bias nor relu follows */
     bool a_is_transposed = !a->storage->layout && a->strides[1] != 1 && a->strides[0] == 1;
     bool b_is_transposed = !b->storage->layout && b->strides[1] != 1 && b->strides[0] == 1;
     bool fills = lk__divide_up(rows, width) * width - rows <= rows / 4; /* a column of a fills its vectors */
-    return is_product && a_is_transposed            ? DENSE_FACTORS
-           : is_product && b_is_transposed && fills ? DENSE_TRANSPOSED
-                                                    : DENSE_COLUMNS;
+    return is_product && a_is_transposed                              ? DENSE_FACTORS
+           : is_product && b_is_transposed && fills && kernels->turns ? DENSE_TRANSPOSED
+                                                                      : DENSE_COLUMNS;
 }
 
 /* Describes the matrix x, whose elements are at `data`: in a row-major copy, or by x's own strides. */
@@ -81,10 +82,10 @@ static lk_status cpu_dense_prepare(lk_cpu *cpu, const lk_call *call, lk_prepared
         return LK_OK;
     switch (cpu_dense_way(call)) {
     case DENSE_COLUMNS:
-        prepared->scratch_bytes = prepared->packed_bytes;
+        prepared->scratch_bytes = prepared->packed_bytes + kernels->multiply_bytes(rows, inner);
         break;
     case DENSE_TRANSPOSED:
-        prepared->scratch_bytes = kernels->columns_bytes(inner, rows);
+        prepared->scratch_bytes = kernels->columns_bytes(inner, rows) + kernels->multiply_bytes(columns, inner);
         break;
     case DENSE_FACTORS:
         prepared->scratch_bytes = cpu_dense_factors_bytes(kernels, rows, inner, columns) + kernels->scratch_bytes(1);
@@ -123,12 +124,13 @@ static lk_status cpu_dense_multiply_columns(lk_call *call, const lk_prepared *pr
     const lk_dense_kernels *kernels = cpu_dense_kernels(call->dtype);
     lk_kept *kept;
     LK_TRY(lk__kept_get(call, 1, prepared->packed_bytes, SIZE_MAX, &kept));
-    void *packed = kept ? kept->block->data : ((lk_cpu *)call->device->state)->scratch;
+    char *scratch = ((lk_cpu *)call->device->state)->scratch;
+    void *packed = kept ? kept->block->data : scratch;
     if (!kept || !kept->made)
         kernels->pack_columns(b, packed);
     if (kept)
         kept->made = true;
-    kernels->multiply(a, packed, bias, relu, y);
+    kernels->multiply(a, packed, bias, relu, y, scratch + prepared->packed_bytes);
     return LK_OK;
 }
 
@@ -150,7 +152,8 @@ static lk_status cpu_dense_multiply(lk_call *call, const lk_prepared *prepared, 
         lk_matrix left = lk__matrix_transposed(*b), right = lk__matrix_transposed(*a),
                   result = lk__matrix_transposed(y);
         kernels->pack_columns(&right, scratch);
-        kernels->multiply(&left, scratch, NULL, false, &result);
+        kernels->multiply(&left, scratch, NULL, false, &result,
+                          scratch + kernels->columns_bytes(right.rows, right.columns));
         return LK_OK;
     }
     case DENSE_FACTORS: {

@@ -31,6 +31,11 @@ lk_status lk__cpu_elements(lk_call *call);
 /* Tells whether lk__cpu_elements takes a call: inputs of one shape, and outputs without gaps. */
 bool lk__cpu_is_of_one_shape(const lk_call *call);
 
+/* sum over the leading axes of a tensor without gaps, with a result in f32; lk__cpu_sums_rows tells whether a call is
+ * one. */
+lk_status lk__cpu_sum_rows(lk_call *call);
+bool lk__cpu_sums_rows(const lk_call *call);
+
 lk_status lk__cpu_dropout(lk_call *call);
 lk_status lk__cpu_channel_sums(lk_call *call);
 lk_status lk__cpu_channel_sums_grad(lk_call *call);

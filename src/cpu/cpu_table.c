@@ -33,6 +33,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_RELU] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
     [LK_OP_RELU_GRAD] = {lk__cpu_elements, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
     [LK_OP_DROPOUT] = {lk__cpu_dropout, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_SUM] = {lk__cpu_sum_rows, FLOATS, 0, lk__cpu_sums_rows},
     [LK_OP_CHANNEL_SUMS] = {lk__cpu_channel_sums, FLOATS, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CHANNEL_SUMS_GRAD] = {lk__cpu_channel_sums_grad, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
     [LK_OP_BATCH_NORM] = {lk__cpu_batch_norm, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},

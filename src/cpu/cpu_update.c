@@ -32,13 +32,13 @@ typedef struct momentum {
     float rate, momentum, decay, scale;
 } momentum;
 
-static void update_plain(momentum u, float *restrict w, const float *restrict g, int64_t count)
+LK_BODY void update_plain(momentum u, float *restrict w, const float *restrict g, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         w[i] = w[i] - u.rate * (u.scale * g[i] + u.decay * w[i]);
 }
 
-static void update_heavy_ball(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
+LK_BODY void update_heavy_ball(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         v[i] = u.momentum * v[i] + (u.scale * g[i] + u.decay * w[i]);
@@ -46,13 +46,34 @@ static void update_heavy_ball(momentum u, float *restrict w, const float *restri
     }
 }
 
-static void update_nesterov(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
+LK_BODY void update_nesterov(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         float gradient = u.scale * g[i] + u.decay * w[i];
         v[i] = u.momentum * v[i] + gradient;
         w[i] = w[i] - u.rate * (gradient + u.momentum * v[i]);
     }
+}
+
+/* v: NULL without momentum. */
+LK_BODY void update_momentum(momentum u, bool nesterov, float *w, const float *g, float *v, int64_t count)
+{
+    if (!v)
+        update_plain(u, w, g, count);
+    else if (nesterov)
+        update_nesterov(u, w, g, v, count);
+    else
+        update_heavy_ball(u, w, g, v, count);
+}
+
+LK_AVX2 static void update_momentum_avx2(momentum u, bool nesterov, float *w, const float *g, float *v, int64_t count)
+{
+    update_momentum(u, nesterov, w, g, v, count);
+}
+
+static void update_momentum_anywhere(momentum u, bool nesterov, float *w, const float *g, float *v, int64_t count)
+{
+    update_momentum(u, nesterov, w, g, v, count);
 }
 
 lk_status lk__cpu_momentum_update(lk_call *call)
@@ -63,14 +84,8 @@ lk_status lk__cpu_momentum_update(lk_call *call)
     int64_t count = lk_tensor_count(call->in[0]);
     momentum u = {(float)lk__update_rate(call->in[5], 0, attrs->rate), (float)attrs->momentum,
                   (float)attrs->weight_decay, cpu_update_gradient_scale(call->in[4])};
-    if (update_is_skipped(call->in[3]))
-        return LK_OK;
-    if (!v)
-        update_plain(u, w, g, count);
-    else if (attrs->nesterov)
-        update_nesterov(u, w, g, v, count);
-    else
-        update_heavy_ball(u, w, g, v, count);
+    if (!update_is_skipped(call->in[3]))
+        (lk__has_avx2() ? update_momentum_avx2 : update_momentum_anywhere)(u, attrs->nesterov, w, g, v, count);
     return LK_OK;
 }
 
@@ -80,8 +95,8 @@ typedef struct adam {
     float beta1, rest1, beta2, rest2, step, unbias, epsilon, decay, keep, scale;
 } adam;
 
-static void adam_loop(adam u, float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
-                      int64_t count)
+LK_BODY void adam_loop(adam u, float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
+                       int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         float gradient = u.scale * g[i] + u.decay * w[i];
@@ -89,6 +104,16 @@ static void adam_loop(adam u, float *restrict w, const float *restrict g, float 
         v[i] = u.beta2 * v[i] + u.rest2 * (gradient * gradient);
         w[i] = u.keep * w[i] - (u.step * m[i]) / (sqrtf(v[i] * u.unbias) + u.epsilon);
     }
+}
+
+LK_AVX2 static void adam_avx2(adam u, float *w, const float *g, float *m, float *v, int64_t count)
+{
+    adam_loop(u, w, g, m, v, count);
+}
+
+static void adam_anywhere(adam u, float *w, const float *g, float *m, float *v, int64_t count)
+{
+    adam_loop(u, w, g, m, v, count);
 }
 
 lk_status lk__cpu_adam_update(lk_call *call)
@@ -105,9 +130,9 @@ lk_status lk__cpu_adam_update(lk_call *call)
               .keep = (float)lk__update_rate(call->in[6], 2, attrs->keep),
               .scale = cpu_update_gradient_scale(call->in[5])};
     if (!update_is_skipped(call->in[4]))
-        adam_loop(u, cpu_update_operand_data(call->in[0]), cpu_update_operand_data(call->in[1]),
-                  cpu_update_operand_data(call->in[2]), cpu_update_operand_data(call->in[3]),
-                  lk_tensor_count(call->in[0]));
+        (lk__has_avx2() ? adam_avx2 : adam_anywhere)(
+            u, cpu_update_operand_data(call->in[0]), cpu_update_operand_data(call->in[1]),
+            cpu_update_operand_data(call->in[2]), cpu_update_operand_data(call->in[3]), lk_tensor_count(call->in[0]));
     return LK_OK;
 }
 

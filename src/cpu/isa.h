@@ -26,12 +26,14 @@ typedef struct lk_isa {
 } lk_isa;
 
 /* The emulated ones have sixteen lanes on AVX2, and are linked into tests only. Those with bf16 share the f32 kernels
- * of AVX-512 or of `emulated`; those with AMX also share the bf16 kernels of AVX512_BF16 or of `emulatedbf16`. */
+ * of AVX-512 or of `emulated`; those with AMX also share bf16 kernels of AVX512_BF16 or of `emulatedbf16`. */
 extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_avx512bf16, lk__isa_amxbf16, lk__isa_emulated,
     lk__isa_emulatedbf16, lk__isa_emulatedamxbf16;
 
 extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated, lk__isa_kernels_avx512bf16,
     lk__isa_kernels_emulatedbf16;
+
+extern const lk_lanes_kernels lk__lanes_avx512bf16, lk__lanes_emulatedbf16;
 
 /* Returns whether this processor can run code for `isa`, and the system lets it. For AMX, asks Linux for the permission
  * to use tiles, which is the process's: all its threads have it. */

@@ -2,6 +2,7 @@
  * update. */
 #include "optim/optimizer_step.h"
 #include "core/shape.h"
+#include "core/tensor.h"
 #include "ops/fused_update.h"
 #include "ops/squared_norms.h"
 #include "ops/update.h"
@@ -63,6 +64,8 @@ static lk_status step_copy_gradient(step *s, int i, lk_tensor *g)
     if (!g && o->zeroed[i])
         return LK_OK;
     o->zeroed[i] = false;
+    if (g && g->storage == o->slices[i]->storage && g->offset == o->slices[i]->offset) /* it was written there */
+        return LK_OK;
     if (g)
         return lk_copy_into_at(s->at, o->slices[i], g);
     lk_tensor *zeros = lk_expand_at(s->at, o->zero, o->slices[i]->shape);

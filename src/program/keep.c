@@ -1,6 +1,7 @@
 #include "program/keep.h"
 #include "base/mem.h"
 #include "core/backend.h"
+#include "core/execute.h"
 #include "core/kept.h"
 #include "ops/ops.h"
 #include "program/program.h"
@@ -12,7 +13,13 @@ static bool program_keep_is_variable(const lk_program *program, const lk_tensor 
     return value && value->kind == LK_VALUE_OUTSIDE && !value->written;
 }
 
-/* Returns whether x is cast from a variable, and written by nothing else. A pass in bf16 casts all weights. */
+/* Returns whether the call changes the values in the storage. */
+static bool program_keep_changes(const lk_call *call, const lk_storage *storage)
+{
+    return call->op != &lk__op_plain && lk__lists_storage(call->out, call->n_out, storage);
+}
+
+/* Returns whether x is cast from a variable, and changed by nothing else. A pass in bf16 casts all weights. */
 static bool program_keep_is_cast(const lk_program *program, const lk_tensor *x)
 {
     const lk_value *value = lk__program_value(program, x);
@@ -22,7 +29,7 @@ static bool program_keep_is_cast(const lk_program *program, const lk_tensor *x)
     if (maker->op->id != LK_OP_CAST || !program_keep_is_variable(program, maker->in[0]))
         return false;
     for (int i = value->first + 1; i <= value->last; i++)
-        if (lk__lists_storage(program->calls[i].out, program->calls[i].n_out, value->storage))
+        if (program_keep_changes(&program->calls[i], value->storage))
             return false;
     return true;
 }
@@ -53,11 +60,43 @@ lk_status lk__program_keep(lk_program *program, size_t bytes)
     return LK_OK;
 }
 
+/* Returns whether what call i keeps is derived from a cast before the segment. That cast may have been left out, and
+ * the replay is to use its variable's value of that time in any case. */
+static bool program_keep_is_older(const lk_program *program, int i, const lk_segment *segment)
+{
+    const lk_value *value = lk__program_value(program, program->calls[i].in[program->kept[i].input]);
+    return value->kind == LK_VALUE_INSIDE && value->first < segment->begin;
+}
+
 /* All variables of a network change together, so there is no record of which one did. */
-void lk__program_forget_kept(lk_program *program)
+void lk__program_forget_kept(lk_program *program, const lk_segment *segment)
 {
     for (int i = 0; program->kept && i < program->n_calls; i++)
-        program->kept[i].made = false;
+        if (program->kept[i].made && !program_keep_is_older(program, i, segment))
+            program->kept[i].made = false;
+}
+
+/* Returns whether the call reads nothing of the storage but what it has kept. */
+static bool program_keep_needs_no(const lk_call *call, const lk_storage *storage)
+{
+    for (int k = 0; k < call->n_in; k++)
+        if (call->in[k] && call->in[k]->storage == storage &&
+            !(call->kept && call->kept->made && call->kept->input == k))
+            return false;
+    return true;
+}
+
+bool lk__program_leaves_out(const lk_program *program, int i)
+{
+    const lk_call *call = &program->calls[i];
+    if (!program->planned || !call->kept || call->op->id != LK_OP_CAST || call->in[0]->storage->layout ||
+        !program_keep_is_cast(program, call->out[0]))
+        return false;
+    const lk_value *value = lk__program_value(program, call->out[0]);
+    for (int c = i + 1; c <= value->last; c++)
+        if (!program_keep_needs_no(&program->calls[c], value->storage))
+            return false;
+    return true;
 }
 
 size_t lk__program_kept_bytes(const lk_program *program)

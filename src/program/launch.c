@@ -10,6 +10,7 @@
 #include "core/hold.h"
 #include "core/stamps.h"
 #include "core/trace.h"
+#include "program/keep.h"
 #include "program/program.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static lk_status program_launch_call(lk_program *program, int i, uint64_t step)
     lk_call *call = &program->calls[i];
     if (call->op->set_step)
         call->op->set_step(call, step);
-    LK_TRY(lk__run_call(program->device, call));
+    if (!lk__program_leaves_out(program, i))
+        LK_TRY(lk__run_call(program->device, call));
     for (int d = program->first_dying[i]; d < program->first_dying[i + 1]; d++)
         lk__value_give_back(program, &program->values[program->dying[d]]);
     return LK_OK;

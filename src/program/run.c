@@ -184,7 +184,7 @@ static void program_replay_compare_versions(lk_program *program, const part *p)
         value->version = *version++;
     }
     if (changed)
-        lk__program_forget_kept(program);
+        lk__program_forget_kept(program, p->segment);
 }
 
 /* Inputs are lent anew for each segment: work pushed in between may have moved them. */

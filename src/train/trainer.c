@@ -96,6 +96,7 @@ static lk_status trainer_build(lk_trainer *trainer)
                                         trainer->plan.seed);
     if (!trainer->replicas)
         return lk_error_status();
+    LK_TRY(lk__trainer_sums_place(trainer));
     LK_TRY(lk__trainer_programs_new(trainer));
     LK_TRY(lk__plan_audit(trainer));
     LK_TRY(lk__list_implementations(trainer));

@@ -5,7 +5,9 @@
 #include "dist/sum/shard_sum.h"
 #include "lockstep/ops.h"
 #include "nn/model.h"
+#include "optim/optimizer.h"
 #include "train/processes.h"
+#include "train/replicas.h"
 #include "train/step/groups.h"
 #include "train/step/precise_bn.h"
 #include "train/step/step.h"
@@ -37,12 +39,29 @@ lk_status lk__trainer_sums_new(lk_trainer *trainer)
     return lk__plan_precise_statistics(trainer);
 }
 
+lk_status lk__trainer_sums_place(lk_trainer *trainer)
+{
+    lk_trainer_sums *sums = &trainer->sums;
+    const lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
+    if (!optimizer || trainer->server.has_optimizer || lk_strategy_ranks(trainer->strategy) > 1 ||
+        trainer->plan.accumulate > 1 || lk_tensor_device(optimizer->gradients) != trainer->devices[0])
+        return LK_OK;
+    sums->places = lk__calloc((size_t)sums->n_values, sizeof *sums->places);
+    if (!sums->places)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < optimizer->n; i++)
+        sums->places[i] = optimizer->slices[i];
+    lk__shard_sum_set_places(sums->train, sums->places);
+    return LK_OK;
+}
+
 void lk__trainer_sums_release(lk_trainer *trainer)
 {
     lk_trainer_sums *sums = &trainer->sums;
     lk__release_tensors(sums->seeds, trainer->n_devices);
     lk__release_tensors(sums->results, (int64_t)trainer->n_devices * sums->n_values);
     lk__release_tensors(sums->accumulated, (int64_t)trainer->n_devices * sums->n_values);
+    lk__free(sums->places);
     lk__free(sums->results);
     lk__free(sums->accumulated);
     lk_shard_sum_release(sums->train);

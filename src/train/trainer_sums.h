@@ -20,6 +20,7 @@ typedef struct lk_trainer_sums {
     lk_shard_sum *sync;               /* of batch-norm's sums in the middle of a pass, one for each group; else NULL */
     lk_shard_sum *statistics;         /* with --precise-bn: of statistics alone; else NULL */
     lk_shard_sum *votes;              /* with several processes: of each shard's vote to end training; else NULL */
+    lk_tensor **places;               /* [n_values]: where `train` writes gradients; NULL: to new tensors */
     lk_tensor **results;              /* the sums of the step in progress: [replica * n_values + i] */
     lk_tensor **accumulated;          /* with --accumulate: those of the update's batches so far, added up; else NULL */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: the gradient that backward starts with */
@@ -29,6 +30,10 @@ typedef struct lk_trainer_sums {
 /* Makes the sums that the plan needs. Strategy, model and loaders exist already. Errors: LK_ERR_MEMORY. */
 lk_status lk__trainer_sums_new(lk_trainer *trainer);
 void lk__trainer_sums_release(lk_trainer *trainer);
+
+/* Lets one device that computes whole batches write its gradients where the optimizer wants them, so that they need not
+ * be copied. Call it once the replicas exist. Errors: LK_ERR_MEMORY. */
+lk_status lk__trainer_sums_place(lk_trainer *trainer);
 
 /* The number of statistics among a shard's values. */
 int lk__statistics_count(const lk_trainer *trainer);

@@ -56,10 +56,25 @@ static void resnet20(void **state)
     assert_string_not_equal(on_tiles.result.digest, on_vectors.result.digest);
 }
 
+/* Dense layers alone. One device leaves the gradients of their weights as factors. */
+static void mlp(void **state)
+{
+    (void)state;
+    if (!lk__isa_runs(&lk__isa_emulatedamxbf16)) {
+        print_message("SKIP: this processor does not have AVX2\n");
+        skip();
+    }
+    lk_train_config config = in_bf16(LK_TEST_DATA "/../../bench/networks/mlp.lk", 8);
+    outcome on_vectors = train_on(config, "1xcpu", &lk__isa_emulatedbf16);
+    outcome on_tiles = train_everywhere(config, &lk__isa_emulatedamxbf16);
+    assert_string_not_equal(on_tiles.result.digest, on_vectors.result.digest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resnet20),
+        cmocka_unit_test(mlp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -384,14 +384,23 @@ static void dense_multiply_panel(const lk_matrix *a, const element *panel, lk_ra
 }
 
 /* Between two parts of the inner dimension y holds the sums. In bf16 it would round them, so there is one part. */
-static void dense_multiply(const lk_matrix *a, const void *b, const void *bias, bool relu, const lk_matrix *y)
+static void dense_multiply(const lk_matrix *a, const void *b, const void *bias, bool relu, const lk_matrix *y,
+                           void *scratch)
 {
+    (void)scratch;
     int64_t words = dense_words(a->columns);
     int64_t parts = y->bf16 ? 1 : lk__max(lk__divide_up(words, WORDS_AT_ONCE), 1);
     for (int64_t p = 0; p < parts; p++)
         for (int64_t column = 0; column < y->columns; column += WIDTH)
             dense_multiply_panel(a, (const element *)b + column * words * LK_PER_WORD, lk_part(words, parts, p), bias,
                                  relu, y, column);
+}
+
+static size_t dense_multiply_bytes(int64_t rows, int64_t inner)
+{
+    (void)rows;
+    (void)inner;
+    return 0;
 }
 
 /* --- sums of products --------------------------------------------------------------------------------------------- */
@@ -464,11 +473,13 @@ static void dense_sum(const lk_addend_sum *s, const lk_matrix *y, float *scratch
 const lk_dense_kernels LK_ISA(lk__dense) = {
     .name = "dense:" LK_ISA_NAME,
     .width = WIDTH,
+    .turns = true,
     .rows_bytes = dense_rows_bytes,
     .columns_bytes = dense_columns_bytes,
     .pack_rows = dense_pack_rows,
     .pack_columns = dense_pack_columns,
     .multiply = dense_multiply,
+    .multiply_bytes = dense_multiply_bytes,
     .sum = dense_sum,
     .scratch_bytes = dense_scratch_bytes,
 };

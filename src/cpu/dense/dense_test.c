@@ -11,13 +11,13 @@
 typedef struct copy {
     const lk_isa *isa;
     bool bf16; /* its kernels for bf16 */
+    bool tiles;
 } copy;
 
-static const copy copies[] = {{&lk__isa_avx2, false},
-                              {&lk__isa_avx512, false},
-                              {&lk__isa_emulated, false},
-                              {&lk__isa_avx512bf16, true},
-                              {&lk__isa_emulatedbf16, true}};
+static const copy copies[] = {{&lk__isa_avx2, false, false},         {&lk__isa_avx512, false, false},
+                              {&lk__isa_emulated, false, false},     {&lk__isa_avx512bf16, true, false},
+                              {&lk__isa_emulatedbf16, true, false},  {&lk__isa_amxbf16, true, true},
+                              {&lk__isa_emulatedamxbf16, true, true}};
 enum { COPIES = sizeof copies / sizeof *copies };
 
 static const lk_dense_kernels *kernels_of(const copy *c)
@@ -26,9 +26,9 @@ static const lk_dense_kernels *kernels_of(const copy *c)
 }
 
 /* Rows, inner dimension, columns: parts of tiles, of panels and of vectors, several parts of the inner dimension. */
-static const int64_t shapes[][3] = {{1, 1, 1},     {6, 16, 16},   {14, 8, 32},  {5, 3, 7},     {7, 40, 33},
-                                    {32, 785, 10}, {31, 401, 50}, {13, 0, 9},   {64, 1203, 8}, {97, 32, 70},
-                                    {3, 2, 40},    {15, 1, 31},   {9, 2307, 35}};
+static const int64_t shapes[][3] = {{1, 1, 1},     {6, 16, 16},   {14, 8, 32},   {5, 3, 7},     {7, 40, 33},
+                                    {32, 785, 10}, {31, 401, 50}, {13, 0, 9},    {64, 1203, 8}, {97, 32, 70},
+                                    {3, 2, 40},    {15, 1, 31},   {9, 2307, 35}, {150, 64, 40}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void *numbers(int64_t count, uint32_t seed, bool bf16)
@@ -57,9 +57,24 @@ static float at(const lk_matrix *x, int64_t i, int64_t j)
     return lk__element(x->data, place(x, i, j), x->bf16);
 }
 
-/* The second product of a pair of bf16 is added first. */
-static float chain(const lk_matrix *a, const lk_matrix *b, int64_t i, int64_t j)
+/* Sums the first and the second elements of sixteen pairs apart, as a tile does. */
+static float chain_of_tiles(const lk_matrix *a, const lk_matrix *b, int64_t i, int64_t j)
 {
+    float sum = 0;
+    for (int64_t first = 0; first < a->columns; first += 32) {
+        float parts[2] = {0, 0};
+        for (int64_t k = first; k < a->columns && k < first + 32; k++)
+            parts[k % 2] = fmaf(at(a, i, k), at(b, k, j), parts[k % 2]);
+        sum += parts[0] + parts[1];
+    }
+    return sum;
+}
+
+/* The second product of a pair of bf16 is added first. */
+static float chain(const copy *c, const lk_matrix *a, const lk_matrix *b, int64_t i, int64_t j)
+{
+    if (c->tiles)
+        return chain_of_tiles(a, b, i, j);
     float sum = 0;
     int64_t step = a->bf16 ? 2 : 1;
     for (int64_t k = 0; k < a->columns; k += step) {
@@ -98,13 +113,14 @@ static void expect_element(const lk_matrix *y, int64_t i, int64_t j, float want,
         fail_msg("%s: element %lld,%lld is %.9g, not %.9g", what, (long long)i, (long long)j, have, want);
 }
 
-static void expect_product(const lk_matrix *y, const lk_matrix *a, const lk_matrix *b, const void *bias, bool relu)
+static void expect_product(const copy *c, const lk_matrix *y, const lk_matrix *a, const lk_matrix *b, const void *bias,
+                           bool relu)
 {
     char what[64];
     snprintf(what, sizeof what, "[%lld,%lld,%lld]", (long long)a->rows, (long long)a->columns, (long long)b->columns);
     for (int64_t i = 0; i < y->rows; i++)
         for (int64_t j = 0; j < y->columns; j++) {
-            float want = chain(a, b, i, j);
+            float want = chain(c, a, b, i, j);
             want = bias ? want + lk__element(bias, j, a->bf16) : want;
             expect_element(y, i, j, relu && want <= 0 ? 0 : want, what);
         }
@@ -126,30 +142,32 @@ static void *packed_rows(const lk_dense_kernels *kernels, const lk_matrix *a)
     return packed;
 }
 
-static void multiply_and_expect(const lk_dense_kernels *kernels, const lk_matrix *a, const lk_matrix *b,
-                                const void *bias, bool relu, const lk_matrix *y)
+static void multiply_and_expect(const copy *c, const lk_matrix *a, const lk_matrix *b, const void *bias, bool relu,
+                                const lk_matrix *y)
 {
-    void *packed = packed_columns(kernels, b);
-    kernels->multiply(a, packed, bias, relu, y);
-    expect_product(y, a, b, bias, relu);
+    const lk_dense_kernels *kernels = kernels_of(c);
+    void *packed = packed_columns(kernels, b), *scratch = malloc(kernels->multiply_bytes(a->rows, a->columns) + 1);
+    assert_non_null(scratch);
+    kernels->multiply(a, packed, bias, relu, y, scratch);
+    expect_product(c, y, a, b, bias, relu);
     free(packed);
+    free(scratch);
 }
 
 static void check_shape(const copy *c, const int64_t *shape, bool rounds)
 {
-    const lk_dense_kernels *kernels = kernels_of(c);
     lk_matrix a = matrix(shape[0], shape[1], 2, c->bf16), b = matrix(shape[1], shape[2], 3, c->bf16),
               y = matrix(shape[0], shape[2], 4, rounds);
     void *bias = numbers(shape[2], 5, c->bf16);
     for (int relu = 0; relu < 2; relu++) {
-        multiply_and_expect(kernels, &a, &b, NULL, relu, &y);
-        multiply_and_expect(kernels, &a, &b, bias, relu, &y);
+        multiply_and_expect(c, &a, &b, NULL, relu, &y);
+        multiply_and_expect(c, &a, &b, bias, relu, &y);
     }
     for (int way = 0; way < 4; way++) {
         int of_a = c->bf16 ? CLOSE : way & 1 ? TRANSPOSED : APART;
         lk_matrix wide_a = spread(&a, of_a), wide_b = spread(&b, way & 2 ? TRANSPOSED : APART),
                   wide_y = spread(&y, 1 + way % 3);
-        multiply_and_expect(kernels, &wide_a, &wide_b, bias, true, &wide_y);
+        multiply_and_expect(c, &wide_a, &wide_b, bias, true, &wide_y);
         free(wide_a.data);
         free(wide_b.data);
         free(wide_y.data);
@@ -181,11 +199,14 @@ static void relu_keeps_nan(void **state)
         for (int e = 0; e < 4; e++)
             lk__element_set(left.data, e, numbers_of_a[e], bf16);
         lk__element_set(right.data, 0, 1, bf16);
-        void *packed = packed_columns(kernels_of(&copies[i]), &right);
-        kernels_of(&copies[i])->multiply(&left, packed, NULL, true, &y);
+        const lk_dense_kernels *kernels = kernels_of(&copies[i]);
+        void *packed = packed_columns(kernels, &right), *scratch = malloc(kernels->multiply_bytes(4, 1) + 1);
+        assert_non_null(scratch);
+        kernels->multiply(&left, packed, NULL, true, &y, scratch);
         assert_true(isnan(at(&y, 0, 0)));
         assert_true(at(&y, 1, 0) == 0 && !signbit(at(&y, 1, 0)) && at(&y, 2, 0) == 0 && at(&y, 3, 0) == 2);
         free(packed);
+        free(scratch);
         free(left.data);
         free(right.data);
         free(y.data);
@@ -215,12 +236,12 @@ static void check_sum(const copy *c, const tree *t, int64_t rows, int64_t column
     float *single[ADDENDS];
     void *memory[ADDENDS][2] = {{0}};
     for (int i = 0; i < t->n; i++) {
-        int64_t inner = 17 - i;
+        int64_t inner = (i % 3 == 1 ? 70 : 17) - i;
         lk_matrix a = matrix(rows, inner, 10 + (uint32_t)i, c->bf16),
                   b = matrix(inner, columns, 30 + (uint32_t)i, c->bf16);
         single[i] = numbers(rows * columns, 0, false);
         for (int64_t e = 0; e < rows * columns; e++)
-            single[i][e] = chain(&a, &b, e / columns, e % columns);
+            single[i][e] = chain(c, &a, &b, e / columns, e % columns);
         memory[i][0] = packed_rows(kernels, &a);
         memory[i][1] = packed_columns(kernels, &b);
         addends[i] = t->plain >> i & 1 ? (lk_addend){.plain = single[i]}

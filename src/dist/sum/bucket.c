@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* Makes new tensors for the sum of quantity i. A value that is the only one, and already where its sum belongs, is the
- * sum itself. */
+/* Makes new tensors for the sum of quantity i, unless it has a place. A value that is the only one, and already where
+ * its sum belongs, is the sum itself. */
 static lk_status bucket_make_sums(const lk_bucket *bucket, int i, lk_device *const *devices, int n_devices)
 {
     lk_tensor *value = NULL;
@@ -21,6 +21,10 @@ static lk_status bucket_make_sums(const lk_bucket *bucket, int i, lk_device *con
         return LK_OK;
     if (present == 1 && n_devices == 1) {
         bucket->sums[i] = lk_tensor_retain(value);
+        return LK_OK;
+    }
+    if (bucket->places && bucket->places[i]) {
+        bucket->sums[i] = lk_tensor_retain(bucket->places[i]);
         return LK_OK;
     }
     for (int d = 0; d < n_devices; d++)

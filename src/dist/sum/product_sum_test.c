@@ -13,7 +13,7 @@
 
 /* The product dw = x' dz has INPUTS by UNITS elements. Up to some number of samples in a shard it is left as factors.
  */
-enum { INPUTS = 67, UNITS = 49, MOST_SAMPLES = 40, QUANTITIES = 3 };
+enum { INPUTS = 150, UNITS = 75, MOST_SAMPLES = 40, QUANTITIES = 3 };
 
 typedef struct product_case {
     int64_t shards, samples;
@@ -71,6 +71,13 @@ static bool add_shard(product_case *c, lk_shard_sum *sum, int64_t shard, int dev
     return left;
 }
 
+/* Returns a part of a larger tensor, with the shape of a product. */
+static lk_tensor *place_of_product(void)
+{
+    lk_tensor *row = lk_zeros(devices[0], LK_F32, LK_SHAPE(2 * INPUTS * UNITS));
+    return lk_reshape(lk_slice(row, 0, UNITS, UNITS + INPUTS * UNITS), LK_SHAPE(INPUTS, UNITS));
+}
+
 /* Reads the sums on the last device to values[QUANTITIES][INPUTS * UNITS]. Returns how many products were left as
  * factors. */
 static int sum_up(product_case *c, bool defer, float *values)
@@ -79,8 +86,10 @@ static int sum_up(product_case *c, bool defer, float *values)
     assert_non_null(strategy);
     lk_shard_sum *sum = lk_shard_sum_new(strategy, c->shards, QUANTITIES);
     assert_non_null(sum);
-    lk_tensor *sums[DEVICES * QUANTITIES];
+    lk_tensor *sums[DEVICES * QUANTITIES], *places[QUANTITIES] = {place_of_product()};
     int left = 0;
+    if (c->k == 1)
+        lk__shard_sum_set_places(sum, places);
     for (int64_t i = 0; i < c->shards; i++)
         for (int d = 0; d < c->k; d++) {
             lk_range own = lk_part(c->shards, c->k, d);
@@ -88,6 +97,8 @@ static int sum_up(product_case *c, bool defer, float *values)
                 left += add_shard(c, sum, own.begin + i, d, defer);
         }
     assert_ok(lk_shard_sum_finish(sum, sums));
+    if (c->k == 1 && c->shards > 1 && c->samples > 1)
+        assert_ptr_equal(sums[0], places[0]);
     for (int i = 0; i < QUANTITIES; i++) {
         lk_tensor *last = sums[(c->k - 1) * QUANTITIES + i];
         assert_false(last->storage->is_product);

@@ -28,14 +28,15 @@ typedef struct node_stack {
 struct lk_shard_sum {
     lk_strategy *strategy;
     int64_t shards;
-    int k, n;              /* devices, quantities */
-    const lk_range *roots; /* [n]: nodes with the shards that have the quantities; NULL: all have all of them */
-    lk_range *owned;       /* [k]: a device's shards */
-    int64_t capacity;      /* of a stack: a range needs at most two nodes per level, a leaf is pushed before anything is
-                              added, and products wait */
-    node_stack *stacks;    /* [k][n] */
-    lk_range *ranges;      /* [k][capacity][n]: of the nodes in the stacks */
-    lk_tensor **values;    /* [k][capacity][n]: their values, one reference each; NULL: absent */
+    int k, n;                 /* devices, quantities */
+    const lk_range *roots;    /* [n]: nodes with the shards that have the quantities; NULL: all have all of them */
+    lk_tensor *const *places; /* as in lk_bucket */
+    lk_range *owned;          /* [k]: a device's shards */
+    int64_t capacity;   /* of a stack: a range needs at most two nodes per level, a leaf is pushed before anything is
+                           added, and products wait */
+    node_stack *stacks; /* [k][n] */
+    lk_range *ranges;   /* [k][capacity][n]: of the nodes in the stacks */
+    lk_tensor **values; /* [k][capacity][n]: their values, one reference each; NULL: absent */
 
     int64_t *missing; /* [n]: number of shards that have not given the quantity */
     int *ready;       /* [n_ready]: quantities that every shard has given, in the order in which they were completed */
@@ -220,6 +221,11 @@ void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes)
         lk__remote_nodes_set_buckets(sum->remote_nodes, n_first, bytes);
 }
 
+void lk__shard_sum_set_places(lk_shard_sum *sum, lk_tensor *const *places)
+{
+    sum->places = places;
+}
+
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples)
 {
     if (sum->remote_nodes)
@@ -282,7 +288,10 @@ static lk_status shard_sum_add_up(const contribution *c, const lk_bucket *bucket
 {
     lk_shard_sum *sum = c->sum;
     lk_device *device = lk_strategy_device(sum->strategy, c->d);
-    LK_TRY(lk__bucket_sum_on(LK_HERE, device, &device, 1, bucket));
+    lk_bucket placed = *bucket;
+    if (bucket->root.begin == 0 && bucket->root.end == sum->shards)
+        placed.places = sum->places;
+    LK_TRY(lk__bucket_sum_on(LK_HERE, device, &device, 1, &placed));
     for (int j = 0; j < c->n; j++) {
         int i = c->quantities[j];
         node_stack *stack = shard_sum_stack_of(sum, c->d, i);

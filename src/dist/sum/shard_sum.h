@@ -17,6 +17,10 @@ lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica);
  * after them, in buckets that are full with `bytes`. All processes call it alike, before the first shard. */
 void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes);
 
+/* For one device with all shards: if shards are added up there, the sum of quantity i is written to places[i], a dense
+ * tensor of its shape, instead of a new one. NULL: to a new one. places: [n], must outlive the sum. */
+void lk__shard_sum_set_places(lk_shard_sum *sum, lk_tensor *const *places);
+
 /* With several processes: announces that the shards given next belong to a batch of `samples` samples. */
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
 

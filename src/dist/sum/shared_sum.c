@@ -115,7 +115,8 @@ static lk_status shared_sum_item_locate(job *j, int i)
     }
     for (int r = 0; r < j->n_results; r++) {
         lk_tensor *result = j->results[i * j->n_results + r];
-        if (!j->in_use && !(j->may_take_over && shared_sum_result_take_over(result->storage, addends, it->n_addends)))
+        bool may_take_over = j->may_take_over && lk__tensor_is_whole(result);
+        if (!j->in_use && !(may_take_over && shared_sum_result_take_over(result->storage, addends, it->n_addends)))
             LK_TRY(lk__storage_allocate(result->storage, result->storage->bytes, NULL));
         j->to[i * j->n_results + r] = lk__data(result);
     }
