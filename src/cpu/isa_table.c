@@ -6,11 +6,19 @@
 
 #if defined(LK_VECTOR_TILES)
 
+/* Images in the lanes have no kernels on tiles yet. They run on those for f32: a processor with AMX multiplies pairs of
+ * bf16 in vectors at half the speed of floats. */
+static const lk_isa_kernels on_tiles = {
+    .direct = &LK_ISA_BF16(lk__block_direct),
+    .winograd = &LK_ISA_BF16(lk__block_winograd),
+    .dense = &LK_ISA_BF16(lk__dense),
+};
+
 const lk_isa LK_ISA(lk__isa) = {
     .name = LK_ISA_NAME,
     .width = LK_WIDTH,
     .f32 = &LK_ISA_F32(lk__isa_kernels),
-    .bf16 = &LK_ISA_BF16(lk__isa_kernels),
+    .bf16 = &on_tiles,
     .tiles = &LK_ISA(lk__block_tiles),
 };
 
