@@ -28,16 +28,6 @@ static bool cpu_choice_lanes_are_worth(const lk_conv_problem *p)
     return lk__cpu_lanes_want_conv(p->x, p->w, &p->attrs.conv);
 }
 
-static bool cpu_choice_lanes_take_bf16(const lk_conv_problem *p)
-{
-    return lk__lanes(LK_BF16) && cpu_choice_lanes_take(p);
-}
-
-static bool cpu_choice_lanes_take_block_bf16(const lk_conv_problem *p)
-{
-    return lk__lanes(LK_BF16) && lk__cpu_lanes_take_block(p);
-}
-
 static bool choice_lanes_winograd_takes(const lk_conv_problem *p)
 {
     return cpu_choice_lanes_take(p) && lk__cpu_lanes_winograd_takes(p);
@@ -126,7 +116,7 @@ static const char *cpu_choice_direct_bf16_name(void)
 #define CONVOLUTION(direction)                                                   \
     {                                                                            \
         {.name = lk__cpu_lanes_bf16_name,                                        \
-         .takes = cpu_choice_lanes_take_bf16,                                    \
+         .takes = cpu_choice_lanes_take,                                         \
          .is_worth = cpu_choice_lanes_are_worth,                                 \
          .bf16 = true,                                                           \
          .needs_layout = true,                                                   \
@@ -188,7 +178,7 @@ static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_
 static const lk_alternative weight_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_weight_grad);
 static const lk_alternative conv_block[BLOCKS] = {
     {.name = lk__cpu_lanes_bf16_name,
-     .takes = cpu_choice_lanes_take_block_bf16,
+     .takes = lk__cpu_lanes_take_block,
      .is_worth = lk__cpu_lanes_want_block,
      .bf16 = true,
      .run = lk__cpu_conv_block},

@@ -368,13 +368,13 @@ static void run_grad(const operands *o, const void *x, results *r)
 static void run_forward(const operands *o, const void *x, const results *r)
 {
     const lk_lanes_block *b = &o->block;
-    size_t bytes = o->winograd ? o->winograd->memory(b) : 0;
+    size_t bytes = o->winograd ? o->winograd->memory(b) : o->kernels->forward_bytes(b);
     void *packed = packed_weights(o, &b->conv, false);
     char *memory = guarded(bytes);
     if (o->winograd)
         o->winograd->forward(b, x, packed, o->bias, r->y, r->saved, memory);
     else
-        o->kernels->forward(b, x, packed, o->bias, r->y, r->saved);
+        o->kernels->forward(b, x, packed, o->bias, r->y, r->saved, memory);
     expect_guard(memory, bytes);
     free(packed);
     free(memory);
@@ -424,7 +424,8 @@ static void expect_lanes_close(const subject *t, int which, const char *what, co
 }
 
 static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
-static const lk_isa *const bf16_isas[] = {&lk__isa_emulatedbf16, &lk__isa_avx512bf16};
+static const lk_isa *const bf16_isas[] = {&lk__isa_emulatedbf16, &lk__isa_avx512bf16, &lk__isa_emulatedamxbf16,
+                                          &lk__isa_amxbf16};
 
 static subject plain_subject(const lk_isa *isa)
 {

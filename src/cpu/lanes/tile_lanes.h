@@ -1,0 +1,39 @@
+/* What the kernels of lanes.h on tiles share.
+ *
+ * In the layout of bf16 a word holds two channels of an image, so the words of sixteen images are a row of the right
+ * tile of a product: the rows of a tile are pairs of channels, its columns are images. A row of a kernel's window is a
+ * contiguous run of such rows.
+ *
+ * If x has a single channel, half of each word would be 0, and a run would be as short as the kernel is wide. Then the
+ * rows of a window become channels: x is gathered into [row of the result][column][taps of the window's column], and
+ * the kernel has one row. */
+#pragma once
+
+#include "cpu/lanes/lanes_tiles.h"
+
+#define lk__tile_lanes_conv LK_ISA(lk__tile_lanes_conv)
+#define lk__tile_lanes_plane_bytes LK_ISA(lk__tile_lanes_plane_bytes)
+#define lk__tile_lanes_plane LK_ISA(lk__tile_lanes_plane)
+#define lk__tile_lanes_block LK_ISA(lk__tile_lanes_block)
+
+/* One block of images of x, as a convolution reads it. Beyond both ends of its rows lie zeros as far as windows reach;
+ * rows of padding are absent. */
+typedef struct lk_lanes_plane {
+    const element *first; /* row 0, and the first column of the first window */
+    int64_t row_step;     /* elements from row to row */
+} lk_lanes_plane;
+
+/* Returns the convolution that is computed in place of `conv`: the same, or that of the gathered x. Its weights, and
+ * their gradient, lie in memory as those of `conv`. */
+lk_lanes_conv lk__tile_lanes_conv(const lk_lanes_conv *conv);
+
+/* Returns the bytes of the copy that lk__tile_lanes_plane may need. */
+size_t lk__tile_lanes_plane_bytes(const lk_lanes_conv *conv);
+
+/* Returns one block of images, gathered or with its padding, in `memory` if it is no longer x itself. */
+lk_lanes_plane lk__tile_lanes_plane(const lk_lanes_conv *conv, const element *x, void *memory);
+
+/* Runs the forward pass for block b of images. x points to that block; y and saved are those of all images. memory:
+ * lk__lanes_forward_bytes. Configures the tiles. */
+void lk__tile_lanes_block(const lk_lanes_block *block, int64_t b, const element *x, const element *packed,
+                          const float *bias, element *y, uint8_t *saved, void *memory);
