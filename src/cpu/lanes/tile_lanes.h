@@ -15,6 +15,9 @@
 #define lk__tile_lanes_plane_bytes LK_ISA(lk__tile_lanes_plane_bytes)
 #define lk__tile_lanes_plane LK_ISA(lk__tile_lanes_plane)
 #define lk__tile_lanes_block LK_ISA(lk__tile_lanes_block)
+#define lk__tile_lanes_join LK_ISA(lk__tile_lanes_join)
+#define lk__tile_lanes_transpose LK_ISA(lk__tile_lanes_transpose)
+#define lk__tile_lanes_spread LK_ISA(lk__tile_lanes_spread)
 
 /* One block of images of x, as a convolution reads it. Beyond both ends of its rows lie zeros as far as windows reach;
  * rows of padding are absent. */
@@ -37,3 +40,18 @@ lk_lanes_plane lk__tile_lanes_plane(const lk_lanes_conv *conv, const element *x,
  * lk__lanes_forward_bytes. Configures the tiles. */
 void lk__tile_lanes_block(const lk_lanes_block *block, int64_t b, const element *x, const element *packed,
                           const float *bias, element *y, uint8_t *saved, void *memory);
+
+/* For sums over images, a word holds the same element of an image of each of two blocks, and a row of words those of
+ * all 32. */
+
+/* Joins n words of two channels of two blocks of images to 2 n rows. b: NULL if there is no second block, which gives
+ * zeros. */
+void lk__tile_lanes_join(const element *a, const element *b, int64_t n, element *to);
+
+/* Transposes sixteen rows, so that they become columns. stride: elements from word of images to word of images. */
+void lk__tile_lanes_transpose(const element *rows, element *to, int64_t stride);
+
+/* Computes rows of dconv, the gradient of the convolution's result, of one or two blocks of images: [pixel][filters, in
+ * whole words of two][LK_WIDTH words of images]. It has the columns that the pooling reads. */
+void lk__tile_lanes_spread(const lk_lanes_block *block, const lk_lanes_images *images, int n, lk_pixel_range rows,
+                           element *to);

@@ -4,8 +4,8 @@
  * weights, [filters][words of a window's row]; its right operand are rows of x as they lie. A step loads two tiles of
  * filters and one tile at each of two pixels, for four products. The time of a product is the larger of its numbers of
  * filters and of words. So filters are divided into tiles of one size, and a run of words into as few tiles of one size
- * as possible. If the last of a run would be shorter, it begins earlier and the words that it repeats meet weights of 0:
- * an x that is infinite may give NaN there.
+ * as possible. If the last of a run would be shorter, it begins earlier and the words that it repeats meet weights of
+ * 0: an x that is infinite may give NaN there.
  *
  * The sums of a window's pixels go to memory in the first-level cache. From there vectors add the bias, apply relu and
  * the pooling, and round. */
@@ -91,9 +91,8 @@ static void tile_lanes_gather(const lk_lanes_conv *conv, const element *x, eleme
         for (int64_t tap = 0; tap < conv->kernel[0]; tap += LK_PER_WORD) {
             int64_t from = row - conv->padding[0] + tap;
             bool last = tap + 1 == conv->kernel[0];
-            tile_lanes_gather_pair(tile_lanes_row_of(conv, x, from),
-                                   last ? NULL : tile_lanes_row_of(conv, x, from + 1), conv->in[1],
-                                   to + tap / LK_PER_WORD * LK_ELEMENTS, step);
+            tile_lanes_gather_pair(tile_lanes_row_of(conv, x, from), last ? NULL : tile_lanes_row_of(conv, x, from + 1),
+                                   conv->in[1], to + tap / LK_PER_WORD * LK_ELEMENTS, step);
         }
 }
 
@@ -497,8 +496,7 @@ void lk__tile_lanes_block(const lk_lanes_block *block, int64_t b, const element 
     int64_t together = tile_lanes_windows_together(block);
     for (int64_t row = 0; row < pool->out[0]; row++)
         for (int64_t column = 0; column < pool->out[1]; column += together)
-            tile_lanes_windows(&k, row, column,
-                               pool->out[1] - column < together ? pool->out[1] - column : together);
+            tile_lanes_windows(&k, row, column, pool->out[1] - column < together ? pool->out[1] - column : together);
     tile_release();
 }
 
