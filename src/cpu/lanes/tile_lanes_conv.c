@@ -17,8 +17,8 @@
 
 enum { ROWS = LK_TILE_ROWS, WORDS = LK_TILE_ROW_BYTES / 4 };
 
-/* Pixels that are computed together if nothing is pooled. */
-enum { SINGLES = 8 };
+/* Pixels that are computed together, where windows allow it. */
+enum { TOGETHER = 16 };
 
 typedef lk_pixel_range range;
 
@@ -150,10 +150,10 @@ size_t lk__lanes_packed_bytes(const lk_lanes_conv *conv)
 {
     lk_lanes_conv read = lk__tile_lanes_conv(conv);
     division d = tile_lanes_division(&read);
-    return (size_t)(d.pairs * read.kernel[0] * tile_lanes_row_weights(&d)) * sizeof(element);
+    return (size_t)(d.pairs * read.kernel[0] * tile_lanes_row_weights(&d) + d.run * LK_PER_WORD) * sizeof(element);
 }
 
-/* The plain weights, and how to find one. */
+/* The plain weights, and how to find them. */
 typedef struct weights {
     const lk_lanes_conv *conv;
     const element *plain;
@@ -161,31 +161,32 @@ typedef struct weights {
     bool rotated;
 } weights;
 
-/* Returns the weight of a filter for element `at` of row `row` of the window, in the order (column, channel). */
-static element tile_lanes_weight(const weights *w, int64_t filter, int64_t row, int64_t at)
+/* Collects the weights of a filter for a row of the window: [column][channels, in whole words]. */
+static void tile_lanes_collect_row(const weights *w, int64_t filter, int64_t row, element *to)
 {
     const lk_lanes_conv *conv = w->conv;
-    int64_t padded = lk__lanes_words(conv->in[2]) * LK_PER_WORD, channel = at % padded;
-    int64_t tap = row * conv->kernel[1] + at / padded, last = conv->kernel[0] * conv->kernel[1] - 1;
-    if (filter >= conv->out[2] || channel >= conv->in[2])
-        return 0;
-    return w->plain[filter * w->stride_out + channel * w->stride_in + (w->rotated ? last - tap : tap)];
+    int64_t padded = lk__lanes_words(conv->in[2]) * LK_PER_WORD, last = conv->kernel[0] * conv->kernel[1] - 1;
+    for (int64_t column = 0; column < conv->kernel[1]; column++, to += padded) {
+        int64_t tap = row * conv->kernel[1] + column;
+        const element *from = w->plain + filter * w->stride_out + (w->rotated ? last - tap : tap);
+        for (int64_t c = 0; c < conv->in[2]; c++)
+            to[c] = from[c * w->stride_in];
+    }
 }
 
-/* Packs a step of a row for a tile of filters: [filters][WORDS]. */
-static void tile_lanes_pack_tile(const weights *w, const division *d, int64_t filter, int64_t row, int64_t step,
-                                 element *to)
+/* Packs a row of the window for a filter. collected: its weights; step_size: elements of a step. */
+static void tile_lanes_pack_row(const division *d, const element *collected, element *to, int64_t step_size)
 {
-    int64_t begin = tile_lanes_begin(d, step) * LK_PER_WORD, seen = step * d->depth * LK_PER_WORD;
-    for (int64_t f = 0; f < d->filters; f++)
-        for (int64_t i = 0; i < WORDS * LK_PER_WORD; i++) {
-            bool used = i < d->depth * LK_PER_WORD && begin + i >= seen;
-            *to++ = used ? tile_lanes_weight(w, filter + f, row, begin + i) : 0;
-        }
+    for (int64_t step = 0; step < d->steps; step++, to += step_size) {
+        int64_t begin = tile_lanes_begin(d, step), repeated = step * d->depth - begin;
+        memcpy(to + repeated * LK_PER_WORD, collected + (begin + repeated) * LK_PER_WORD,
+               (size_t)((d->depth - repeated) * LK_PER_WORD) * sizeof *to);
+    }
 }
 
-/* Packed weights lie as [pair of tiles][row of the window][step][2][filters][WORDS][2]. A gradient's kernel with one
- * channel is gathered after its rotation, so its channels are the rows of the window in reverse. */
+/* Packed weights lie as [pair of tiles][row of the window][step][2][filters][WORDS][2], and end with memory for a row.
+ * A gradient's kernel with one channel is gathered after its rotation, so its channels are the rows of the window in
+ * reverse. */
 void lk__lanes_pack(const lk_lanes_conv *conv, const void *plain, bool for_gradient, void *packed)
 {
     lk_lanes_conv read = lk__tile_lanes_conv(conv);
@@ -196,20 +197,21 @@ void lk__lanes_pack(const lk_lanes_conv *conv, const void *plain, bool for_gradi
                  .stride_in = (for_gradient ? conv->out[2] : 1) * taps,
                  .rotated = for_gradient};
     if (tile_lanes_is_gathered(conv)) {
-        w.stride_in = conv->kernel[1];
-        if (for_gradient) {
-            w.stride_in = -conv->kernel[1];
-            w.plain += (conv->kernel[0] - 1) * conv->kernel[1];
-        }
+        w.stride_in = for_gradient ? -conv->kernel[1] : conv->kernel[1];
+        w.plain += for_gradient ? (conv->kernel[0] - 1) * conv->kernel[1] : 0;
     }
     division d = tile_lanes_division(&read);
-    int64_t one = d.filters * WORDS * LK_PER_WORD;
-    element *to = packed;
-    for (int64_t p = 0; p < d.pairs; p++)
-        for (int64_t row = 0; row < read.kernel[0]; row++)
-            for (int64_t step = 0; step < d.steps; step++)
-                for (int64_t half = 0; half < 2; half++, to += one)
-                    tile_lanes_pack_tile(&w, &d, (2 * p + half) * d.filters, row, step, to);
+    int64_t row_size = tile_lanes_row_weights(&d);
+    element *to = packed, *collected = to + d.pairs * read.kernel[0] * row_size;
+    memset(packed, 0, lk__lanes_packed_bytes(conv));
+    for (int64_t filter = 0; filter < read.out[2]; filter++) {
+        int64_t pair = filter / (2 * d.filters), in_pair = filter % (2 * d.filters);
+        element *of_filter = to + pair * read.kernel[0] * row_size + in_pair * WORDS * LK_PER_WORD;
+        for (int64_t row = 0; row < read.kernel[0]; row++) {
+            tile_lanes_collect_row(&w, filter, row, collected);
+            tile_lanes_pack_row(&d, collected, of_filter + row * row_size, row_size / d.steps);
+        }
+    }
 }
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
@@ -239,42 +241,63 @@ static void tile_lanes_configure(const division *d)
     tile_configure_as(shapes);
 }
 
-/* Computes the pixels at columns c and c + `next` of a row, for a pair of tiles of filters. w: its packed weights. */
-static void tile_lanes_two_pixels(const work *k, const element *w, int64_t row, int64_t c, int64_t next, float *sums)
+/* Returns the steps whose words lie in x, not only in its padding, for pixels at columns c to c + next. */
+static range tile_lanes_steps_inside(const work *k, int64_t c, int64_t next)
 {
     const division *d = &k->division;
-    int64_t pixel = lk__lanes_words(k->conv.in[2]) * LK_ELEMENTS, one = d->filters * WORDS * LK_PER_WORD,
-            depth = d->depth * LK_ELEMENTS, last = (d->run - d->depth) * LK_ELEMENTS;
-    range taps = lk__lanes_taps_inside(&k->conv, 0, row);
-    const element *x = k->x.first + (row - k->conv.padding[0] + taps.begin) * k->x.row_step + c * pixel;
-    w += taps.begin * tile_lanes_row_weights(d);
+    const lk_lanes_conv *conv = &k->conv;
+    int64_t padding = conv->padding[1], words = lk__lanes_words(conv->in[2]);
+    if (padding <= 0)
+        return (range){0, d->steps};
+    int64_t first = padding - c - next, last = padding + conv->in[1] - c;
+    int64_t end = last < conv->kernel[1] ? (last * words + d->depth - 1) / d->depth : d->steps;
+    return (range){first > 0 ? first * words / d->depth : 0, end};
+}
+
+/* Adds the products of one step to the sums in tiles 0 to 3: those of a tile of filters at two pixels, then those of
+ * the other one. single: tiles 4 and 5 have the weights already. */
+LK_BODY void multiply_step(const element *w, int64_t one, const element *x, int64_t next, bool single)
+{
+    if (!single)
+        tile_load(4, w, LK_TILE_ROW_BYTES);
+    tile_load(6, x, LK_TILE_ROW_BYTES);
+    tile_multiply(0, 4, 6);
+    if (!single)
+        tile_load(5, w + one, LK_TILE_ROW_BYTES);
+    tile_multiply(1, 5, 6);
+    tile_load(7, x + next, LK_TILE_ROW_BYTES);
+    tile_multiply(3, 5, 7);
+    tile_multiply(2, 4, 7);
+}
+
+/* Computes the pixels at columns c and c + next of a row, for a pair of tiles of filters. w: its packed weights. */
+LK_BODY void multiply_two_pixels(const work *k, const element *w, int64_t row, int64_t c, int64_t next, bool single,
+                                 float *sums)
+{
+    const division *d = &k->division;
+    int64_t pixel = lk__lanes_words(k->conv.in[2]) * LK_ELEMENTS, one = d->filters * WORDS * LK_PER_WORD;
+    const element *x = k->x.first + c * pixel;
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
-    for (int64_t tap = taps.begin; tap < taps.end; tap++, x += k->x.row_step)
-        for (int64_t at = 0, step = 0; step < d->steps; step++, w += 2 * one, at += depth) {
-            const element *first = x + (at < last ? at : last);
-            tile_load(4, w, LK_TILE_ROW_BYTES);
-            tile_load(6, first, LK_TILE_ROW_BYTES);
-            tile_multiply(0, 4, 6);
-            tile_load(5, w + one, LK_TILE_ROW_BYTES);
-            tile_multiply(1, 5, 6);
-            tile_load(7, first + next * pixel, LK_TILE_ROW_BYTES);
-            tile_multiply(3, 5, 7);
-            tile_multiply(2, 4, 7);
+    if (single) {
+        multiply_step(w, one, x + row * k->x.row_step, next * pixel, true);
+    } else {
+        range taps = lk__lanes_taps_inside(&k->conv, 0, row), steps = tile_lanes_steps_inside(k, c, next);
+        for (int64_t tap = taps.begin; tap < taps.end; tap++) {
+            const element *x_row = x + (row - k->conv.padding[0] + tap) * k->x.row_step,
+                          *w_row = w + tap * tile_lanes_row_weights(d);
+            for (int64_t step = steps.begin; step < steps.end; step++)
+                multiply_step(w_row + step * 2 * one, one, x_row + tile_lanes_begin(d, step) * LK_ELEMENTS,
+                              next * pixel, false);
         }
+    }
     tile_store(0, sums, LK_TILE_ROW_BYTES);
     tile_store(1, sums + d->filters * LK_WIDTH, LK_TILE_ROW_BYTES);
     tile_store(2, sums + 2 * d->filters * LK_WIDTH, LK_TILE_ROW_BYTES);
     tile_store(3, sums + 3 * d->filters * LK_WIDTH, LK_TILE_ROW_BYTES);
 }
-
-/* Pixels of the convolution's result: columns first, first + step and so on of some rows. */
-typedef struct pixels {
-    range rows;
-    int64_t first, step, columns;
-} pixels;
 
 /* Floats of the sums of a pixel, and of a row of pixels, whose number is rounded up to pairs. */
 static int64_t tile_lanes_pixel_sums(const division *d)
@@ -282,18 +305,30 @@ static int64_t tile_lanes_pixel_sums(const division *d)
     return 2 * d->filters * LK_WIDTH;
 }
 
-static int64_t tile_lanes_row_sums(const division *d, int64_t columns)
+static int64_t tile_lanes_row_sums(const division *d, int64_t n)
 {
-    return (columns + 1) / 2 * 2 * tile_lanes_pixel_sums(d);
+    return (n + 1) / 2 * 2 * tile_lanes_pixel_sums(d);
 }
 
-static void tile_lanes_multiply(const work *k, const element *w, const pixels *p)
+/* Computes pixels of the convolution's result for a pair of tiles of filters. If a window has one row, which is one
+ * step, the weights stay in their tiles. */
+static void tile_lanes_multiply(const work *k, const element *w, range rows, range columns)
 {
     const division *d = &k->division;
     float *sums = k->sums;
-    for (int64_t row = p->rows.begin; row < p->rows.end; row++)
-        for (int64_t i = 0; i < p->columns; i += 2, sums += 2 * tile_lanes_pixel_sums(d))
-            tile_lanes_two_pixels(k, w, row, p->first + i * p->step, i + 1 < p->columns ? p->step : 0, sums);
+    bool single = k->conv.kernel[0] == 1 && k->conv.padding[0] == 0 && d->steps == 1;
+    if (single) {
+        tile_load(4, w, LK_TILE_ROW_BYTES);
+        tile_load(5, w + d->filters * WORDS * LK_PER_WORD, LK_TILE_ROW_BYTES);
+    }
+    for (int64_t row = rows.begin; row < rows.end; row++)
+        for (int64_t c = columns.begin; c < columns.end; c += 2, sums += 2 * tile_lanes_pixel_sums(d)) {
+            int64_t next = c + 1 < columns.end;
+            if (single)
+                multiply_two_pixels(k, w, row, c, next, true, sums);
+            else
+                multiply_two_pixels(k, w, row, c, next, false, sums);
+        }
 }
 
 /* --- bias, relu and pooling --------------------------------------------------------------------------------------- */
@@ -420,41 +455,41 @@ static void tile_lanes_pool(const work *k, const window *w, int64_t first, int64
 
 /* --- blocks of images --------------------------------------------------------------------------------------------- */
 
-/* Returns the windows of a row whose pixels are computed together: one, or several of a single pixel. */
+/* Returns the number of neighboring windows whose pixels are computed together: several, so that vectors do not wait
+ * for each window's products. */
 static int64_t tile_lanes_windows_together(const lk_lanes_block *block)
 {
     const lk_geometry *pool = &block->pool;
-    return pool->kernel[0] == 1 && pool->kernel[1] == 1 ? SINGLES : 1;
+    int64_t pixels = pool->kernel[0] * pool->kernel[1];
+    return pool->stride[1] == pool->kernel[1] && pixels < TOGETHER ? TOGETHER / pixels : 1;
 }
 
-/* Computes n windows of row `row` from column `first` on. */
-static void tile_lanes_windows(const work *k, int64_t row, int64_t first, int64_t n)
+/* Computes the windows [first, end) of row `row`. */
+static void tile_lanes_windows(const work *k, int64_t row, int64_t first, int64_t end)
 {
     const lk_geometry *pool = &k->block->pool;
     const division *d = &k->division;
-    range rows = lk__geometry_window(pool, 0, row), columns = lk__geometry_window(pool, 1, first);
-    pixels p = {rows, columns.begin, 1, columns.end - columns.begin};
-    int64_t top = row * pool->stride[0] - pool->padding[0], left = first * pool->stride[1] - pool->padding[1];
+    range rows = lk__geometry_window(pool, 0, row), all = lk__geometry_window(pool, 1, first);
+    all.end = lk__geometry_window(pool, 1, end - 1).end;
     window w = {.block = k->block,
+                .row_sums = tile_lanes_row_sums(d, all.end - all.begin),
+                .pixel_sums = tile_lanes_pixel_sums(d),
                 .row = rows.begin,
                 .rows = rows.end - rows.begin,
-                .columns = p.columns,
-                .index = (int)((rows.begin - top) * pool->kernel[1] + columns.begin - left),
-                .index_step = (int)pool->kernel[1],
-                .share = 1 / (float)lk__geometry_divisor(pool, rows, columns)};
-    if (n > 1) {
-        p.columns = n;
-        p.step = pool->stride[1];
-    }
-    w.row_sums = tile_lanes_row_sums(d, p.columns);
-    w.pixel_sums = tile_lanes_pixel_sums(d);
+                .index_step = (int)pool->kernel[1]};
+    int64_t top = row * pool->stride[0] - pool->padding[0];
     for (int64_t pair = 0; pair < d->pairs; pair++) {
         int64_t filter = pair * 2 * d->filters, left_over = k->conv.out[2] - filter;
-        tile_lanes_multiply(k, k->packed + pair * k->conv.kernel[0] * tile_lanes_row_weights(d), &p);
-        for (int64_t i = 0; i < n; i++) {
-            w.at = row * pool->out[1] + first + i;
-            w.column = columns.begin + i * p.step;
-            w.sums = k->sums + i * w.pixel_sums;
+        tile_lanes_multiply(k, k->packed + pair * k->conv.kernel[0] * tile_lanes_row_weights(d), rows, all);
+        for (int64_t i = first; i < end; i++) {
+            range columns = lk__geometry_window(pool, 1, i);
+            int64_t left = i * pool->stride[1] - pool->padding[1];
+            w.at = row * pool->out[1] + i;
+            w.column = columns.begin;
+            w.columns = columns.end - columns.begin;
+            w.index = (int)((rows.begin - top) * pool->kernel[1] + columns.begin - left);
+            w.share = 1 / (float)lk__geometry_divisor(pool, rows, columns);
+            w.sums = k->sums + (columns.begin - all.begin) * w.pixel_sums;
             tile_lanes_pool(k, &w, filter, left_over < 2 * d->filters ? left_over : 2 * d->filters);
         }
     }
@@ -463,11 +498,9 @@ static void tile_lanes_windows(const work *k, int64_t row, int64_t first, int64_
 /* Returns the floats of the sums of the windows that are computed together. */
 static size_t tile_lanes_sums_count(const lk_lanes_block *block, const division *d)
 {
-    int64_t size[2];
+    int64_t size[2] = {block->pool.kernel[0], block->pool.kernel[1] * tile_lanes_windows_together(block)};
     for (int i = 0; i < 2; i++)
-        size[i] = block->pool.kernel[i] < block->conv.out[i] ? block->pool.kernel[i] : block->conv.out[i];
-    if (tile_lanes_windows_together(block) > 1)
-        size[1] = SINGLES;
+        size[i] = size[i] < block->conv.out[i] ? size[i] : block->conv.out[i];
     return (size_t)(size[0] * tile_lanes_row_sums(d, size[1]));
 }
 
@@ -496,7 +529,7 @@ void lk__tile_lanes_block(const lk_lanes_block *block, int64_t b, const element 
     int64_t together = tile_lanes_windows_together(block);
     for (int64_t row = 0; row < pool->out[0]; row++)
         for (int64_t column = 0; column < pool->out[1]; column += together)
-            tile_lanes_windows(&k, row, column, pool->out[1] - column < together ? pool->out[1] - column : together);
+            tile_lanes_windows(&k, row, column, column + together < pool->out[1] ? column + together : pool->out[1]);
     tile_release();
 }
 
