@@ -18,7 +18,7 @@
 enum { ROWS = LK_TILE_ROWS, WORDS = LK_TILE_ROW_BYTES / 4 };
 
 /* Pixels that are computed together, where windows allow it. */
-enum { TOGETHER = 16 };
+enum { TOGETHER = 4 };
 
 typedef lk_pixel_range range;
 
