@@ -13,6 +13,7 @@
 
 #define lk__tile_lanes_conv LK_ISA(lk__tile_lanes_conv)
 #define lk__tile_lanes_plane_bytes LK_ISA(lk__tile_lanes_plane_bytes)
+#define lk__tile_lanes_inside LK_ISA(lk__tile_lanes_inside)
 #define lk__tile_lanes_plane LK_ISA(lk__tile_lanes_plane)
 #define lk__tile_lanes_block LK_ISA(lk__tile_lanes_block)
 #define lk__tile_lanes_join LK_ISA(lk__tile_lanes_join)
@@ -33,7 +34,12 @@ lk_lanes_conv lk__tile_lanes_conv(const lk_lanes_conv *conv);
 /* Returns the bytes of the copy that lk__tile_lanes_plane may need. */
 size_t lk__tile_lanes_plane_bytes(const lk_lanes_conv *conv);
 
-/* Returns one block of images, gathered or with its padding, in `memory` if it is no longer x itself. */
+/* Returns where row 0 of x lies in its copy with padding, which begins at `memory`; NULL if x is not copied so. Rows
+ * lie *row_step elements apart. */
+element *lk__tile_lanes_inside(const lk_lanes_conv *conv, void *memory, int64_t *row_step);
+
+/* Returns one block of images, gathered or with its padding, in `memory` if it is no longer x itself. If x is
+ * lk__tile_lanes_inside, the caller wrote it there, with zeros around it. */
 lk_lanes_plane lk__tile_lanes_plane(const lk_lanes_conv *conv, const element *x, void *memory);
 
 /* Runs the forward pass for block b of images. x points to that block; y and saved are those of all images. memory:

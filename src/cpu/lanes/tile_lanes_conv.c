@@ -58,16 +58,11 @@ static bool tile_lanes_is_copied(const lk_lanes_conv *conv)
     return tile_lanes_is_gathered(conv) || tile_lanes_columns(conv).all > conv->in[1];
 }
 
-static int64_t tile_lanes_plane_elements(const lk_lanes_conv *conv)
+size_t lk__tile_lanes_plane_bytes(const lk_lanes_conv *conv)
 {
     lk_lanes_conv read = lk__tile_lanes_conv(conv);
     int64_t size[2] = {read.in[0], tile_lanes_columns(conv).all};
-    return lk__lanes_block_elements(size, read.in[2]);
-}
-
-size_t lk__tile_lanes_plane_bytes(const lk_lanes_conv *conv)
-{
-    return tile_lanes_is_copied(conv) ? (size_t)tile_lanes_plane_elements(conv) * sizeof(element) : 0;
+    return tile_lanes_is_copied(conv) ? (size_t)lk__lanes_block_elements(size, read.in[2]) * sizeof(element) : 0;
 }
 
 /* Gathers the taps of a column of windows, two rows of x a word. a, b: the rows; NULL: padding. step: elements from
@@ -96,6 +91,16 @@ static void tile_lanes_gather(const lk_lanes_conv *conv, const element *x, eleme
         }
 }
 
+element *lk__tile_lanes_inside(const lk_lanes_conv *conv, void *memory, int64_t *row_step)
+{
+    int64_t pixel = lk__lanes_words(conv->in[2]) * LK_ELEMENTS;
+    plane_columns of_plane = tile_lanes_columns(conv);
+    if (tile_lanes_is_gathered(conv) || of_plane.all == conv->in[1])
+        return NULL;
+    *row_step = of_plane.all * pixel;
+    return (element *)memory + of_plane.before * pixel;
+}
+
 lk_lanes_plane lk__tile_lanes_plane(const lk_lanes_conv *conv, const element *x, void *memory)
 {
     lk_lanes_conv read = lk__tile_lanes_conv(conv);
@@ -103,14 +108,14 @@ lk_lanes_plane lk__tile_lanes_plane(const lk_lanes_conv *conv, const element *x,
     int64_t pixel = lk__lanes_words(read.in[2]) * LK_ELEMENTS, x_row = conv->in[1] * pixel;
     if (!tile_lanes_is_copied(conv))
         return (lk_lanes_plane){x - conv->padding[1] * pixel, x_row};
-    element *plane = memory, *to = plane + of_plane.before * pixel;
+    element *to = (element *)memory + of_plane.before * pixel;
     int64_t row_step = of_plane.all * pixel;
-    if (of_plane.all > conv->in[1])
-        memset(plane, 0, (size_t)tile_lanes_plane_elements(conv) * sizeof *plane);
+    if (of_plane.all > conv->in[1] && x != to)
+        memset(memory, 0, lk__tile_lanes_plane_bytes(conv));
     if (tile_lanes_is_gathered(conv))
         tile_lanes_gather(conv, x, to, row_step);
     else
-        for (int64_t row = 0; row < conv->in[0]; row++)
+        for (int64_t row = 0; x != to && row < conv->in[0]; row++)
             memcpy(to + row * row_step, x + row * x_row, (size_t)x_row * sizeof *to);
     return (lk_lanes_plane){to - conv->padding[1] * pixel, row_step};
 }

@@ -77,7 +77,8 @@ typedef struct work_memory {
     element *natural;          /* the same before it is transposed */
     element *from_x, *from_dy; /* two blocks of x and of dy, if these are row-major */
     char *planes[PAIR];        /* for lk__tile_lanes_plane */
-    char *input;               /* dconv of one block of images and the memory of the convolution that gives dx */
+    char *convolution;         /* for the convolution that gives dx */
+    element *input;            /* all of dconv of one block of images, unless it lies within `convolution` */
 } work_memory;
 
 /* Takes `count` elements of `size` bytes from the memory that begins at *at; if `memory` is NULL, only counts. */
@@ -111,13 +112,13 @@ static work_memory tile_lanes_memory(const lk_lanes_block *block, const sizes *s
     m.from_dy = tile_lanes_take(memory, bytes, block->plain_dy ? PAIR * dy_block : 0, sizeof *m.from_dy);
     for (int i = 0; i < PAIR; i++)
         m.planes[i] = tile_lanes_take(memory, bytes, (int64_t)lk__tile_lanes_plane_bytes(&block->conv), 1);
+    m.convolution = NULL;
     m.input = NULL;
     if (input_grad) {
         lk_lanes_conv back = lk__lanes_input_grad_conv(block);
         lk_lanes_block plain = lk__lanes_block_of(&back);
-        int64_t dconv = lk__lanes_block_elements(s->used, block->conv.out[2]);
-        m.input = tile_lanes_take(memory, bytes,
-                                  dconv * (int64_t)sizeof(element) + (int64_t)lk__lanes_forward_bytes(&plain), 1);
+        m.convolution = tile_lanes_take(memory, bytes, (int64_t)lk__lanes_forward_bytes(&plain), 1);
+        m.input = tile_lanes_take(memory, bytes, lk__lanes_block_elements(back.in, back.in[2]), sizeof *m.input);
     }
     return m;
 }
@@ -343,10 +344,13 @@ static void tile_lanes_compute_dx(const lk_lanes_block *block, const lk_lanes_gr
     lk_lanes_conv conv = lk__lanes_input_grad_conv(block);
     lk_lanes_block plain = lk__lanes_block_of(&conv);
     lk_lanes_tile all = {0, (int)conv.in[2]};
-    element *dconv = (element *)(void *)m->input;
-    lk__lanes_spread_rows(block, images, (range){0, conv.in[0]}, all, dconv);
-    lk__tile_lanes_block(&plain, b, dconv, grad->packed, NULL, grad->dx, NULL,
-                         dconv + lk__lanes_block_elements(conv.in, conv.in[2]));
+    int64_t row_step = conv.in[1] * lk__lanes_words(conv.in[2]) * LK_ELEMENTS;
+    element *inside = lk__tile_lanes_inside(&conv, m->convolution, &row_step), *dconv = inside ? inside : m->input;
+    if (inside && b == 0)
+        memset(m->convolution, 0, lk__tile_lanes_plane_bytes(&conv));
+    for (int64_t row = 0; row < conv.in[0]; row++)
+        lk__lanes_spread_rows(block, images, (range){row, row + 1}, all, dconv + row * row_step);
+    lk__tile_lanes_block(&plain, b, dconv, grad->packed, NULL, grad->dx, NULL, m->convolution);
 }
 
 void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *data)
