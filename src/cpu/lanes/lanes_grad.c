@@ -399,8 +399,8 @@ static void lanes_grad_slice_x(const lk_lanes_conv *conv, const lk_lanes_images 
 }
 
 /* Adds the n blocks of images that are summed together. */
-static void lanes_grad_add_images(const lk_lanes_block *block, const lk_lanes_images *images, int n, const work_memory *m,
-                                  bool bias)
+static void lanes_grad_add_images(const lk_lanes_block *block, const lk_lanes_images *images, int n,
+                                  const work_memory *m, bool bias)
 {
     const element *x = images->x;
     if (lanes_grad_needs_slices(&block->conv)) {
@@ -447,16 +447,16 @@ static void store_gradients(const lk_lanes_block *block, const work_memory *m, c
 
 /* Returns block b of the operands; `i` is its number in the pair. */
 static lk_lanes_images lanes_grad_images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b, int i,
-                                        const work_memory *m)
+                                            const work_memory *m)
 {
     const int64_t *in = block->conv.in, *out = block->pool.out;
     element *x = m->from_x + (size_t)i * lanes_grad_from_x_count(block),
             *dy = m->from_dy + (size_t)i * lanes_grad_from_dy_count(block);
     size_t saved = lk__lanes_block_saved_bytes(block);
-    return (lk_lanes_images){.dy =
-                             lk__lanes_vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
-                         .x = lk__lanes_vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
-                         .saved = grad->saved ? grad->saved + (size_t)b * saved : NULL};
+    return (lk_lanes_images){
+        .dy = lk__lanes_vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
+        .x = lk__lanes_vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
+        .saved = grad->saved ? grad->saved + (size_t)b * saved : NULL};
 }
 
 static void lanes_grad_compute_dx(const lk_lanes_block *block, const lk_lanes_grad *grad, const lk_lanes_images *images,
@@ -468,7 +468,7 @@ static void lanes_grad_compute_dx(const lk_lanes_block *block, const lk_lanes_gr
     const element *from[PAIR] = {dconv, n > 1 ? dconv + lanes_grad_dconv_count(block) : dconv};
     for (int i = 0; i < n; i++)
         lk__lanes_spread_rows(block, &images[i], (range){0, conv.in[0]}, all,
-                               dconv + (size_t)i * lanes_grad_dconv_count(block));
+                              dconv + (size_t)i * lanes_grad_dconv_count(block));
     lk__lanes_block_pair(&plain, b, from, grad->packed, NULL, grad->dx, NULL);
 }
 

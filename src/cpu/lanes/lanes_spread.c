@@ -103,8 +103,8 @@ static const spread_fn spread_tiles[TILE + 1] = {LK_LANES_TILES(SPREAD_OF)};
 /* Spreads dy of one window, times `share`, over one row of its pixels. y: offset of the window's dy for the channels of
  * the tile. to: [column][n]; tiling: the tiles of n. */
 static void lanes_spread_average(const lk_lanes_block *block, const lk_lanes_images *images, int64_t row, int64_t y,
-                                      range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling,
-                                      element *to)
+                                 range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling,
+                                 element *to)
 {
     int64_t channels = block->conv.out[2], step = lk__lanes_words(tile.n) * LK_ELEMENTS;
     int64_t signs = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
@@ -137,7 +137,7 @@ LK_BODY vec_word words_won(const uint8_t *winners, int64_t n, int index, vec_wor
 /* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: number of the first pixel in
  * the window; y: as in lanes_spread_average; winners: those of the window and the tile. */
 static void lanes_spread_maximum(const lk_lanes_images *images, int index, int64_t y, const uint8_t *winners,
-                                      range columns, lk_lanes_tile tile, element *to)
+                                 range columns, lk_lanes_tile tile, element *to)
 {
     element *pixel = to + columns.begin * lk__lanes_words(tile.n) * LK_ELEMENTS;
     for (int64_t column = columns.begin; column < columns.end; column++, index++)
@@ -149,7 +149,7 @@ static void lanes_spread_maximum(const lk_lanes_images *images, int index, int64
 
 /* Computes one row of dconv for the channels of a tile, in pairs for bf16. to: [column][n]. */
 static void lanes_spread_row(const lk_lanes_block *block, const lk_lanes_images *images, int64_t row,
-                                  lk_lanes_tile tile, element *to)
+                             lk_lanes_tile tile, element *to)
 {
     const lk_geometry *pool = &block->pool;
     int64_t from_top = row + pool->padding[0], window_row = from_top / pool->stride[0];
@@ -167,11 +167,10 @@ static void lanes_spread_row(const lk_lanes_block *block, const lk_lanes_images 
         int64_t y = (window * lk__lanes_words(pool->channels) + tile.first / LK_PER_WORD) * LK_ELEMENTS;
         if (block->max)
             lanes_spread_maximum(images, (int)(in_window * pool->kernel[1] + columns.begin - left), y,
-                                      images->saved + (window * pool->channels + tile.first) * LK_WIDTH, columns, tile,
-                                      to);
+                                 images->saved + (window * pool->channels + tile.first) * LK_WIDTH, columns, tile, to);
         else
-            lanes_spread_average(block, images, row, y, columns,
-                                      1 / (float)lk__geometry_divisor(pool, rows, columns), tile, &tiling, to);
+            lanes_spread_average(block, images, row, y, columns, 1 / (float)lk__geometry_divisor(pool, rows, columns),
+                                 tile, &tiling, to);
     }
 }
 

@@ -27,6 +27,11 @@ typedef struct lk_lanes_plane {
     int64_t row_step;     /* elements from row to row */
 } lk_lanes_plane;
 
+static inline bool lk__tile_lanes_is_gathered(const lk_lanes_conv *conv)
+{
+    return conv->in[2] == 1 && conv->kernel[0] > 1;
+}
+
 /* Returns the convolution that is computed in place of `conv`: the same, or that of the gathered x. Its weights, and
  * their gradient, lie in memory as those of `conv`. */
 lk_lanes_conv lk__tile_lanes_conv(const lk_lanes_conv *conv);

@@ -81,10 +81,10 @@ typedef struct work_memory {
     element *input;            /* all of dconv of one block of images, unless it lies within `convolution` */
 } work_memory;
 
-/* Takes `count` elements of `size` bytes from the memory that begins at *at; if `memory` is NULL, only counts. */
+/* Takes `count` elements of `size` bytes of the memory from offset *at on, and advances that. */
 static void *tile_lanes_take(char *memory, size_t *at, int64_t count, size_t size)
 {
-    char *taken = memory ? memory + *at : NULL;
+    char *taken = memory + *at;
     *at += ((size_t)count * size + LK_TILE_ROW_BYTES - 1) / LK_TILE_ROW_BYTES * LK_TILE_ROW_BYTES;
     return taken;
 }
@@ -127,7 +127,8 @@ size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad)
 {
     sizes s = tile_lanes_sizes(block);
     size_t bytes;
-    tile_lanes_memory(block, &s, input_grad, NULL, &bytes);
+    char nothing; /* only offsets from it are of interest */
+    tile_lanes_memory(block, &s, input_grad, &nothing, &bytes);
     return bytes;
 }
 
@@ -295,7 +296,7 @@ static void tile_lanes_sum_band(const sizes *s, range rows, const work_memory *m
 static void tile_lanes_add_images(const lk_lanes_block *block, const sizes *s, const lk_lanes_images *images, int n,
                                   const work_memory *m, bool bias)
 {
-    lk_lanes_plane planes[PAIR];
+    lk_lanes_plane planes[PAIR] = {{0}};
     for (int i = 0; i < n; i++)
         planes[i] = lk__tile_lanes_plane(&block->conv, images[i].x, m->planes[i]);
     tile_lanes_join_x(s, planes, n, m->x);

@@ -154,10 +154,12 @@ static void tile_lanes_spread_row(const lk_lanes_block *block, const lk_lanes_im
                   .share = 1 / (float)lk__geometry_divisor(pool, rows, columns),
                   .index = (int)(in_window * pool->kernel[1] + columns.begin - left),
                   .to = to + columns.begin * step};
-        for (int i = 0; i < 2; i++) {
-            const lk_lanes_images *of = &images[i < n ? i : 0];
-            s.dy[i] = i < n ? of->dy + at * words * LK_ELEMENTS : NULL;
-            s.saved[i] = block->relu || block->max ? of->saved + saved : NULL;
+        const lk_lanes_images *second = n > 1 ? &images[1] : images;
+        s.dy[0] = images->dy + at * words * LK_ELEMENTS;
+        s.dy[1] = n > 1 ? second->dy + at * words * LK_ELEMENTS : NULL;
+        if (block->relu || block->max) {
+            s.saved[0] = images->saved + saved;
+            s.saved[1] = second->saved + saved;
         }
         tile_lanes_spread_span(&s, block->max, block->relu);
     }
