@@ -4,20 +4,20 @@
 
 set(LK_KERNELS "")
 foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product lanes/lanes_conv lanes/lanes_grad
-             lanes/lanes_pool lanes/lanes_winograd lanes/lanes_winograd_points)
+             lanes/lanes_pool lanes/lanes_spread lanes/lanes_winograd lanes/lanes_winograd_points)
   list(APPEND LK_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 
 # Those that are written for elements of bf16 too.
 set(LK_BF16_KERNELS "")
 foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product lanes/lanes_conv
-             lanes/lanes_grad lanes/lanes_pool)
+             lanes/lanes_grad lanes/lanes_pool lanes/lanes_spread)
   list(APPEND LK_BF16_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 
 # Those that are written for tiles.
 set(LK_TILE_KERNELS "")
-foreach(name isa_table blocks/tile_conv blocks/tile_grad dense/tile_product)
+foreach(name isa_table blocks/tile_conv blocks/tile_grad dense/tile_product lanes/tile_lanes_conv lanes/tile_lanes_grad lanes/tile_lanes_join lanes/tile_lanes_plane)
   list(APPEND LK_TILE_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 

@@ -4,13 +4,28 @@
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/vector.h"
 
+const lk_lanes_kernels LK_ISA(lk__lanes) = {
+    .name = "lanes:" LK_ISA_NAME,
+    .lanes = LK_WIDTH,
+    .packed_bytes = lk__lanes_packed_bytes,
+    .pack = lk__lanes_pack,
+    .forward_bytes = lk__lanes_forward_bytes,
+    .conv2d = lk__lanes_conv2d,
+    .avg_pool = lk__lanes_avg_pool,
+    .avg_pool_grad = lk__lanes_avg_pool_grad,
+    .saved_bytes = lk__lanes_saved_bytes,
+    .forward = lk__lanes_block_forward,
+    .grad_bytes = lk__lanes_grad_bytes,
+    .grad = lk__lanes_block_grad,
+};
+
 #if defined(LK_VECTOR_TILES)
 
 static const lk_isa_kernels on_tiles = {
     .direct = &LK_ISA_BF16(lk__block_direct),
     .winograd = &LK_ISA_BF16(lk__block_winograd),
     .dense = &LK_ISA(lk__dense),
-    .lanes = &LK_ISA_BF16(lk__lanes),
+    .lanes = &LK_ISA(lk__lanes),
 };
 
 const lk_isa LK_ISA(lk__isa) = {
@@ -21,23 +36,7 @@ const lk_isa LK_ISA(lk__isa) = {
     .tiles = &LK_ISA(lk__block_tiles),
 };
 
-#else
-
-const lk_lanes_kernels LK_ISA(lk__lanes) = {
-    .name = "lanes:" LK_ISA_NAME,
-    .lanes = LK_WIDTH,
-    .packed_bytes = lk__lanes_packed_bytes,
-    .pack = lk__lanes_pack,
-    .conv2d = lk__lanes_conv2d,
-    .avg_pool = lk__lanes_avg_pool,
-    .avg_pool_grad = lk__lanes_avg_pool_grad,
-    .saved_bytes = lk__lanes_saved_bytes,
-    .forward = lk__lanes_block_forward,
-    .grad_bytes = lk__lanes_grad_bytes,
-    .grad = lk__lanes_block_grad,
-};
-
-#if defined(LK_VECTOR_BF16)
+#elif defined(LK_VECTOR_BF16)
 
 const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
     .direct = &LK_ISA(lk__block_direct),
@@ -64,7 +63,5 @@ const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
 };
 
 const lk_isa LK_ISA(lk__isa) = {.name = LK_ISA_NAME, .width = LK_WIDTH, .f32 = &LK_ISA(lk__isa_kernels)};
-
-#endif
 
 #endif

@@ -5,7 +5,9 @@
 #include "cpu/isa.h"
 #include "train/trainer.h"
 
-static const char *const lanes = "lanes:emulatedbf16", *const dense = "dense:emulatedbf16";
+/* The instruction sets under test, and the one in use. */
+static const lk_isa *const isas[] = {&lk__isa_emulatedbf16, &lk__isa_emulatedamxbf16};
+static const lk_isa *used;
 
 /* A shard has 24 images, which fill one and a half vectors. The shards of the last batch have one or none, which are
  * too few for lanes. */
@@ -30,7 +32,8 @@ static void count_native(void *user, const char *op, const char *problem, const 
 {
     for (native *n = user; n->op; n++)
         if (strcmp(op, n->op) == 0 && strncmp(problem, "bf16 ", 5) == 0)
-            n->seen += strcmp(implementation, lanes) == 0 || strcmp(implementation, dense) == 0;
+            n->seen += strcmp(implementation, used->bf16->lanes->name) == 0 ||
+                       strcmp(implementation, used->bf16->dense->name) == 0;
 }
 
 /* Trains on `spec`, and checks that these operators ran on kernels for bf16. */
@@ -52,9 +55,11 @@ static outcome train_on(const lk_train_config *base, const char *spec, const nat
     return out;
 }
 
-static void check_model(const char *model, lk_fuse_mode fuse, const native *operators)
+static void check_model_on(const lk_isa *isa, const char *model, lk_fuse_mode fuse, const native *operators)
 {
     static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu", "4xcpu"};
+    used = isa;
+    lk__isa_force(isa);
     lk_train_config config = bf16_training(model);
     config.execution.fuse = fuse;
     outcome first = train_on(&config, specs[0], operators);
@@ -65,12 +70,17 @@ static void check_model(const char *model, lk_fuse_mode fuse, const native *oper
     lk__isa_force(&lk__isa_emulated);
     config.devices.spec = "1xcpu";
     outcome on_f32 = train(&config);
-    lk__isa_force(&lk__isa_emulatedbf16);
     assert_string_not_equal(on_f32.result.digest, first.result.digest);
     for (int e = 0; e < first.n_epochs; e++) {
         lk_mean have = first.epochs[e].train.loss, want = on_f32.epochs[e].train.loss;
         assert_float_equal(have.sum / (double)have.count, want.sum / (double)want.count, 0.02);
     }
+}
+
+static void check_model(const char *model, lk_fuse_mode fuse, const native *operators)
+{
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
+        check_model_on(isas[i], model, fuse, operators);
 }
 
 static void lenet_has_the_same_bits(void **state)
@@ -107,13 +117,6 @@ static void mlp_has_the_same_bits(void **state)
     check_model(LK_TEST_DATA "/../../bench/networks/mlp.lk", LK_FUSE_ON, layers);
 }
 
-static int use_bf16_kernels(void **state)
-{
-    (void)state;
-    lk__isa_force(&lk__isa_emulatedbf16);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,9 +125,9 @@ int main(void)
         cmocka_unit_test(keras_cnn_has_the_same_bits),
         cmocka_unit_test(mlp_has_the_same_bits),
     };
-    if (!lk__isa_runs(&lk__isa_emulatedbf16)) {
+    if (!lk__isa_runs(&lk__isa_emulatedamxbf16)) {
         puts("SKIP: this processor has no AVX2");
         return 77;
     }
-    return cmocka_run_group_tests(tests, use_bf16_kernels, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

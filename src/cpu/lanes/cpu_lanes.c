@@ -158,7 +158,7 @@ static size_t cpu_lanes_winograd_scratch_bytes(const lk_call *call)
 }
 
 /* The scratch memory of a direct convolution begins with packed weights, which are unused if they are kept between
- * calls. A bias follows. */
+ * calls. A bias follows, and the memory of the kernel. */
 static size_t cpu_lanes_packed_bytes(const lk_call *call, const lk_lanes_conv *conv)
 {
     return lk__aligned_bytes(lk__lanes(call->dtype)->packed_bytes(conv));
@@ -176,13 +176,17 @@ static lk_lanes_conv lanes_input_grad_conv(const lk_call *call)
 static lk_status lanes_prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    lk_lanes_conv conv = lanes_forward_conv(call);
+    lk_lanes_conv conv =
+        call->op->id == LK_OP_CONV2D_INPUT_GRAD ? lanes_input_grad_conv(call) : lanes_forward_conv(call);
+    lk_lanes_block block = lk__lanes_block_of(&conv);
     bool in_points = lk__cpu_choice(call)->in_points;
     size_t packed = cpu_lanes_packed_bytes(call, &conv);
     size_t bias = call->n_in > 2 ? lk__cpu_lanes_wide_bytes(call->in[2]) : 0; /* an input's gradient has none */
+    size_t memory = lk__lanes(call->dtype)->forward_bytes(&block);
     if (in_points)
         packed = lk__lanes_winograd()->packed_count(&conv) * sizeof(float);
-    LK_TRY(lanes_prepare(call, prepared, 1, in_points ? cpu_lanes_winograd_scratch_bytes(call) : packed + bias));
+    LK_TRY(
+        lanes_prepare(call, prepared, 1, in_points ? cpu_lanes_winograd_scratch_bytes(call) : packed + bias + memory));
     prepared->weights = 1;
     prepared->packed_bytes = packed;
     lk__cpu_choice_describe(call, prepared);
@@ -211,10 +215,11 @@ static void lanes_compute_conv(lk_call *call, const lk_converted *in, float *scr
         return;
     }
     const lk_lanes_kernels *lanes = lk__lanes(call->dtype);
-    const float *bias = lk__cpu_lanes_widened(call, in, 2, (char *)scratch + cpu_lanes_packed_bytes(call, &conv));
+    char *memory = (char *)scratch + cpu_lanes_packed_bytes(call, &conv);
+    const float *bias = lk__cpu_lanes_widened(call, in, 2, memory);
     if (!w.is_made)
         lanes->pack(&conv, in[1].data, false, w.data);
-    lanes->conv2d(&conv, in[0].data, w.data, bias, y);
+    lanes->conv2d(&conv, in[0].data, w.data, bias, y, memory + lk__cpu_lanes_wide_bytes(call->in[2]));
 }
 
 lk_status lk__cpu_lanes_conv2d(lk_call *call)
@@ -238,7 +243,7 @@ static void lanes_compute_input_grad(lk_call *call, const lk_converted *in, floa
     const lk_lanes_kernels *lanes = lk__lanes(call->dtype);
     if (!w.is_made)
         lanes->pack(&conv, in[1].data, true, w.data);
-    lanes->conv2d(&conv, in[0].data, w.data, NULL, dx);
+    lanes->conv2d(&conv, in[0].data, w.data, NULL, dx, (char *)scratch + cpu_lanes_packed_bytes(call, &conv));
 }
 
 lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)

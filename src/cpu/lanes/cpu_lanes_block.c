@@ -213,7 +213,8 @@ static lk_status lanes_block_prepare_forward(lk_cpu *cpu, const lk_call *call, l
         lk__cpu_choice(call)->in_points
             ? lanes_block_winograd_packed_bytes(&block.conv) + lk__lanes_winograd()->memory(&block)
             : lanes_block_packed_bytes(call, &block.conv) + lk__cpu_lanes_wide_bytes(call->in[2]) +
-                  lanes_block_pair_bytes(call->in[0]) + lanes_block_pair_bytes(call->out[0]);
+                  lanes_block_pair_bytes(call->in[0]) + lanes_block_pair_bytes(call->out[0]) +
+                  lk__lanes(call->dtype)->forward_bytes(&block);
     prepared->weights = 1;
     prepared->packed_bytes = lk__cpu_choice(call)->in_points ? lanes_block_winograd_packed_bytes(&block.conv)
                                                              : lanes_block_packed_bytes(call, &block.conv);
@@ -232,7 +233,7 @@ static void lanes_block_forward_in_points(const lk_lanes_block *block, lk_call *
                                   (char *)scratch + lanes_block_winograd_packed_bytes(&block->conv));
 }
 
-/* Runs a pair of blocks of images, or what is left of one. memory: for operands in lanes. */
+/* Runs a pair of blocks of images, or what is left of one. memory: for operands in lanes, then for the kernel. */
 static void lanes_block_forward_pair(const lk_lanes_block *pair, const lk_call *call, const void *all_x,
                                      const void *packed, const float *bias, int64_t first, uint8_t *saved, char *memory)
 {
@@ -241,11 +242,12 @@ static void lanes_block_forward_pair(const lk_lanes_block *pair, const lk_call *
     const char *x = (const char *)all_x + (size_t)first * lanes_block_image_bytes(of_x, plain_x);
     char *y = (char *)of_y->storage->data + (size_t)first * lanes_block_image_bytes(of_y, plain_y);
     char *y_lanes = plain_y ? memory + lanes_block_pair_bytes(of_x) : y;
+    char *for_kernel = memory + lanes_block_pair_bytes(of_x) + lanes_block_pair_bytes(of_y);
     if (plain_x) {
         lanes_block_interleave(of_x, pair->conv.images, x, memory);
         x = memory;
     }
-    lk__lanes(call->dtype)->forward(pair, x, packed, bias, y_lanes, saved);
+    lk__lanes(call->dtype)->forward(pair, x, packed, bias, y_lanes, saved, for_kernel);
     if (plain_y)
         lanes_block_deinterleave(of_y, pair->conv.images, y_lanes, y);
 }

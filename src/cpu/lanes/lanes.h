@@ -72,8 +72,12 @@ typedef struct lk_lanes_kernels {
      * dy, w is [in channels, out channels, KH, KW] and each kernel is rotated by 180 degrees. */
     void (*pack)(const lk_lanes_conv *conv, const void *w, bool for_gradient, void *packed);
 
+    /* Returns the bytes of memory that forward needs, and conv2d for lk__lanes_block_of. */
+    size_t (*forward_bytes)(const lk_lanes_block *block);
+
     /* Computes y = x * w + bias; bias may be NULL. Lanes beyond the last image become 0. */
-    void (*conv2d)(const lk_lanes_conv *conv, const void *x, const void *packed, const float *bias, void *y);
+    void (*conv2d)(const lk_lanes_conv *conv, const void *x, const void *packed, const float *bias, void *y,
+                   void *memory);
 
     void (*avg_pool)(const lk_geometry *pool, const void *x, void *y);
     void (*avg_pool_grad)(const lk_geometry *pool, const void *dy, void *dx);
@@ -88,7 +92,7 @@ typedef struct lk_lanes_kernels {
 
     /* Runs the block forward. It skips pixels that no window covers. Lanes beyond the last image become 0. */
     void (*forward)(const lk_lanes_block *block, const void *x, const void *packed, const float *bias, void *y,
-                    uint8_t *saved);
+                    uint8_t *saved, void *memory);
 
     /* Returns the bytes of memory that grad needs. */
     size_t (*grad_bytes)(const lk_lanes_block *block, bool input_grad);
@@ -99,7 +103,8 @@ typedef struct lk_lanes_kernels {
 } lk_lanes_kernels;
 
 extern const lk_lanes_kernels lk__lanes_avx2, lk__lanes_avx512, lk__lanes_emulated;
-extern const lk_lanes_kernels lk__lanes_avx512bf16, lk__lanes_emulatedbf16;
+extern const lk_lanes_kernels lk__lanes_avx512bf16, lk__lanes_emulatedbf16, lk__lanes_amxbf16,
+    lk__lanes_emulatedamxbf16;
 
 /* Returns the kernels of lk__isa() for f32 or bf16; NULL: there are none. */
 const lk_lanes_kernels *lk__lanes(lk_dtype dtype);

@@ -9,13 +9,6 @@ enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR };
 
 typedef lk_pixel_range range;
 
-/* Returns the kernel's taps along `axis` that lie inside the input for output `o`. */
-static inline range lanes_conv_taps_inside(const lk_lanes_conv *conv, int axis, int64_t o)
-{
-    int64_t first = o - conv->padding[axis], last = conv->in[axis] - first;
-    return (range){first < 0 ? -first : 0, last < conv->kernel[axis] ? last : conv->kernel[axis]};
-}
-
 size_t lk__lanes_packed_bytes(const lk_lanes_conv *conv)
 {
     int64_t words = conv->out[2] * conv->kernel[0] * conv->kernel[1] * lk__lanes_words(conv->in[2]);
@@ -170,7 +163,7 @@ LK_BODY void average_tile(const pair *p, const window *w, int64_t first, const e
         pooled[0][o] = pooled[1][o] = vec_set(-0.0f); /* -0 + x is x, also for x = -0 */
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
         for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
-            pixel at = {row, column, lanes_conv_taps_inside(conv, 0, row), lanes_conv_taps_inside(conv, 1, column)};
+            pixel at = {row, column, lk__lanes_taps_inside(conv, 0, row), lk__lanes_taps_inside(conv, 1, column)};
             int64_t signs = (row * conv->out[1] + column) * conv->out[2] + first;
             add_pixel(p, at, weights, bias, signs, tile, pooled);
         }
@@ -195,14 +188,6 @@ typedef struct maxima {
     vec_int winner[PAIR][TILE];
 } maxima;
 
-/* Replaces the maximum by x if x is greater; NaN counts as greater than any number. */
-LK_BODY void take_maximum(vec x, vec_int index, vec *value, vec_int *winner)
-{
-    vec_mask greater = mask_and(mask_unless_not_greater(x, *value), mask_ordered(*value));
-    *value = vec_select(greater, x, *value);
-    *winner = int_select(greater, index, *winner);
-}
-
 LK_BODY void take_pixel(const pair *p, pixel at, const element *weights, const float *bias, int index, bool first,
                         int tile, maxima *m)
 {
@@ -216,7 +201,7 @@ LK_BODY void take_pixel(const pair *p, pixel at, const element *weights, const f
                 m->value[v][o] = sum[v][o];
                 m->winner[v][o] = here;
             } else {
-                take_maximum(sum[v][o], here, &m->value[v][o], &m->winner[v][o]);
+                lk__lanes_take_maximum(sum[v][o], here, &m->value[v][o], &m->winner[v][o]);
             }
         }
     }
@@ -252,7 +237,7 @@ LK_BODY void maximum_tile(const pair *p, const window *w, int64_t first, const e
     bool is_first = true;
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
         for (int64_t column = w->columns.begin; column < w->columns.end; column++, is_first = false) {
-            pixel at = {row, column, lanes_conv_taps_inside(conv, 0, row), lanes_conv_taps_inside(conv, 1, column)};
+            pixel at = {row, column, lk__lanes_taps_inside(conv, 0, row), lk__lanes_taps_inside(conv, 1, column)};
             take_pixel(p, at, weights, bias, (int)((row - w->top) * kernel + column - w->left), is_first, tile, &m);
         }
     }
@@ -317,9 +302,16 @@ void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const element 
     lanes_conv_all_windows(&p, packed, bias);
 }
 
-void lk__lanes_block_forward(const lk_lanes_block *block, const void *x, const void *packed, const float *bias, void *y,
-                             uint8_t *saved)
+size_t lk__lanes_forward_bytes(const lk_lanes_block *block)
 {
+    (void)block;
+    return 0;
+}
+
+void lk__lanes_block_forward(const lk_lanes_block *block, const void *x, const void *packed, const float *bias, void *y,
+                             uint8_t *saved, void *memory)
+{
+    (void)memory;
     int64_t n = lk__lanes_blocks(block->conv.images), in = lk__lanes_block_elements(block->conv.in, block->conv.in[2]);
     for (int64_t b = 0; b < n; b += PAIR) {
         const element *from[PAIR] = {(const element *)x + b * in, (const element *)x + (b + 1 < n ? b + 1 : b) * in};
@@ -327,8 +319,9 @@ void lk__lanes_block_forward(const lk_lanes_block *block, const void *x, const v
     }
 }
 
-void lk__lanes_conv2d(const lk_lanes_conv *conv, const void *x, const void *packed, const float *bias, void *y)
+void lk__lanes_conv2d(const lk_lanes_conv *conv, const void *x, const void *packed, const float *bias, void *y,
+                      void *memory)
 {
     lk_lanes_block block = lk__lanes_block_of(conv);
-    lk__lanes_block_forward(&block, x, packed, bias, y, NULL);
+    lk__lanes_block_forward(&block, x, packed, bias, y, NULL, memory);
 }

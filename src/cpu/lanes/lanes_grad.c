@@ -26,9 +26,6 @@ enum { TOGETHER = LK_PER_WORD };
 /* Words of a pixel of a tile of dconv, with channels in pairs for bf16. */
 enum { TILE_WORDS = (TILE + LK_PER_WORD - 1) / LK_PER_WORD };
 
-/* Bytes that relu saved for a pixel and a channel. */
-enum { SIGNS = sizeof(vec_bits) };
-
 /* Sums of a tile, rounded up to vectors of eight. */
 enum { TILE_SUMS = (PAIR * TILE + 7) / 8 * 8 };
 
@@ -175,167 +172,6 @@ static work_memory lanes_grad_work_memory_at(const lk_lanes_block *block, bool i
     return m;
 }
 
-/* --- dconv -------------------------------------------------------------------------------------------------------- */
-
-/* The operands of one block of images. */
-typedef struct image_block {
-    const element *dy, *x;
-    const uint8_t *saved;
-} image_block;
-
-/* The lanes whose bit is set in the saved signs of position `at`. */
-LK_BODY vec_mask passed(const uint8_t *signs, int64_t at)
-{
-    vec_bits bits;
-    memcpy(&bits, signs + at * SIGNS, SIGNS);
-    return mask_of_bits(bits);
-}
-
-/* One row of a window's pixels, over which spread_tile spreads the window's dy. */
-typedef struct window_span {
-    const element *dy;
-    const uint8_t *signs;      /* saved signs of the first pixel */
-    int64_t pixels, sign_step; /* sign_step: bytes of `signs` from pixel to pixel */
-    float share;
-    element *to;
-    int64_t step; /* elements of `to` from pixel to pixel */
-} window_span;
-
-/* Returns d with zeros in the channels that relu did not let through. */
-LK_BODY vec_word words_passed(const uint8_t *signs, int word, int n, vec_word d)
-{
-    vec_mask through[LK_PER_WORD];
-    for (int h = 0; h < LK_PER_WORD; h++) { /* a 0 follows an odd last channel, and stays 0 with any mask */
-        int channel = word * LK_PER_WORD + h;
-        through[h] = passed(signs, channel < n ? channel : n - 1);
-    }
-    return word_where(through, d);
-}
-
-/* n: channels. */
-LK_BODY void spread_tile(const window_span *r, bool relu, int n)
-{
-    const int n_words = (n + LK_PER_WORD - 1) / LK_PER_WORD;
-    vec share = vec_set(r->share);
-    vec_word d[TILE_WORDS];
-    LK_UNROLL
-    for (int i = 0; i < n_words; i++) {
-        vec_word dy = word_load(r->dy + i * LK_ELEMENTS);
-        vec scaled[LK_PER_WORD];
-        for (int h = 0; h < LK_PER_WORD; h++)
-            scaled[h] = vec_mul(word_part(dy, h), share);
-        d[i] = word_round(scaled);
-    }
-    const uint8_t *signs = r->signs;
-    element *to = r->to;
-    for (int64_t p = 0; p < r->pixels; p++, signs += r->sign_step, to += r->step) {
-        LK_UNROLL
-        for (int i = 0; i < n_words; i++)
-            word_store(to + i * LK_ELEMENTS, relu ? words_passed(signs, i, n, d[i]) : d[i]);
-    }
-}
-
-/* clang-format off */
-#define SPREAD_TILE(n)                                                                                                 \
-    static void spread_##n(const window_span *r, bool relu)                                                            \
-    {                                                                                                                  \
-        if (relu)                                                                                                      \
-            spread_tile(r, true, n);                                                                                   \
-        else                                                                                                           \
-            spread_tile(r, false, n);                                                                                  \
-    }
-#define SPREAD_OF(n) [n] = spread_##n,
-
-LK_LANES_TILES(SPREAD_TILE)
-
-typedef void (*spread_fn)(const window_span *r, bool relu);
-
-static const spread_fn spread_tiles[TILE + 1] = {LK_LANES_TILES(SPREAD_OF)};
-/* clang-format on */
-
-/* Spreads dy of one window, times `share`, over one row of its pixels. y: offset of the window's dy for the channels of
- * the tile. to: [column][n]; tiling: the tiles of n. */
-static void lanes_grad_spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
-                                      range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling,
-                                      element *to)
-{
-    int64_t channels = block->conv.out[2], step = lk__lanes_words(tile.n) * LK_ELEMENTS;
-    int64_t signs = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
-    window_span r = {.dy = images->dy + y,
-                     .pixels = columns.end - columns.begin,
-                     .sign_step = block->relu ? channels * SIGNS : 0,
-                     .share = share,
-                     .to = to + columns.begin * step,
-                     .step = step};
-    for (int64_t t = 0; t < tiling->tiles; t++) {
-        lk_lanes_tile part = lk__lanes_tile(tiling, t);
-        window_span here = r;
-        here.dy += part.first / LK_PER_WORD * LK_ELEMENTS;
-        here.to += part.first / LK_PER_WORD * LK_ELEMENTS;
-        here.signs = block->relu ? images->saved + (signs + part.first) * SIGNS : NULL;
-        spread_tiles[part.n](&here, block->relu);
-    }
-}
-
-/* Returns d, a word of dy, with zeros in the channels whose maximum was not at pixel `index` of the window. winners:
- * those of the word's `n` channels. */
-LK_BODY vec_word words_won(const uint8_t *winners, int64_t n, int index, vec_word d)
-{
-    vec_mask won[LK_PER_WORD];
-    for (int h = 0; h < LK_PER_WORD; h++)
-        won[h] = mask_bytes_equal(winners + (h < n ? h : 0) * LK_WIDTH, index);
-    return word_where(won, d);
-}
-
-/* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: number of the first pixel in
- * the window; y: as in lanes_grad_spread_average; winners: those of the window and the tile. */
-static void lanes_grad_spread_maximum(const image_block *images, int index, int64_t y, const uint8_t *winners,
-                                      range columns, lk_lanes_tile tile, element *to)
-{
-    element *pixel = to + columns.begin * lk__lanes_words(tile.n) * LK_ELEMENTS;
-    for (int64_t column = columns.begin; column < columns.end; column++, index++)
-        for (int64_t o = 0; o < tile.n; o += LK_PER_WORD, pixel += LK_ELEMENTS) {
-            vec_word d = word_load(images->dy + y + o / LK_PER_WORD * LK_ELEMENTS);
-            word_store(pixel, words_won(winners + o * LK_WIDTH, tile.n - o, index, d));
-        }
-}
-
-/* Computes one row of dconv for the channels of a tile, in pairs for bf16. to: [column][n]. */
-static void lanes_grad_spread_row(const lk_lanes_block *block, const image_block *images, int64_t row,
-                                  lk_lanes_tile tile, element *to)
-{
-    const lk_geometry *pool = &block->pool;
-    int64_t from_top = row + pool->padding[0], window_row = from_top / pool->stride[0];
-    int64_t in_window = from_top - window_row * pool->stride[0];
-    bool gaps = pool->stride[1] > pool->kernel[1], covered = in_window < pool->kernel[0];
-    if (gaps || !covered)
-        memset(to, 0, (size_t)(lk__lanes_used(block, 1) * lk__lanes_words(tile.n) * LK_ELEMENTS) * sizeof *to);
-    if (!covered)
-        return;
-    range rows = lk__geometry_window(pool, 0, window_row);
-    lk_lanes_tiling tiling = lk__lanes_tiling(tile.n);
-    for (int64_t o = 0; o < pool->out[1]; o++) {
-        range columns = lk__geometry_window(pool, 1, o);
-        int64_t window = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];
-        int64_t y = (window * lk__lanes_words(pool->channels) + tile.first / LK_PER_WORD) * LK_ELEMENTS;
-        if (block->max)
-            lanes_grad_spread_maximum(images, (int)(in_window * pool->kernel[1] + columns.begin - left), y,
-                                      images->saved + (window * pool->channels + tile.first) * LK_WIDTH, columns, tile,
-                                      to);
-        else
-            lanes_grad_spread_average(block, images, row, y, columns,
-                                      1 / (float)lk__geometry_divisor(pool, rows, columns), tile, &tiling, to);
-    }
-}
-
-static void lanes_grad_spread_rows(const lk_lanes_block *block, const image_block *images, range rows,
-                                   lk_lanes_tile tile, element *to)
-{
-    int64_t step = lk__lanes_used(block, 1) * lk__lanes_words(tile.n) * LK_ELEMENTS;
-    for (int64_t row = rows.begin; row < rows.end; row++, to += step)
-        lanes_grad_spread_row(block, images, row, tile, to);
-}
-
 /* --- the gradient of the weights ---------------------------------------------------------------------------------- */
 
 /* Sums the lanes of eight vectors: first eights of lanes, then neighbors, pairs and halves. */
@@ -474,12 +310,12 @@ LK_BODY void join_blocks(const element *a, const element *b, int64_t n, element 
 }
 
 /* Computes dconv of a band and a tile for the blocks that are summed together. */
-static void lanes_grad_spread_band(const lk_lanes_block *block, const image_block *images, int n, range rows,
+static void lanes_grad_spread_band(const lk_lanes_block *block, const lk_lanes_images *images, int n, range rows,
                                    lk_lanes_tile tile, const work_memory *m)
 {
     int64_t pixels = (rows.end - rows.begin) * lk__lanes_used(block, 1), step = lk__lanes_words(tile.n) * LK_ELEMENTS;
     for (int i = 0; i < n; i++)
-        lanes_grad_spread_rows(block, &images[i], rows, tile, m->apart[i]);
+        lk__lanes_spread_rows(block, &images[i], rows, tile, m->apart[i]);
     for (int64_t p = 0; p < pixels; p++)
         join_blocks(m->apart[0] + p * step, n > 1 ? m->apart[1] + p * step : NULL, tile.n,
                     m->tile + p * tile.n * LK_ELEMENTS);
@@ -487,18 +323,18 @@ static void lanes_grad_spread_band(const lk_lanes_block *block, const image_bloc
 
 #else
 
-static void lanes_grad_spread_band(const lk_lanes_block *block, const image_block *images, int n, range rows,
+static void lanes_grad_spread_band(const lk_lanes_block *block, const lk_lanes_images *images, int n, range rows,
                                    lk_lanes_tile tile, const work_memory *m)
 {
     (void)n;
-    lanes_grad_spread_rows(block, images, rows, tile, m->tile);
+    lk__lanes_spread_rows(block, images, rows, tile, m->tile);
 }
 
 #endif
 
 /* Adds to the sums of dw and of the bias a band of rows of the n blocks of images that are summed together. x: in
  * slices. */
-static void lanes_grad_add_band(const lk_lanes_block *block, const image_block *images, int n, range rows,
+static void lanes_grad_add_band(const lk_lanes_block *block, const lk_lanes_images *images, int n, range rows,
                                 const element *x, const work_memory *m, bool bias)
 {
     const lk_lanes_conv *conv = &block->conv;
@@ -525,7 +361,7 @@ static void lanes_grad_add_band(const lk_lanes_block *block, const image_block *
 
 /* Copies `size` channels of a row's pixels, at offset `at` of the n blocks of images that are summed together. step:
  * elements from pixel to pixel. */
-LK_BODY void copy_row(const image_block *images, int n, int64_t at, int64_t pixels, int64_t step, int64_t size,
+LK_BODY void copy_row(const lk_lanes_images *images, int n, int64_t at, int64_t pixels, int64_t step, int64_t size,
                       element *to)
 {
     const element *x = images[0].x + at;
@@ -542,7 +378,7 @@ LK_BODY void copy_row(const image_block *images, int n, int64_t at, int64_t pixe
 }
 
 /* Copies x with its padding into slices of channels. */
-static void lanes_grad_slice_x(const lk_lanes_conv *conv, const image_block *images, int n, element *to)
+static void lanes_grad_slice_x(const lk_lanes_conv *conv, const lk_lanes_images *images, int n, element *to)
 {
     int64_t step = lk__lanes_words(conv->in[2]) * LK_ELEMENTS, width = lanes_grad_padded_size(conv, 1),
             pixels = conv->in[1];
@@ -563,8 +399,8 @@ static void lanes_grad_slice_x(const lk_lanes_conv *conv, const image_block *ima
 }
 
 /* Adds the n blocks of images that are summed together. */
-static void lanes_grad_add_images(const lk_lanes_block *block, const image_block *images, int n, const work_memory *m,
-                                  bool bias)
+static void lanes_grad_add_images(const lk_lanes_block *block, const lk_lanes_images *images, int n,
+                                  const work_memory *m, bool bias)
 {
     const element *x = images->x;
     if (lanes_grad_needs_slices(&block->conv)) {
@@ -609,37 +445,21 @@ static void store_gradients(const lk_lanes_block *block, const work_memory *m, c
 
 /* --- whole tensors ------------------------------------------------------------------------------------------------ */
 
-/* Returns block b of images of a tensor, converted into `made` if the tensor is row-major. */
-static const element *lanes_grad_vectors_of(const lk_lanes_block *block, const void *x, int64_t channels,
-                                            const int64_t size[2], int64_t b, bool plain, element *made)
-{
-    int64_t left = block->conv.images - b * LK_WIDTH, images = left < LK_WIDTH ? left : LK_WIDTH;
-    if (!plain)
-        return (const element *)x + b * lk__lanes_block_elements(size, channels);
-    lk_interleaving shape = lk__interleaving_of_images(images, channels, size[0] * size[1], LK_WIDTH);
-#if defined(LK_VECTOR_BF16)
-    lk__interleave_pairs(&shape, (const uint16_t *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
-#else
-    lk__interleave(&shape, (const float *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
-#endif
-    return made;
-}
-
 /* Returns block b of the operands; `i` is its number in the pair. */
-static image_block lanes_grad_images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b, int i,
-                                        const work_memory *m)
+static lk_lanes_images lanes_grad_images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b, int i,
+                                            const work_memory *m)
 {
     const int64_t *in = block->conv.in, *out = block->pool.out;
     element *x = m->from_x + (size_t)i * lanes_grad_from_x_count(block),
             *dy = m->from_dy + (size_t)i * lanes_grad_from_dy_count(block);
     size_t saved = lk__lanes_block_saved_bytes(block);
-    return (image_block){.dy =
-                             lanes_grad_vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
-                         .x = lanes_grad_vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
-                         .saved = grad->saved ? grad->saved + (size_t)b * saved : NULL};
+    return (lk_lanes_images){
+        .dy = lk__lanes_vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
+        .x = lk__lanes_vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
+        .saved = grad->saved ? grad->saved + (size_t)b * saved : NULL};
 }
 
-static void lanes_grad_compute_dx(const lk_lanes_block *block, const lk_lanes_grad *grad, const image_block *images,
+static void lanes_grad_compute_dx(const lk_lanes_block *block, const lk_lanes_grad *grad, const lk_lanes_images *images,
                                   int64_t b, int n, element *dconv)
 {
     lk_lanes_conv conv = lk__lanes_input_grad_conv(block);
@@ -647,8 +467,8 @@ static void lanes_grad_compute_dx(const lk_lanes_block *block, const lk_lanes_gr
     lk_lanes_tile all = {0, (int)conv.in[2]};
     const element *from[PAIR] = {dconv, n > 1 ? dconv + lanes_grad_dconv_count(block) : dconv};
     for (int i = 0; i < n; i++)
-        lanes_grad_spread_rows(block, &images[i], (range){0, conv.in[0]}, all,
-                               dconv + (size_t)i * lanes_grad_dconv_count(block));
+        lk__lanes_spread_rows(block, &images[i], (range){0, conv.in[0]}, all,
+                              dconv + (size_t)i * lanes_grad_dconv_count(block));
     lk__lanes_block_pair(&plain, b, from, grad->packed, NULL, grad->dx, NULL);
 }
 
@@ -660,7 +480,7 @@ void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad
     memset(m.sums, 0, m.n_sums * sizeof *m.sums);
     for (int64_t b = 0; b < n; b += PAIR) {
         int in_pair = b + 1 < n ? 2 : 1;
-        image_block images[PAIR];
+        lk_lanes_images images[PAIR];
         for (int i = 0; i < in_pair; i++)
             images[i] = lanes_grad_images_of(block, grad, b + i, i, &m);
         if (grad->dx)

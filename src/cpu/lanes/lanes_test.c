@@ -16,7 +16,7 @@ typedef struct block_case {
 } block_case;
 
 /* Blocks of images that are full or not, odd and even numbers of them, tiles of all sizes, several bands of rows, rows
- * and columns that no window reads, padding beyond the kernel's reach. */
+ * and columns that no window reads, padding beyond the kernel's reach or of less than 0. */
 static const block_case plain_cases[] = {
     {16, 1, 20, {12, 14}, {3, 3}, {0, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true, false},
     {11, 20, 50, {8, 7}, {5, 5}, {0, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true, false},
@@ -34,6 +34,8 @@ static const block_case plain_cases[] = {
      false},
     {1, 4, 11, {5, 6}, {1, 4}, {0, 1}, {.kernel = {0}}, true, false},
     {17, 7, 3, {6, 5}, {4, 1}, {0, 0}, {.kernel = {0}}, false, false},
+    {18, 1, 33, {7, 6}, {3, 2}, {1, 2}, {.kernel = {2, 2}, .stride = {2, 2}}, true, true},
+    {40, 1, 6, {9, 5}, {5, 3}, {-1, 1}, {.kernel = {0}}, false, false},
     {10, 9, 1, {6, 130}, {3, 3}, {1, 1}, {.kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 1}}, true, true},
 };
 
@@ -120,7 +122,7 @@ typedef struct subject {
     const block_case *cases;
     int n_cases, scattered; /* scattered: the case whose images are also run one by one */
     double tolerance;
-    bool bf16;
+    bool bf16, tiles;
 } subject;
 
 typedef struct operands {
@@ -368,13 +370,13 @@ static void run_grad(const operands *o, const void *x, results *r)
 static void run_forward(const operands *o, const void *x, const results *r)
 {
     const lk_lanes_block *b = &o->block;
-    size_t bytes = o->winograd ? o->winograd->memory(b) : 0;
+    size_t bytes = o->winograd ? o->winograd->memory(b) : o->kernels->forward_bytes(b);
     void *packed = packed_weights(o, &b->conv, false);
     char *memory = guarded(bytes);
     if (o->winograd)
         o->winograd->forward(b, x, packed, o->bias, r->y, r->saved, memory);
     else
-        o->kernels->forward(b, x, packed, o->bias, r->y, r->saved);
+        o->kernels->forward(b, x, packed, o->bias, r->y, r->saved, memory);
     expect_guard(memory, bytes);
     free(packed);
     free(memory);
@@ -424,22 +426,23 @@ static void expect_lanes_close(const subject *t, int which, const char *what, co
 }
 
 static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
-static const lk_isa *const bf16_isas[] = {&lk__isa_emulatedbf16, &lk__isa_avx512bf16};
+static const lk_isa *const bf16_isas[] = {&lk__isa_emulatedbf16, &lk__isa_avx512bf16, &lk__isa_emulatedamxbf16,
+                                          &lk__isa_amxbf16};
 
 static subject plain_subject(const lk_isa *isa)
 {
-    return (subject){isa->f32->lanes, NULL, plain_cases, PLAIN_CASES, 2, 2e-5, false};
+    return (subject){isa->f32->lanes, NULL, plain_cases, PLAIN_CASES, 2, 2e-5, false, false};
 }
 
 /* A result is rounded to the 8 bits of bf16, and so is dconv. */
 static subject bf16_subject(const lk_isa *isa)
 {
-    return (subject){isa->bf16->lanes, NULL, plain_cases, PLAIN_CASES, 2, 0x1p-8, true};
+    return (subject){isa->bf16->lanes, NULL, plain_cases, PLAIN_CASES, 2, 0x1p-8, true, isa->tiles != NULL};
 }
 
 static subject winograd_subject(const lk_isa *isa)
 {
-    return (subject){isa->f32->lanes, isa->f32->lanes_winograd, winograd_cases, WINOGRAD_CASES, 1, 1e-4, false};
+    return (subject){isa->f32->lanes, isa->f32->lanes_winograd, winograd_cases, WINOGRAD_CASES, 1, 1e-4, false, false};
 }
 
 static void for_bf16_kernels(void (*test)(const subject *t))
@@ -595,18 +598,23 @@ static void an_image_does_not_depend_on_its_position(void **state)
     for_all_kernels(check_positions);
 }
 
-/* y and dx do not depend on the width of vectors, nor on whether products of pairs are emulated; sums over images do,
- * since they go lane by lane, and are not compared. */
+/* y and dx do not depend on the width of vectors, nor on whether products of pairs or of tiles are emulated. Sums over
+ * images depend on the width, since they go lane by lane, and are compared for tiles only. */
 static void check_width(const subject *t)
 {
     subject first = t->winograd ? winograd_subject(isas[0])
-                    : t->bf16   ? bf16_subject(bf16_isas[0])
+                    : t->tiles  ? bf16_subject(&lk__isa_emulatedamxbf16)
+                    : t->bf16   ? bf16_subject(&lk__isa_emulatedbf16)
                                 : plain_subject(isas[0]);
     for (int i = 0; i < t->n_cases; i++) {
         operands wide = make_operands(t, &t->cases[i]), narrow = make_operands(&first, &t->cases[i]);
         results have = run(&wide), want = run(&narrow);
         expect_same(&wide, wide.y_shape, have.y, &narrow, narrow.y_shape, want.y, 0);
         expect_same(&wide, wide.x_shape, have.dx, &narrow, narrow.x_shape, want.dx, 0);
+        if (t->tiles) {
+            assert_memory_equal(have.dw, want.dw, (size_t)wide.w_count * sizeof(float));
+            assert_memory_equal(have.dbias, want.dbias, (size_t)wide.conv_shape.channels * sizeof(float));
+        }
         free_results(&have);
         free_results(&want);
         free_operands(&wide);

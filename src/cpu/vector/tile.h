@@ -2,6 +2,7 @@
  * which needs LK_VECTOR_BF16, may include this header; vector.h says how its copies are named and called.
  *
  *   tile_configure(), tile_release()     around all other calls: gives the tiles their shape, and gives them up
+ *   tile_configure_as(shapes)            instead of tile_configure(): the shapes of the eight tiles, if not 16x64 bytes
  *   tile_zero(tile)
  *   tile_load(tile, from, stride)        rows that lie `stride` bytes apart; no alignment
  *   tile_store(tile, to, stride)
@@ -9,6 +10,9 @@
  *
  * A tile is named by one of the digits 0 to 7, since an instruction contains it. Tiles belong to the thread, and keep
  * their contents from function to function.
+ *
+ * tile_multiply takes `left` with as many words in a row as `right` has rows; `sums` has the rows of `left` and the row
+ * size of `right`. Its time is that of the larger of both numbers of rows, so tiles that are not full cost less.
  *
  * tile_multiply takes `sums` as [16][16] floats, `left` as [16 rows][16 pairs of bf16], and `right` as [16 pairs][16
  * columns] of pairs of bf16. It is TDPBF16PS as Intel's manual defines it (Intel 64 and IA-32 Architectures Software
@@ -21,7 +25,12 @@
 
 #include "cpu/vector/vector.h"
 
-enum { LK_TILE_ROWS = 16, LK_TILE_ROW_BYTES = 64 };
+enum { LK_TILE_ROWS = 16, LK_TILE_ROW_BYTES = 64, LK_TILES = 8 };
+
+/* At most 16 rows of at most 64 bytes, in whole words of 4 bytes. */
+typedef struct tile_shape {
+    int rows, row_bytes;
+} tile_shape;
 
 #if defined(LK_VECTOR_AVX512)
 #include "cpu/vector/tile_amx.h"
