@@ -29,7 +29,8 @@ enum {
 /* The most products that are added up without a stack. A full tree of them needs memory for four waiting values. */
 enum { TREE_MOST = 8 };
 
-/* Rows of the left factor that stay in the second-level cache while the columns pass. */
+/* Rows of the left factor that stay in the second-level cache while the columns pass. In a sum of products, a block of
+ * columns of the right factors stays in the first-level cache while they pass. */
 enum { ROWS_AT_ONCE = 128 };
 
 static int64_t tile_product_steps(int64_t inner)
@@ -349,7 +350,8 @@ LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
     enum { HALF = SIDE * BLOCK };
     lk_matrix part = tile_block_of(y, row, column);
     part.rows = lk__min(part.rows, SIDE);
-    for (int64_t i = 0; i < part.rows; i++) /* the products take longer than fetching what their sum replaces */
+    /* What the sum replaces arrives while the products are computed. */
+    for (int64_t i = 0; i < part.rows; i++)
         for (int64_t j = 0; j < BLOCK; j += LK_TILE_ROW_BYTES / sizeof(float))
             __builtin_prefetch((const char *)part.data + (i * y->row_stride + j) * (int64_t)sizeof(float), 1);
     for (int a = 0; a < n; a++) {
@@ -377,7 +379,8 @@ LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
 static void tile_sum_rows(const lk_addend_sum *s, const lk_matrix *y, lk_range rows, int64_t column, int tree,
                           float *scratch)
 {
-    for (int64_t row = rows.begin; row < rows.end; row += tree > 0 ? SIDE : BLOCK) {
+    int64_t step = tree > 0 ? SIDE : BLOCK;
+    for (int64_t row = rows.begin; row < rows.end; row += step) {
         if (tree == 1)
             tile_tree_sum(s, y, row, column, scratch, 1);
         else if (tree == 2)
