@@ -133,15 +133,18 @@ LK_BODY void tile_pack_part(const tile_part *p, element *to, const bool joined)
         tile_transpose(turned, to);
 }
 
-/* x: the vectors of a factor are its rows. */
+/* x: the vectors of a factor are its rows. Tiles are made in the order in which x is read from front to back. */
 LK_BODY void tile_pack(const lk_matrix *x, element *packed, const bool joined)
 {
-    for (int64_t i = 0; i < x->rows; i += SIDE)
-        for (int64_t k = 0; k < x->columns; k += DEPTH, packed += TILE) {
-            tile_part part = {tile_product_at(x, i, k), x->row_stride, x->column_stride, lk__min(x->rows - i, SIDE),
-                              lk__min(x->columns - k, DEPTH)};
-            tile_pack_part(&part, packed, joined);
-        }
+    int64_t steps = tile_product_steps(x->columns), sides = lk__divide_up(x->rows, SIDE);
+    bool are_contiguous = x->column_stride == 1;
+    for (int64_t n = 0; n < sides * steps; n++) {
+        int64_t side = are_contiguous ? n / steps : n % sides, step = are_contiguous ? n % steps : n / sides;
+        int64_t i = side * SIDE, k = step * DEPTH;
+        tile_part part = {tile_product_at(x, i, k), x->row_stride, x->column_stride, lk__min(x->rows - i, SIDE),
+                          lk__min(x->columns - k, DEPTH)};
+        tile_pack_part(&part, packed + (side * steps + step) * TILE, joined);
+    }
 }
 
 static void tile_pack_rows(const lk_matrix *a, void *packed)
