@@ -33,8 +33,6 @@ extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_avx512bf16, lk__isa_am
 extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated, lk__isa_kernels_avx512bf16,
     lk__isa_kernels_emulatedbf16;
 
-extern const lk_lanes_kernels lk__lanes_avx512bf16, lk__lanes_emulatedbf16;
-
 /* Returns whether this processor can run code for `isa`, and the system lets it. For AMX, asks Linux for the permission
  * to use tiles, which is the process's: all its threads have it. */
 bool lk__isa_runs(const lk_isa *isa);

@@ -13,13 +13,12 @@ typedef struct lk_bucket {
     int64_t n_nodes;
     const int *quantities; /* [n_quantities]: indices below n */
     int n_quantities, n;
-    const lk_range *roots;  /* [n]: nodes with the shards that have the quantities; NULL: all have all of them */
-    const lk_shape *shapes; /* [n]: of the quantities; NULL: the bucket stays on one device */
-    const lk_dtype *dtypes; /* likewise */
-    lk_tensor *const
-        *places;       /* [n]: where a device that adds up alone writes sum i; NULL, or places[i] NULL: anywhere */
-    lk_tensor **sums;  /* the result, [replica * n + i]; NULL before */
-    lk_tensor **begun; /* [replica * n + i]: tensors that `begin` leaves for `finish`; NULL before */
+    const lk_range *roots;    /* [n]: nodes with the shards that have the quantities; NULL: all have all of them */
+    const lk_shape *shapes;   /* [n]: of the quantities; NULL: the bucket stays on one device */
+    const lk_dtype *dtypes;   /* likewise */
+    lk_tensor *const *places; /* [n]: where one device writes its sums; NULL, or places[i] NULL: to new tensors */
+    lk_tensor **sums;         /* the result, [replica * n + i]; NULL before */
+    lk_tensor **begun;        /* [replica * n + i]: tensors that `begin` leaves for `finish`; NULL before */
     lk_shared_sum_job **jobs; /* a list: the sums that `begin` has started on devices that share their memory */
 } lk_bucket;
 

@@ -29,7 +29,8 @@ enum {
 /* The most products that are added up without a stack. A full tree of them needs memory for four waiting values. */
 enum { TREE_MOST = 8 };
 
-/* Rows of the left factor that stay in the second-level cache while the columns pass. */
+/* Rows of the left factor that stay in the second-level cache while the columns pass. In a sum of products, a block of
+ * columns of the right factors stays in the first-level cache while they pass. */
 enum { ROWS_AT_ONCE = 128 };
 
 static int64_t tile_product_steps(int64_t inner)
@@ -132,15 +133,18 @@ LK_BODY void tile_pack_part(const tile_part *p, element *to, const bool joined)
         tile_transpose(turned, to);
 }
 
-/* x: the vectors of a factor are its rows. */
+/* x: the vectors of a factor are its rows. Tiles are made in the order in which x is read from front to back. */
 LK_BODY void tile_pack(const lk_matrix *x, element *packed, const bool joined)
 {
-    for (int64_t i = 0; i < x->rows; i += SIDE)
-        for (int64_t k = 0; k < x->columns; k += DEPTH, packed += TILE) {
-            tile_part part = {tile_product_at(x, i, k), x->row_stride, x->column_stride, lk__min(x->rows - i, SIDE),
-                              lk__min(x->columns - k, DEPTH)};
-            tile_pack_part(&part, packed, joined);
-        }
+    int64_t steps = tile_product_steps(x->columns), sides = lk__divide_up(x->rows, SIDE);
+    bool are_contiguous = x->column_stride == 1;
+    for (int64_t n = 0; n < sides * steps; n++) {
+        int64_t side = are_contiguous ? n / steps : n % sides, step = are_contiguous ? n % steps : n / sides;
+        int64_t i = side * SIDE, k = step * DEPTH;
+        tile_part part = {tile_product_at(x, i, k), x->row_stride, x->column_stride, lk__min(x->rows - i, SIDE),
+                          lk__min(x->columns - k, DEPTH)};
+        tile_pack_part(&part, packed + (side * steps + step) * TILE, joined);
+    }
 }
 
 static void tile_pack_rows(const lk_matrix *a, void *packed)
@@ -349,7 +353,8 @@ LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
     enum { HALF = SIDE * BLOCK };
     lk_matrix part = tile_block_of(y, row, column);
     part.rows = lk__min(part.rows, SIDE);
-    for (int64_t i = 0; i < part.rows; i++) /* the products take longer than fetching what their sum replaces */
+    /* What the sum replaces arrives while the products are computed. */
+    for (int64_t i = 0; i < part.rows; i++)
         for (int64_t j = 0; j < BLOCK; j += LK_TILE_ROW_BYTES / sizeof(float))
             __builtin_prefetch((const char *)part.data + (i * y->row_stride + j) * (int64_t)sizeof(float), 1);
     for (int a = 0; a < n; a++) {
@@ -377,7 +382,8 @@ LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
 static void tile_sum_rows(const lk_addend_sum *s, const lk_matrix *y, lk_range rows, int64_t column, int tree,
                           float *scratch)
 {
-    for (int64_t row = rows.begin; row < rows.end; row += tree > 0 ? SIDE : BLOCK) {
+    int64_t step = tree > 0 ? SIDE : BLOCK;
+    for (int64_t row = rows.begin; row < rows.end; row += step) {
         if (tree == 1)
             tile_tree_sum(s, y, row, column, scratch, 1);
         else if (tree == 2)
