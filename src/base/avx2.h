@@ -37,8 +37,8 @@ static inline bool lk__has_avx512(void)
 
 #endif
 
-/* Marks a body that is compiled both into LK_AVX2 or LK_AVX512 functions and into one for any processor. All give the same bits:
- * the operations and their order are the same, and nothing is contracted. */
+/* Marks a body that is compiled both into LK_AVX2 or LK_AVX512 functions and into one for any processor. All give the
+ * same bits: the operations and their order are the same, and nothing is contracted. */
 #define LK_BODY static inline __attribute__((always_inline))
 
 /* Marks a loop whose iterations may run in any order, since none reads what another writes. The compiler vectorizes it

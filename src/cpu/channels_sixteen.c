@@ -115,11 +115,11 @@ BODY void sixteen_sums(const operands *o, int64_t at, int64_t pixels, double *fi
     doubles_store(second, product);
 }
 
-/* NaN stays NaN under relu. */
+/* b: any constants without z. NaN stays NaN under relu. */
 BODY void sixteen_affine(const operands *o, int64_t at, int64_t pixels, const double *a, const double *b,
                          const double *c)
 {
-    doubles wide_a = doubles_load(a), wide_b = doubles_load(o->z ? b : a), wide_c = doubles_load(c);
+    doubles wide_a = doubles_load(a), wide_b = doubles_load(b), wide_c = doubles_load(c);
     for (int64_t p = 0; p < pixels; p++, at += SIXTEEN) {
         doubles value = doubles_product(sixteen_x(o, at), wide_a);
         if (o->z)
@@ -135,15 +135,20 @@ BODY void sixteen_affine(const operands *o, int64_t at, int64_t pixels, const do
 
 /* --- all planes --------------------------------------------------------------------------------------------------- */
 
-BODY void sixteen_run(const lk_channels_work *w, const operands *o)
+BODY void sixteen_run_sums(const lk_channels_work *w, operands o)
 {
-    int64_t pixels = w->shape->pixels;
     for (int64_t g = 0; g < w->shape->planes; g++) {
-        int64_t entry = g % w->shape->rows * SIXTEEN, at = g * pixels * SIXTEEN;
-        if (w->first)
-            sixteen_sums(o, at, pixels, w->first + entry, w->second + entry);
-        else
-            sixteen_affine(o, at, pixels, w->a + entry, o->z ? w->b + entry : NULL, w->c + entry);
+        int64_t entry = g % w->shape->rows * SIXTEEN;
+        sixteen_sums(&o, g * w->shape->pixels * SIXTEEN, w->shape->pixels, w->first + entry, w->second + entry);
+    }
+}
+
+BODY void sixteen_run_affine(const lk_channels_work *w, operands o)
+{
+    const double *b = o.z ? w->b : w->a;
+    for (int64_t g = 0; g < w->shape->planes; g++) {
+        int64_t entry = g % w->shape->rows * SIXTEEN;
+        sixteen_affine(&o, g * w->shape->pixels * SIXTEEN, w->shape->pixels, w->a + entry, b + entry, w->c + entry);
     }
 }
 
@@ -153,31 +158,31 @@ BODY void sixteen_body(const lk_channels_work *w, bool bf16)
     const void *x = w->x, *z = w->z, *where = w->where;
     switch (w->kind) {
     case LK_CHANNELS_SQUARES:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .z = x});
+        sixteen_run_sums(w, (operands){.bf16 = bf16, .x = x, .z = x});
         break;
     case LK_CHANNELS_SUMS:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .z = z});
+        sixteen_run_sums(w, (operands){.bf16 = bf16, .x = x, .z = z});
         break;
     case LK_CHANNELS_SUMS_WHERE:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .z = z, .where = where});
+        sixteen_run_sums(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where});
         break;
     case LK_CHANNELS_SUMS_WHERE_KEPT:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .z = z, .where = where, .kept = w->kept});
+        sixteen_run_sums(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .kept = w->kept});
         break;
     case LK_CHANNELS_AFFINE:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .y = w->y});
+        sixteen_run_affine(w, (operands){.bf16 = bf16, .x = x, .y = w->y});
         break;
     case LK_CHANNELS_AFFINE2:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .z = z, .y = w->y});
+        sixteen_run_affine(w, (operands){.bf16 = bf16, .x = x, .z = z, .y = w->y});
         break;
     case LK_CHANNELS_AFFINE2_WHERE:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .z = z, .where = where, .y = w->y});
+        sixteen_run_affine(w, (operands){.bf16 = bf16, .x = x, .z = z, .where = where, .y = w->y});
         break;
     case LK_CHANNELS_RELU:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .rectified = true, .y = w->y});
+        sixteen_run_affine(w, (operands){.bf16 = bf16, .x = x, .rectified = true, .y = w->y});
         break;
     case LK_CHANNELS_ADD_RELU:
-        sixteen_run(w, &(operands){.bf16 = bf16, .x = x, .added = z, .rectified = true, .y = w->y});
+        sixteen_run_affine(w, (operands){.bf16 = bf16, .x = x, .added = z, .rectified = true, .y = w->y});
         break;
     }
 }

@@ -110,8 +110,8 @@ static const char *cpu_choice_direct_bf16_name(void)
     return lk__block_direct_bf16()->name;
 }
 
-/* Wherever tiles can be used they come before Winograd's algorithm, which saves three of four products: a processor with
- * tiles multiplies 32 times as many pairs of bf16 on these as on vectors (docs/lab/bf16.md). */
+/* Wherever tiles can be used they come before Winograd's algorithm, which saves three of four products: a processor
+ * with tiles multiplies 32 times as many pairs of bf16 on these as on vectors (docs/lab/bf16.md). */
 /* clang-format off: one member a line */
 #define CONVOLUTION(direction)                                                   \
     {                                                                            \

@@ -49,12 +49,12 @@ typedef struct lk_block_algorithm {
 extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, lk__block_direct_emulated,
     lk__block_direct_avx512bf16, lk__block_direct_emulatedbf16;
 
-/* Direct convolution on the tiles of AMX (vector/tile.h), in bf16. Rows of x are copied to tiles of sixteen images by 32
- * channels at one pixel, which all taps share; padding is skipped. A missing block of 16 channels is taken as zeros. An
- * element of a result is a chain over (tap, 32 channels) of sums that the instruction forms, from 0 on, to which bias is
- * added; so its bits differ from those of other direct convolutions. The gradient of the weights is a chain over 32
- * pairs of images and pixels, in chunks of up to 32 images and of rows of dy, one after the other; it multiplies the
- * columns of padding too, so a gradient that is not finite makes more sums NaN than in those.
+/* Direct convolution on the tiles of AMX (vector/tile.h), in bf16. Rows of x are copied to tiles of sixteen images by
+ * 32 channels at one pixel, which all taps share; padding is skipped. A missing block of 16 channels is taken as zeros.
+ * An element of a result is a chain over (tap, 32 channels) of sums that the instruction forms, from 0 on, to which
+ * bias is added; so its bits differ from those of other direct convolutions. The gradient of the weights is a chain
+ * over 32 pairs of images and pixels, in chunks of up to 32 images and of rows of dy, one after the other; it
+ * multiplies the columns of padding too, so a gradient that is not finite makes more sums NaN than in those.
  *
  * Images fill tiles in sixteens: a call with fewer takes as long as one with sixteen. */
 extern const lk_block_algorithm lk__block_tiles_amxbf16, lk__block_tiles_emulatedamxbf16;

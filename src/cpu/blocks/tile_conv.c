@@ -213,8 +213,7 @@ static void tile_conv_sum(const work *w, const place *p, bool both, const elemen
             const element *upper = tile_conv_at(w, upper_row, of_upper, j),
                           *lower = tile_conv_at(w, lower_row, of_lower, j);
             if (upper && lower)
-                tile_conv_add((const element *const[]){upper, lower}, TILE,
-                              (const element *const[]){right, right + TILE}, STEP, w->steps);
+                tile_conv_add((tile_pair){upper, lower}, TILE, (tile_pair){right, right + TILE}, STEP, w->steps);
             else if (upper)
                 tile_conv_add_upper(upper, right, w->steps);
             else if (lower)

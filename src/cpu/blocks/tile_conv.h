@@ -11,7 +11,7 @@
  * four hold the operands. In memory a tile of operands has TILE elements next to each other, and one of sums SUMS
  * floats. A step's operands and sums are pairs of tiles: for sums, both tiles of the first left one come first. */
 enum { BLOCK = LK_WIDTH, PAIR = 2, WIDTH = PAIR * BLOCK };
-enum { ROWS = LK_TILE_ROWS, DEPTH = LK_TILE_ROW_BYTES / sizeof(element), TILE = ROWS * DEPTH, STEP = PAIR * TILE };
+enum { ROWS = LK_TILE_ROWS, DEPTH = LK_PER_WORD * LK_TILE_ROWS, TILE = ROWS * DEPTH, STEP = PAIR * TILE };
 enum { SUMS = ROWS * BLOCK, STEP_SUMS = PAIR * PAIR * SUMS };
 
 /* Images that are computed together. */
@@ -27,12 +27,13 @@ static int64_t tile_conv_pairs(int64_t channels)
     return lk__divide_up(channels, WIDTH);
 }
 
-/* Takes count * size bytes of `memory`, of which *used are taken. memory = NULL: only counts them. */
-static void *tile_conv_take(char *memory, size_t *used, int64_t count, size_t size)
+/* Takes count * size bytes of `memory`, of which *used are taken. memory = NULL: only counts them, and what it returns
+ * is no address. */
+static void *tile_conv_take(void *memory, size_t *used, int64_t count, size_t size)
 {
-    char *taken = memory ? memory + *used : NULL;
+    uintptr_t taken = (uintptr_t)memory + *used;
     *used += ((size_t)count * size + LK_TILE_ROW_BYTES - 1) / LK_TILE_ROW_BYTES * LK_TILE_ROW_BYTES;
-    return taken;
+    return (void *)taken;
 }
 
 /* --- sums in tiles ------------------------------------------------------------------------------------------------ */
@@ -61,10 +62,12 @@ LK_BODY void tile_conv_store(float *sums)
     tile_store(3, sums + 3 * SUMS, LK_TILE_ROW_BYTES);
 }
 
+/* The first two left, or right, tiles of several steps. */
+typedef const element *const tile_pair[PAIR];
+
 /* Adds the products of `steps` steps: of two left tiles and of two right ones, each `left_step` or `right_step`
  * elements after the one of the step before. */
-LK_BODY void tile_conv_add(const element *const left[PAIR], int64_t left_step, const element *const right[PAIR],
-                           int64_t right_step, int64_t steps)
+LK_BODY void tile_conv_add(tile_pair left, int64_t left_step, tile_pair right, int64_t right_step, int64_t steps)
 {
     for (int64_t s = 0; s < steps; s++) {
         tile_load(4, left[0] + s * left_step, LK_TILE_ROW_BYTES);
