@@ -26,8 +26,7 @@ typedef struct lk_isa {
 } lk_isa;
 
 /* The emulated ones have sixteen lanes on AVX2, and are linked into tests only. Those with bf16 share the f32 kernels
- * of AVX-512 or of `emulated`; those with AMX also share those bf16 kernels of AVX512_BF16 or of `emulatedbf16` that
- * have no copy on tiles. */
+ * of AVX-512 or of `emulated`; those with AMX also share the bf16 kernels of AVX512_BF16 or of `emulatedbf16`. */
 extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_avx512bf16, lk__isa_amxbf16, lk__isa_emulated,
     lk__isa_emulatedbf16, lk__isa_emulatedamxbf16;
 
