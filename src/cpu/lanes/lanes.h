@@ -11,8 +11,10 @@
  * contiguous run of (column, channel), so the inner loop has no gaps.
  *
  * An output element is one chain of multiply-adds over (row, column, channel). Its bits depend neither on its position
- * in a block nor on LANES. For bf16, sums, bias, relu, pooling and gradients of parameters are in f32; y, dx, and the
- * gradient of the convolution's result, from which dx and dw are computed, are rounded. */
+ * in a block nor on LANES. On tiles (tile_lanes.h) the links of the chain are sums that an instruction forms of up to
+ * sixteen words, so the bits are others; and an x that is infinite, or a weight or gradient that is not finite, may
+ * make more elements of its image NaN. For bf16, sums, bias, relu, pooling and gradients of parameters are in f32; y,
+ * dx, and the gradient of the convolution's result, from which dx and dw are computed, are rounded. */
 #pragma once
 
 #include "lockstep/tensor.h"
@@ -98,7 +100,8 @@ typedef struct lk_lanes_kernels {
     size_t (*grad_bytes)(const lk_lanes_block *block, bool input_grad);
 
     /* Computes the gradients. Sums over images go block by block, for bf16 two blocks at a time, then band of rows by
-     * band, then pixel by pixel, each lane for itself; the order depends on the shape alone. */
+     * band, then pixel by pixel, each lane for itself, or on tiles all lanes at once; the order depends on the shape
+     * alone. */
     void (*grad)(const lk_lanes_block *block, const lk_lanes_grad *grad, void *memory);
 } lk_lanes_kernels;
 

@@ -30,6 +30,7 @@ typedef struct sizes {
     int64_t columns;                /* of x with its padding */
     int64_t n_filters, n_positions; /* tiles of filters, and of positions in a row of the window */
     bool turns_x;                   /* x is transposed, not dconv */
+    bool has_ones; /* x has a channel of ones, in the free half of a word; its sums are those of the bias */
     int64_t x_row, x_pixel, x_word; /* elements from row to row, from pixel to pixel, and from tile row to tile row */
     int64_t d_pixel, d_word;        /* the same of dconv */
 } sizes;
@@ -59,6 +60,7 @@ static sizes tile_lanes_sizes(const lk_lanes_block *block)
     s.n_positions = tile_lanes_tiles(s.conv.kernel[1] * s.channels);
     s.turns_x =
         s.used[0] * s.used[1] * s.n_filters > MUCH_LARGER * s.conv.in[0] * tile_lanes_tiles(s.columns * s.channels);
+    s.has_ones = s.channels > s.conv.in[2] && s.conv.padding[0] == 0;
     s.x_word = s.turns_x ? tile_lanes_word_step(s.columns * s.channels) : LK_ELEMENTS;
     s.x_pixel = s.channels * (s.turns_x ? LK_PER_WORD : LK_ELEMENTS);
     s.x_row = s.turns_x ? WORDS * s.x_word : s.columns * s.x_pixel;
@@ -73,6 +75,7 @@ typedef struct work_memory {
     float *of_filter;          /* the gradient of one filter: [row of the window][column][channel] */
     element *ones;             /* a tile */
     element *x;                /* with the reach of tiles beyond its end, as dconv */
+    element *rows;             /* a row of x before it is transposed, with the reach of a tile beyond its end */
     element *dconv;            /* of a band */
     element *natural;          /* the same before it is transposed */
     element *from_x, *from_dy; /* two blocks of x and of dy, if these are row-major */
@@ -105,6 +108,8 @@ static work_memory tile_lanes_memory(const lk_lanes_block *block, const sizes *s
         tile_lanes_take(memory, bytes, s->conv.kernel[0] * s->conv.kernel[1] * s->channels, sizeof *m.of_filter);
     m.ones = tile_lanes_take(memory, bytes, TILE, sizeof *m.ones);
     m.x = tile_lanes_take(memory, bytes, s->conv.in[0] * s->x_row + REACH, sizeof *m.x);
+    m.rows =
+        tile_lanes_take(memory, bytes, s->turns_x ? s->columns * s->channels * LK_ELEMENTS + TILE : 0, sizeof *m.rows);
     m.dconv = tile_lanes_take(memory, bytes, pixels * s->d_pixel + REACH, sizeof *m.dconv);
     m.natural =
         tile_lanes_take(memory, bytes, s->turns_x ? 0 : pixels * s->filters * LK_ELEMENTS + REACH, sizeof *m.natural);
@@ -134,22 +139,27 @@ size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad)
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
-/* Joins x of one or two blocks of images, and transposes it if it is the operand of right tiles. */
-static void tile_lanes_join_x(const sizes *s, const lk_lanes_plane planes[PAIR], int n, element *to)
+/* Sets the channel that fills up a word to one, in n rows of pixels' channels. */
+static void tile_lanes_set_ones(const sizes *s, const element *ones, int64_t n, element *rows)
 {
-    enum { AT_ONCE = ROWS / LK_PER_WORD }; /* words of two channels that give a tile */
-    _Alignas(64) element joined[ROWS * LK_ELEMENTS] = {0};
-    int64_t words = s->columns * s->channels / LK_PER_WORD;
+    for (int64_t i = s->channels - 1; i < n; i += s->channels)
+        word_store(rows + i * LK_ELEMENTS, word_load(ones));
+}
+
+/* Joins x of one or two blocks of images, and transposes it if it is the operand of right tiles. */
+static void tile_lanes_join_x(const sizes *s, const lk_lanes_plane planes[PAIR], int n, const work_memory *m)
+{
+    int64_t positions = s->columns * s->channels;
+    element *to = m->x, *rows = s->turns_x ? m->rows : to;
     for (int64_t row = 0; row < s->conv.in[0]; row++, to += s->x_row) {
-        const element *a = planes[0].first + row * planes[0].row_step,
-                      *b = n > 1 ? planes[1].first + row * planes[1].row_step : NULL;
         if (!s->turns_x)
-            lk__tile_lanes_join(a, b, words, to);
-        for (int64_t first = 0; s->turns_x && first < words; first += AT_ONCE) {
-            lk__tile_lanes_join(a + first * LK_ELEMENTS, b ? b + first * LK_ELEMENTS : NULL,
-                                words - first < AT_ONCE ? words - first : AT_ONCE, joined);
-            lk__tile_lanes_transpose(joined, to + first * LK_PER_WORD * LK_PER_WORD, s->x_word);
-        }
+            rows = to;
+        lk__tile_lanes_join(planes[0].first + row * planes[0].row_step,
+                            n > 1 ? planes[1].first + row * planes[1].row_step : NULL, positions / LK_PER_WORD, rows);
+        if (s->has_ones)
+            tile_lanes_set_ones(s, m->ones, positions, rows);
+        for (int64_t first = 0; s->turns_x && first < positions; first += ROWS)
+            lk__tile_lanes_transpose(rows + first * LK_ELEMENTS, to + first * LK_PER_WORD, s->x_word);
     }
 }
 
@@ -299,13 +309,13 @@ static void tile_lanes_add_images(const lk_lanes_block *block, const sizes *s, c
     lk_lanes_plane planes[PAIR] = {{0}};
     for (int i = 0; i < n; i++)
         planes[i] = lk__tile_lanes_plane(&block->conv, images[i].x, m->planes[i]);
-    tile_lanes_join_x(s, planes, n, m->x);
+    tile_lanes_join_x(s, planes, n, m);
     tile_configure();
     for (int64_t row = 0; row < s->used[0]; row += s->band) {
         range rows = {row, row + s->band < s->used[0] ? row + s->band : s->used[0]};
         tile_lanes_make_dconv(block, s, images, n, rows, m);
         tile_lanes_sum_band(s, rows, m);
-        if (bias)
+        if (bias && !s->has_ones)
             tile_lanes_sum_bias(s, (rows.end - rows.begin) * s->used[1], m);
     }
     tile_release();
@@ -322,6 +332,11 @@ static void tile_lanes_collect(const sizes *s, const float *sums, int64_t filter
                 to[first + i] = sums[s->turns_x ? i : i * WORDS];
 }
 
+static float tile_lanes_bias_sum(const sizes *s, const work_memory *m, int64_t filter)
+{
+    return m->bias[filter / ROWS * TILE_SUMS + filter % ROWS * (s->turns_x ? WORDS : 1)];
+}
+
 static void tile_lanes_store_gradients(const sizes *s, const work_memory *m, const lk_lanes_grad *grad)
 {
     const lk_lanes_conv *conv = &s->conv;
@@ -333,7 +348,7 @@ static void tile_lanes_store_gradients(const sizes *s, const work_memory *m, con
             for (int64_t tap = 0; tap < taps; tap++)
                 *dw++ = of_filter[tap * s->channels + c];
         if (grad->dbias)
-            grad->dbias[f] = m->bias[f / ROWS * TILE_SUMS + f % ROWS * (s->turns_x ? WORDS : 1)];
+            grad->dbias[f] = s->has_ones ? of_filter[s->channels - 1] : tile_lanes_bias_sum(s, m, f);
     }
 }
 

@@ -22,6 +22,24 @@ lk_interleaving lk__interleaving_of_channels(int64_t images, int64_t channels, i
     return (lk_interleaving){.width = width, .lanes = images * channels, .inners = 1, .pixels = pixels};
 }
 
+/* --- words of bf16 ----------------------------------------------------------------------------------------------- */
+
+/* Joins n elements of a row of bf16, and those that lie `second` elements further, to words. second = 0: zeros. */
+LK_BODY void interleave_join(const uint16_t *row, int64_t second, int64_t n, uint32_t *words)
+{
+    for (int64_t i = 0; i < n; i++)
+        words[i] = row[i] | (second ? (uint32_t)row[second + i] << 16 : 0);
+}
+
+LK_BODY void interleave_split(const uint32_t *words, int64_t n, uint16_t *row, int64_t second)
+{
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = (uint16_t)words[i];
+        if (second)
+            row[second + i] = (uint16_t)(words[i] >> 16);
+    }
+}
+
 /* --- 8x8 elements, rows to columns -------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
@@ -35,6 +53,29 @@ LK_BODY LK_AVX2 void interleave_transpose_8x8(const float *from, int64_t from_st
         _mm256_storeu_ps(to + i * to_stride, rows[i]);
 }
 
+/* Joins eight elements of a row of bf16, and those that lie `second` elements further, to words. second = 0: zeros. */
+LK_BODY LK_AVX2 void interleave_join_eight(const uint16_t *row, int64_t second, uint32_t *words)
+{
+    __m256i joined = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)row));
+    if (second)
+        joined = _mm256_or_si256(
+            joined, _mm256_slli_epi32(
+                        _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(row + second))), 16));
+    _mm256_storeu_si256((__m256i *)(void *)words, joined);
+}
+
+/* The inverse. */
+LK_BODY LK_AVX2 void interleave_split_eight(const uint32_t *words, uint16_t *row, int64_t second)
+{
+    __m256i joined = _mm256_loadu_si256((const __m256i *)(const void *)words),
+            low = _mm256_and_si256(joined, _mm256_set1_epi32(0xffff)), high = _mm256_srli_epi32(joined, 16);
+    _mm_storeu_si128((__m128i *)(void *)row,
+                     _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+    if (second)
+        _mm_storeu_si128((__m128i *)(void *)(row + second),
+                         _mm_packus_epi32(_mm256_castsi256_si128(high), _mm256_extracti128_si256(high, 1)));
+}
+
 #else
 
 static void interleave_transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
@@ -42,6 +83,16 @@ static void interleave_transpose_8x8(const float *from, int64_t from_stride, flo
     for (int64_t i = 0; i < EIGHT; i++)
         for (int64_t j = 0; j < EIGHT; j++)
             to[j * to_stride + i] = from[i * from_stride + j];
+}
+
+static void interleave_join_eight(const uint16_t *row, int64_t second, uint32_t *words)
+{
+    interleave_join(row, second, EIGHT, words);
+}
+
+static void interleave_split_eight(const uint32_t *words, uint16_t *row, int64_t second)
+{
+    interleave_split(words, EIGHT, row, second);
 }
 
 #endif
@@ -143,29 +194,14 @@ static tile interleave_pair_tile_of(const lk_interleaving *s, int64_t lane, int6
     return t;
 }
 
-/* Joins n elements of a row of bf16, and those that lie `second` elements further, to words. second = 0: zeros. */
-LK_BODY void interleave_join(const uint16_t *row, int64_t second, int64_t n, uint32_t *words)
-{
-    for (int64_t i = 0; i < n; i++)
-        words[i] = row[i] | (second ? (uint32_t)row[second + i] << 16 : 0);
-}
-
-LK_BODY void interleave_split(const uint32_t *words, int64_t n, uint16_t *row, int64_t second)
-{
-    for (int64_t i = 0; i < n; i++) {
-        row[i] = (uint16_t)words[i];
-        if (second)
-            row[second + i] = (uint16_t)(words[i] >> 16);
-    }
-}
-
 /* Rows of words are floats to the transposition, which copies bits. */
 LK_BODY LK_AVX2 void interleave_pair_tile(const tile *t, const uint16_t *row, int64_t second, uint32_t *words)
 {
-    uint32_t rows[EIGHT][EIGHT] = {{0}};
+    uint32_t rows[EIGHT][EIGHT];
+    memset(&rows[0][0] + t->lanes * EIGHT, 0, (size_t)(EIGHT - t->lanes) * sizeof *rows);
     if (t->pixels == EIGHT) {
         for (int64_t l = 0; l < t->lanes; l++)
-            interleave_join(row + l * t->a_lane, second, EIGHT, rows[l]);
+            interleave_join_eight(row + l * t->a_lane, second, rows[l]);
         interleave_transpose_8x8((const float *)(const void *)rows, EIGHT, (float *)(void *)words, t->a_pixel);
         return;
     }
@@ -182,7 +218,7 @@ LK_BODY LK_AVX2 void deinterleave_pair_tile(const tile *t, const uint32_t *words
     if (t->pixels == EIGHT) {
         interleave_transpose_8x8((const float *)(const void *)words, t->a_pixel, (float *)(void *)rows, EIGHT);
         for (int64_t l = 0; l < t->lanes; l++)
-            interleave_split(rows[l], EIGHT, row + l * t->a_lane, second);
+            interleave_split_eight(rows[l], row + l * t->a_lane, second);
         return;
     }
     for (int64_t p = 0; p < t->pixels; p++)
