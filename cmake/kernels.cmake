@@ -17,7 +17,8 @@ endforeach()
 
 # Those that are written for tiles.
 set(LK_TILE_KERNELS "")
-foreach(name isa_table blocks/tile_conv blocks/tile_grad dense/tile_product lanes/tile_lanes_conv lanes/tile_lanes_grad lanes/tile_lanes_join lanes/tile_lanes_plane)
+foreach(name isa_table blocks/tile_conv blocks/tile_grad dense/tile_product lanes/tile_lanes_conv lanes/tile_lanes_grad
+             lanes/tile_lanes_join lanes/tile_lanes_plane)
   list(APPEND LK_TILE_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 

@@ -11,7 +11,7 @@ typedef struct lk_kept {
     struct lk_block *block; /* NULL: nothing is kept yet */
     size_t bytes;           /* requested of the block */
     int input;              /* the block holds what is derived from this input of the call */
-    bool made;              /* … and for the variable's present value: the kernel does not read the input */
+    bool made;              /* that is of the variable's present value, so the kernel does not read the input */
 } lk_kept;
 
 /* Reading more bytes than this from memory usually takes as long as deriving them. */
