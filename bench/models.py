@@ -30,10 +30,10 @@ def reference(batch, f32, f32_on_two, bf16, memory):
 
 NETWORKS = {
     "lenet": reference(256, 4.0, 5.5, 3.5, 1 / 3),
-    "keras-cnn": reference(256, 5.5, 6.0, 3.0, 1 / 3),
+    "keras-cnn": reference(256, 5.5, 6.0, 4.5, 1 / 3),
     "resnet18": reference(64, 2.0, 2.0, 1.3, 1 / 2),
     "wrn-16-10": reference(32, 2.1, 2.1, 1.3, 1 / 2),
-    "mlp": Network(256, {("f32", 1): 1.6, ("f32", 2): 1.6}, model=FILES / "mlp.lk"),
+    "mlp": Network(256, {("f32", 1): 1.6, ("f32", 2): 1.6, ("bf16", 1): 1.6}, model=FILES / "mlp.lk"),
     "vgg": Network(64, model=FILES / "vgg.lk"),
     "resnet20": Network(128, model=FILES / "resnet20.lk"),
 }
