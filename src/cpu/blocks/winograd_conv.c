@@ -59,10 +59,9 @@ static int64_t winograd_conv_group(int64_t tiles, int64_t fit)
 
 static int64_t winograd_conv_at_once(const pieces *p)
 {
-    int64_t from = p->from.channels;
-    if (LK_WIDTH < 16 || LK_POINTS * from * p->to.channels > MANY_KERNELS)
+    if (LK_WIDTH < 16 || LK_POINTS * p->from.channels * p->to.channels > MANY_KERNELS)
         return p->chunk;
-    int64_t fit = lk__max(FLOATS_AT_ONCE / (LK_POINTS * (from + p->channels)), LEAST_AT_ONCE);
+    int64_t fit = lk__max(FLOATS_AT_ONCE / (LK_POINTS * (p->from.channels + p->channels)), LEAST_AT_ONCE);
     return lk__min(winograd_conv_group(p->tiles, fit), p->chunk);
 }
 
