@@ -212,8 +212,9 @@ static void tile_conv_sum(const work *w, const place *p, bool both, const elemen
         for (int64_t j = 0; j < kernel[1]; j++, right += w->steps * STEP) {
             const element *upper = tile_conv_at(w, upper_row, of_upper, j),
                           *lower = tile_conv_at(w, lower_row, of_lower, j);
+            tile_pair left = {upper, lower}, of_step = {right, right + TILE};
             if (upper && lower)
-                tile_conv_add((tile_pair){upper, lower}, TILE, (tile_pair){right, right + TILE}, STEP, w->steps);
+                tile_conv_add(left, TILE, of_step, STEP, w->steps);
             else if (upper)
                 tile_conv_add_upper(upper, right, w->steps);
             else if (lower)

@@ -173,7 +173,8 @@ static void tile_grad_add(const work *w, int64_t filter, int64_t tap)
         if (from < 0 || from >= conv->in[0])
             continue;
         const element *right = w->x + (((from - w->from) * conv->stride[1] + phase) * w->length + shift) * WORD;
-        tile_conv_add((tile_pair){left, left + TILE}, STEP, (tile_pair){right, right + a_block}, TILE, w->steps);
+        tile_pair of_dy = {left, left + TILE}, of_x = {right, right + a_block};
+        tile_conv_add(of_dy, STEP, of_x, TILE, w->steps);
     }
 }
 

@@ -50,7 +50,7 @@ static void tile_weights_transpose(element rows[BLOCK][WIDTH], element *to)
         words[f] = word_load(rows[f]);
     word_transpose(words);
     LK_UNROLL
-    for (int64_t word = 0; word < ROWS; word++)
+    for (int64_t word = 0; word < BLOCK; word++)
         word_store(to + word * DEPTH, words[word]);
 }
 
