@@ -30,8 +30,7 @@ typedef struct lk_isa {
 extern const lk_isa lk__isa_avx2, lk__isa_avx512, lk__isa_avx512bf16, lk__isa_amxbf16, lk__isa_emulated,
     lk__isa_emulatedbf16, lk__isa_emulatedamxbf16;
 
-extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated, lk__isa_kernels_avx512bf16,
-    lk__isa_kernels_emulatedbf16;
+extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated;
 
 /* Returns whether this processor can run code for `isa`, and the system lets it. For AMX, asks Linux for the permission
  * to use tiles, which is the process's: all its threads have it. */

@@ -1,5 +1,5 @@
 /* The tables that each copy of the kernels exports. A copy for bf16 completes the one for f32 on the same vectors, and
- * a copy with tiles completes both. */
+ * a copy with tiles, which has no convolutions on vectors, completes both. */
 #include "cpu/isa.h"
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/vector.h"
@@ -19,9 +19,9 @@ const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .grad = lk__lanes_block_grad,
 };
 
-#if defined(LK_VECTOR_TILES)
+#if defined(LK_VECTOR_BF16)
 
-static const lk_isa_kernels on_tiles = {
+static const lk_isa_kernels of_bf16 = {
     .direct = &LK_ISA_BF16(lk__block_direct),
     .winograd = &LK_ISA_BF16(lk__block_winograd),
     .dense = &LK_ISA(lk__dense),
@@ -32,24 +32,10 @@ const lk_isa LK_ISA(lk__isa) = {
     .name = LK_ISA_NAME,
     .width = LK_WIDTH,
     .f32 = &LK_ISA_F32(lk__isa_kernels),
-    .bf16 = &on_tiles,
+    .bf16 = &of_bf16,
+#if defined(LK_VECTOR_TILES)
     .tiles = &LK_ISA(lk__block_tiles),
-};
-
-#elif defined(LK_VECTOR_BF16)
-
-const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
-    .direct = &LK_ISA(lk__block_direct),
-    .winograd = &LK_ISA(lk__block_winograd),
-    .dense = &LK_ISA(lk__dense),
-    .lanes = &LK_ISA(lk__lanes),
-};
-
-const lk_isa LK_ISA(lk__isa) = {
-    .name = LK_ISA_NAME,
-    .width = LK_WIDTH,
-    .f32 = &LK_ISA_F32(lk__isa_kernels),
-    .bf16 = &LK_ISA(lk__isa_kernels),
+#endif
 };
 
 #else

@@ -179,26 +179,20 @@ LK_BODY const element *tile_conv_at(const work *w, const element *row, const int
     return row + columns[kernel_column] * w->groups * w->steps * TILE;
 }
 
-/* Adds the products of one left tile. */
-LK_BODY void tile_conv_add_upper(const element *left, const element *right, int64_t steps)
+/* Adds the products of one left tile, to the sums of the second one if `lower`. */
+LK_BODY void tile_conv_add_one(const element *left, const element *right, int64_t steps, const bool lower)
 {
     for (; steps > 0; steps--, left += TILE, right += STEP) {
         tile_load(4, left, LK_TILE_ROW_BYTES);
         tile_load(6, right, LK_TILE_ROW_BYTES);
         tile_load(7, right + TILE, LK_TILE_ROW_BYTES);
-        tile_multiply(0, 4, 6);
-        tile_multiply(1, 4, 7);
-    }
-}
-
-LK_BODY void tile_conv_add_lower(const element *left, const element *right, int64_t steps)
-{
-    for (; steps > 0; steps--, left += TILE, right += STEP) {
-        tile_load(5, left, LK_TILE_ROW_BYTES);
-        tile_load(6, right, LK_TILE_ROW_BYTES);
-        tile_load(7, right + TILE, LK_TILE_ROW_BYTES);
-        tile_multiply(2, 5, 6);
-        tile_multiply(3, 5, 7);
+        if (lower) {
+            tile_multiply(2, 4, 6);
+            tile_multiply(3, 4, 7);
+        } else {
+            tile_multiply(0, 4, 6);
+            tile_multiply(1, 4, 7);
+        }
     }
 }
 
@@ -216,14 +210,14 @@ static void tile_conv_sum(const work *w, const place *p, bool both, const elemen
             if (upper && lower)
                 tile_conv_add(left, TILE, of_step, STEP, w->steps);
             else if (upper)
-                tile_conv_add_upper(upper, right, w->steps);
+                tile_conv_add_one(upper, right, w->steps, false);
             else if (lower)
-                tile_conv_add_lower(lower, right, w->steps);
+                tile_conv_add_one(lower, right, w->steps, true);
         }
     }
 }
 
-/* Where results go: y of the chunk's first image, bits of relu or NULL, bias or NULL. */
+/* The bias, or NULL, and the destinations of results: y of the chunk's first image, and bits of relu, or NULL. */
 typedef struct results {
     const element *bias;
     element *y;

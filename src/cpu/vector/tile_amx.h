@@ -31,8 +31,6 @@ LK_BODY void tile_release(void)
     __asm__ volatile("tilerelease");
 }
 
-#define tile_zero(tile) __asm__ volatile("tilezero %tmm" #tile)
-
 #define tile_load(tile, from, stride) \
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(from), "r"((int64_t)(stride)) : "memory")
 
