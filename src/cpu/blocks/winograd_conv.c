@@ -256,7 +256,7 @@ static lk_channel_range winograd_conv_channels(const pieces *p, int64_t first)
     return (lk_channel_range){first, lk__min(p->channels, p->to.channels - first)};
 }
 
-/* What a convolution reads and writes; `bias` and `passed` may be NULL. */
+/* The tensors of a convolution; `bias` and `passed` may be NULL. */
 typedef struct operands {
     const element *x, *bias;
     element *y;

@@ -353,7 +353,7 @@ LK_BODY void tile_tree_sum(const lk_addend_sum *s, const lk_matrix *y, int64_t r
     enum { HALF = SIDE * BLOCK };
     lk_matrix part = tile_block_of(y, row, column);
     part.rows = lk__min(part.rows, SIDE);
-    /* What the sum replaces arrives while the products are computed. */
+    /* The elements that the sum replaces arrive while the products are computed. */
     for (int64_t i = 0; i < part.rows; i++)
         for (int64_t j = 0; j < BLOCK; j += LK_TILE_ROW_BYTES / sizeof(float))
             __builtin_prefetch((const char *)part.data + (i * y->row_stride + j) * (int64_t)sizeof(float), 1);

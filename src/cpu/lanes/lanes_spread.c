@@ -1,5 +1,5 @@
-/* What the gradients of lanes.h begin with: blocks of images out of row-major operands, and dconv, which is dy spread
- * over the pixels that the pooling read. */
+/* The first steps of the gradients of lanes.h: they make blocks of images of row-major operands, and dconv, which is dy
+ * spread over the pixels that the pooling read. */
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/interleave.h"
 

@@ -1,4 +1,4 @@
-/* What the kernels of lanes.h on tiles share.
+/* The parts that the kernels of lanes.h on tiles share.
  *
  * In the layout of bf16 a word holds two channels of an image, so the words of sixteen images are a row of the right
  * tile of a product: the rows of a tile are pairs of channels, its columns are images. A row of a kernel's window is a

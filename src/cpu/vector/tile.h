@@ -14,13 +14,13 @@
  * tile_multiply takes `left` with as many words in a row as `right` has rows; `sums` has the rows of `left` and the row
  * size of `right`. Its time is that of the larger of both numbers of rows, so tiles that are not full cost less.
  *
- * tile_multiply takes `sums` as [16][16] floats, `left` as [16 rows][16 pairs of bf16], and `right` as [16 pairs][16
- * columns] of pairs of bf16. It is TDPBF16PS as Intel's manual defines it (Intel 64 and IA-32 Architectures Software
- * Developer's Manual, volume 2, "TDPBF16PS", Operation). For each row and column, one sum of the products of the pairs'
- * first elements and one of those of their second elements begin at 0 and grow pair by pair, by fused multiply-adds.
- * Their sum is added to the element of `sums`. Every step rounds to nearest even, and takes numbers below FLT_MIN for
- * zeros in operands and results. The emulation has the same bits, except those of NaN, and ends the process on what the
- * processor does not allow. */
+ * If tiles are full, `sums` is [16][16] floats, `left` is [16 rows][16 pairs of bf16], and `right` is [16 pairs][16
+ * columns] of pairs of bf16. The product is TDPBF16PS as Intel's manual defines it (Intel 64 and IA-32 Architectures
+ * Software Developer's Manual, volume 2, "TDPBF16PS", Operation). For each row and column, one sum of the products of
+ * the pairs' first elements and one of those of their second elements begin at 0 and grow pair by pair, by fused
+ * multiply-adds. Their sum is added to the element of `sums`. Every step rounds to nearest even, and takes numbers
+ * below FLT_MIN for zeros in operands and results. The emulation has the same bits, except those of NaN, and ends the
+ * process on what the processor does not allow. */
 #pragma once
 
 #include "cpu/vector/vector.h"
