@@ -3,6 +3,7 @@
 
 #include "cpu/vector/vector_words_eight.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #define LK_BF16_SUFFIX emulatedbf16
