@@ -99,6 +99,8 @@ static const lk_backend cpu = {
     .implementations = lk__cpu_implementations,
     .choices = &lk__cpu_choices,
     .products = &lk__cpu_products,
+    .merges = lk__cpu_merges,
+    .stays_apart = lk__cpu_stays_apart,
 };
 
 #endif

@@ -133,6 +133,9 @@ typedef struct lk_backend {
     /* Returns whether `merged` may replace merged->parts calls like `one` (program/merge.h): its kernel must give each
      * of them the bits that it would have alone. NULL: it never may. */
     bool (*merges)(const lk_call *one, const lk_call *merged);
+    /* Returns whether calls like `one` may stay as they are in passes whose other calls are merged. NULL: passes are
+     * merged only if `merges` takes all calls. */
+    bool (*stays_apart)(const lk_call *one);
 
     /* On the queue's own thread, bound to its core: sets the arithmetic modes of the thread and makes *state. */
     lk_status (*open)(lk_device *device, void **state);

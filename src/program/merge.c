@@ -160,23 +160,37 @@ static lk_status merge_operands(const merging *m, int j, bool out, lk_tensor **m
     return LK_OK;
 }
 
+/* Returns whether nothing but calls of the program, from this one on, uses the storage. */
+static bool merge_is_inside(const merging *m, const lk_tensor *t)
+{
+    const lk_program *program = m->program;
+    return !merge_made(m, t)->first && !lk__storage_is_written(t->storage) &&
+           !lk__lists_storage(program->in, program->n_in, t->storage);
+}
+
+/* Notes where results k of the calls j will be, which are `apart` or all equal. */
+static lk_status merge_note(merging *m, int j, int k, bool apart)
+{
+    lk_storage *first = merge_call(m, j, 0)->out[k]->storage, *whole = first;
+    if (apart)
+        LK_TRY(lk__storage_new(first->device, first->bytes * (size_t)m->n, &whole));
+    for (int v = 0; v < m->n; v++)
+        *merge_made(m, merge_operand(m, j, v, true, k)) = (made){first, whole, v};
+    return LK_OK;
+}
+
 /* Notes the storages that the calls j are the first to use, for results that are `apart` or all equal. *fits: false if
  * one of them is a variable, which passes must write in their order. */
 static lk_status merge_note_results(merging *m, int j, bool apart, bool *fits)
 {
     const lk_call *one = merge_call(m, j, 0);
     for (int k = 0; k < one->n_out && *fits; k++) {
-        lk_storage *first = one->out[k] ? one->out[k]->storage : NULL, *whole = first;
-        if (!first || merge_made(m, one->out[k])->first)
+        if (!one->out[k] || merge_made(m, one->out[k])->first)
             continue;
-        if (apart)
-            LK_TRY(lk__storage_new(first->device, first->bytes * (size_t)m->n, &whole));
-        for (int v = 0; v < m->n; v++) {
-            const lk_tensor *t = merge_operand(m, j, v, true, k);
-            *fits &= !merge_made(m, t)->first && !lk__storage_is_written(t->storage) &&
-                     !lk__lists_storage(m->program->in, m->program->n_in, t->storage);
-            *merge_made(m, t) = (made){first, whole, v};
-        }
+        for (int v = 0; v < m->n; v++)
+            *fits &= merge_is_inside(m, merge_operand(m, j, v, true, k));
+        if (*fits)
+            LK_TRY(merge_note(m, j, k, apart));
     }
     return LK_OK;
 }
@@ -186,8 +200,14 @@ static bool merge_is_taken(const merging *m, const lk_call *one, const lk_call *
     return one->op == &lk__op_plain || m->program->device->backend->merges(one, merged);
 }
 
-/* Adds the call that replaces the calls j of all passes. */
-static lk_status merge_calls(merging *m, int j, bool *fits)
+static bool merge_stays_apart(const merging *m, const lk_call *one)
+{
+    const lk_backend *backend = m->program->device->backend;
+    return backend->stays_apart && backend->stays_apart(one);
+}
+
+/* Adds the call that replaces the calls j of all passes. *fits: false if there is none. */
+static lk_status merge_calls_whole(merging *m, int j, bool *fits)
 {
     const lk_call *one = merge_call(m, j, 0);
     lk_call merged = *one;
@@ -211,8 +231,6 @@ static lk_status merge_calls(merging *m, int j, bool *fits)
     return status;
 }
 
-/* --- the other calls ---------------------------------------------------------------------------------------------- */
-
 /* Returns the tensor in the merged program that has the elements of t, with a reference. */
 static lk_tensor *merge_redirected(const merging *m, const lk_tensor *t)
 {
@@ -220,8 +238,66 @@ static lk_tensor *merge_redirected(const merging *m, const lk_tensor *t)
     lk_tensor like = lk__tensor_alias(t);
     if (merge_is_apart(its))
         like.offset += its->part * merge_step(t);
-    return lk__tensor_over(its->whole, &like);
+    return lk__tensor_over(its->first ? its->whole : t->storage, &like);
 }
+
+/* Results of calls that stay apart are in a whole too, for merged calls that read them; but outputs of the program stay
+ * where they are. */
+static lk_status merge_note_apart(merging *m, int j)
+{
+    const lk_call *one = merge_call(m, j, 0);
+    for (int k = 0; k < one->n_out; k++) {
+        bool moves = one->out[k] != NULL;
+        for (int v = 0; v < m->n && moves; v++) {
+            const lk_tensor *t = merge_operand(m, j, v, true, k);
+            moves = merge_is_inside(m, t) && !lk__lists_storage(m->program->out, m->program->n_out, t->storage);
+        }
+        if (moves)
+            LK_TRY(merge_note(m, j, k, true));
+    }
+    return LK_OK;
+}
+
+/* Adds the calls j of all passes one after the other. */
+static lk_status merge_calls_apart(merging *m, int j)
+{
+    LK_TRY(merge_note_apart(m, j));
+    for (int v = 0; v < m->n; v++) {
+        const lk_call *one = merge_call(m, j, v);
+        lk_call *call = &m->calls[m->n_calls++];
+        *call = *one;
+        call->pass = merge_call(m, j, 0)->pass;
+        for (int k = 0; k < one->n_in; k++)
+            call->in[k] = one->in[k] ? merge_redirected(m, one->in[k]) : NULL;
+        for (int k = 0; k < one->n_out; k++)
+            call->out[k] = one->out[k] ? merge_redirected(m, one->out[k]) : NULL;
+        for (int k = 0; k < one->n_in; k++)
+            if (one->in[k] && !call->in[k])
+                return LK_ERR_MEMORY;
+        for (int k = 0; k < one->n_out; k++)
+            if (one->out[k] && !call->out[k])
+                return LK_ERR_MEMORY;
+    }
+    return LK_OK;
+}
+
+/* Adds what replaces the calls j of all passes. *fits: false if they cannot be replaced. */
+static lk_status merge_calls(merging *m, int j, bool *fits)
+{
+    const lk_call *one = merge_call(m, j, 0);
+    bool stays = merge_stays_apart(m, one), gives_output = false;
+    for (int k = 0; k < one->n_out; k++)
+        gives_output |= one->out[k] && lk__lists_storage(m->program->out, m->program->n_out, one->out[k]->storage);
+    *fits = !(stays && gives_output);
+    if (*fits)
+        LK_TRY(merge_calls_whole(m, j, fits));
+    if (*fits || !stays)
+        return LK_OK;
+    *fits = true;
+    return merge_calls_apart(m, j);
+}
+
+/* --- the other calls ---------------------------------------------------------------------------------------------- */
 
 /* Returns whether an output of the program lies in a storage that merged calls do not write. It is copied then. */
 static bool merge_is_copied(const merging *m, const lk_tensor *t)
@@ -324,7 +400,7 @@ static lk_status merge_passes(merging *m, int *end)
     bool fits = m->n > 1;
     lk_status status = lk__program_number(m->program, &m->numbers);
     m->made = lk__calloc((size_t)m->numbers.n + 1, sizeof *m->made);
-    m->calls = lk__calloc((size_t)m->length + (size_t)m->program->n_out, sizeof *m->calls);
+    m->calls = lk__calloc((size_t)m->length * (size_t)m->n + (size_t)m->program->n_out, sizeof *m->calls);
     if (!m->made || !m->calls)
         status = LK_ERR_MEMORY;
     for (int j = 0; j < m->length && status == LK_OK && fits; j++)
@@ -344,6 +420,15 @@ static void merge_free(merging *m)
             lk__storage_release(m->made[i].whole);
     lk__numbers_free(&m->numbers);
     LK_FREE_ALL(m->made, m->calls);
+}
+
+bool lk__program_may_merge(const lk_program *program)
+{
+    const lk_backend *backend = program->device->backend;
+    for (int i = 0; i < program->n_calls; i++)
+        if (!backend->stays_apart || !backend->stays_apart(&program->calls[i]))
+            return false;
+    return true;
 }
 
 lk_status lk__program_merge(lk_program *program)

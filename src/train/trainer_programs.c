@@ -14,6 +14,7 @@ lk_status lk__trainer_programs_new(lk_trainer *trainer)
         LK_TRY(lk__shard_programs_new(&trainer->programs.shard));
     if (trainer->programs.shard && trainer->devices[0]->backend->modules)
         LK_TRY(lk__cut_programs_new(&trainer->programs.cut));
+    LK_TRY(lk__step_programs_find_merging(trainer));
     if (lk__step_programs_fit(trainer))
         LK_TRY(lk__step_programs_new(&trainer->programs.step));
     if (lk__step_is_one_program(trainer))

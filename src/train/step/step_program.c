@@ -1,11 +1,13 @@
-/* All shards that a GPU has of a batch are one program, and so are the shards of a group of batch-norm. Shards that
- * share no group are branches, so that the device can compute several at a time; then come their sums, one for each
- * node of the tree that covers the program's shards. Devices exchange these sums, so the program is cut where a bucket
- * of them is finished. A single GPU without accumulation waits for no other device, so its program is the whole step,
- * update included. Programs are replayed as graphs. */
+/* All shards that a GPU has of a batch are one program, and so are the shards of a group of batch-norm, and all that a
+ * CPU device has of a batch if their calls can be merged. On a GPU, shards that share no group are branches, so that
+ * the device can compute several at a time; then come their sums, one for each node of the tree that covers the
+ * program's shards. Devices exchange these sums, so the program is cut where a bucket of them is finished. A single GPU
+ * without accumulation waits for no other device, so its program is the whole step, update included. Programs are
+ * replayed as graphs. */
 #include "train/step/step_program.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
@@ -13,6 +15,8 @@
 #include "ops/update.h"
 #include "optim/optimizer.h"
 #include "optim/optimizer_step.h"
+#include "program/defer.h"
+#include "program/merge.h"
 #include "program/program.h"
 #include "train/plan/choices.h"
 #include "train/replicas.h"
@@ -71,10 +75,27 @@ static bool step_program_takes_devices(const lk_trainer *trainer)
     return !trainer->server.has_optimizer && trainer->devices[0]->backend->graphs;
 }
 
+lk_status lk__step_programs_find_merging(lk_trainer *trainer)
+{
+    const lk_plan *plan = &trainer->plan;
+    lk_range own = lk__replica_shards(trainer, 0);
+    if (!trainer->programs.shard || trainer->server.has_optimizer || !trainer->devices[0]->backend->stays_apart ||
+        own.end - own.begin < 2 || plan->micro_batch > 0)
+        return LK_OK;
+    lk_program_opts opts = {.fuse = trainer->config.execution.fuse == LK_FUSE_ON};
+    lk_program *program = lk__record_pass(trainer, true, lk__divide_up(plan->batch_size, plan->shards), &opts);
+    if (!program)
+        return lk_error_status();
+    trainer->programs.merges = lk__program_may_merge(program);
+    lk_program_release(program);
+    return LK_OK;
+}
+
 bool lk__step_programs_fit(const lk_trainer *trainer)
 {
     bool spans = !trainer->server.has_optimizer && lk__groups_span_devices(trainer, trainer->sums.train, 0);
-    return trainer->programs.shard && !spans && (trainer->sums.groups || step_program_takes_devices(trainer));
+    return trainer->programs.shard && !spans &&
+           (trainer->sums.groups || trainer->programs.merges || step_program_takes_devices(trainer));
 }
 
 bool lk__step_is_one_program(const lk_trainer *trainer)
@@ -99,12 +120,15 @@ static lk_range step_program_group(const lk_trainer *trainer, int replica, int64
  * (dist/array_sum.h), which operators cannot. */
 const lk_shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn)
 {
-    static const lk_shard_units replicas = {step_program_replica, true}, groups = {step_program_group, false};
+    static const lk_shard_units replicas = {step_program_replica, true}, merged = {step_program_replica, false},
+                                groups = {step_program_group, false};
     if (!trainer->programs.step)
         return NULL;
     if (step_program_takes_devices(trainer))
         return &replicas;
-    return fn == lk__evaluation_pass ? NULL : &groups;
+    if (fn == lk__evaluation_pass)
+        return NULL;
+    return trainer->programs.merges ? &merged : &groups;
 }
 
 lk_status lk__step_programs_new(lk_step_programs **programs)
@@ -343,6 +367,8 @@ static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, cons
     lk__free(r.values);
     lk__free(r.leaves);
     lk__free(r.sums);
+    if (program && trainer->programs.merges)
+        lk__program_defer_products(program);
     return program;
 }
 

@@ -1,10 +1,13 @@
-/* Programs of several shards: all that a GPU has of a batch, or those of a group. */
+/* Programs of several shards: all that a device has of a batch, or those of a group. */
 #pragma once
 
 #include "train/step/shard_programs.h"
 #include "train/step/shard_run.h"
 
 typedef struct lk_step_programs lk_step_programs;
+
+/* Sets programs.merges. Devices, model, sums and shard programs exist. */
+lk_status lk__step_programs_find_merging(lk_trainer *trainer);
 
 /* Returns whether several shards should be one program. Devices, model, sums and shard programs exist. */
 bool lk__step_programs_fit(const lk_trainer *trainer);
