@@ -35,6 +35,13 @@ typedef struct lk_choices {
 
 enum { LK_STAMPS = 1024 };
 
+/* How calls stay one for each shard where others are merged (program/merge.h). */
+typedef enum lk_apart {
+    LK_APART_NEVER,
+    LK_APART_WHOLE_RESULTS, /* the kernel writes results that are whole storages */
+    LK_APART_ANY_RESULTS,   /* it writes parts of storages too, which merged calls can read as one */
+} lk_apart;
+
 /* A kind of device with its own stream of work and its own memory (an offload device): kernels only start work,
  * and the device does it later in the order in which it was started. */
 typedef struct lk_offload {
@@ -133,9 +140,8 @@ typedef struct lk_backend {
     /* Returns whether `merged` may replace merged->parts calls like `one` (program/merge.h): its kernel must give each
      * of them the bits that it would have alone. NULL: it never may. */
     bool (*merges)(const lk_call *one, const lk_call *merged);
-    /* Returns whether calls like `one` may stay as they are in passes whose other calls are merged. NULL: passes are
-     * merged only if `merges` takes all calls. */
-    bool (*stays_apart)(const lk_call *one);
+    /* Returns how calls like `one` stay as they are in passes whose other calls are merged. NULL: never. */
+    lk_apart (*stays_apart)(const lk_call *one);
 
     /* On the queue's own thread, bound to its core: sets the arithmetic modes of the thread and makes *state. */
     lk_status (*open)(lk_device *device, void **state);

@@ -25,4 +25,4 @@ lk_status lk__cpu_to_plain(lk_device *device, const lk_tensor *x, void *plain);
 lk_status lk__cpu_implementations(lk_device *device, lk_implementation_fn visit, void *user);
 double lk__cpu_multiply_adds(int64_t rounds);
 bool lk__cpu_merges(const lk_call *one, const lk_call *all);
-bool lk__cpu_stays_apart(const lk_call *one);
+lk_apart lk__cpu_stays_apart(const lk_call *one);

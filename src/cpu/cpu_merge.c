@@ -45,6 +45,9 @@ bool lk__cpu_merges(const lk_call *one, const lk_call *all)
     case LK_OP_ACTIVATION:
     case LK_OP_ACTIVATION_GRAD:
         return cpu_merge_elements(all);
+    case LK_OP_DROPOUT: /* (x, indices) */
+        return cpu_merge_grows(one->in[0], all->in[0], all->parts) &&
+               cpu_merge_grows(one->in[1], all->in[1], all->parts);
     case LK_OP_DENSE_ACT:
     case LK_OP_MATMUL:
         return cpu_merge_shares_weights(one, all);
@@ -53,8 +56,10 @@ bool lk__cpu_merges(const lk_call *one, const lk_call *all)
     }
 }
 
-bool lk__cpu_stays_apart(const lk_call *one)
+lk_apart lk__cpu_stays_apart(const lk_call *one)
 {
+    if (!lk__isa()) /* products of oneDNN depend on the number of rows */
+        return LK_APART_NEVER;
     switch (one->op->id) {
     case LK_OP_CONV2D:
     case LK_OP_CONV_BLOCK:
@@ -62,8 +67,11 @@ bool lk__cpu_stays_apart(const lk_call *one)
     case LK_OP_AVG_POOL2D:
     case LK_OP_BATCH_NORM:
     case LK_OP_BATCH_NORM_ACT:
-        return false;
+        return LK_APART_NEVER;
+    case LK_OP_CROSS_ENTROPY_STEP:
+    case LK_OP_MATMUL:
+        return LK_APART_ANY_RESULTS;
     default:
-        return lk__isa() != NULL; /* products of oneDNN depend on the number of rows */
+        return LK_APART_WHOLE_RESULTS;
     }
 }

@@ -200,10 +200,10 @@ static bool merge_is_taken(const merging *m, const lk_call *one, const lk_call *
     return one->op == &lk__op_plain || m->program->device->backend->merges(one, merged);
 }
 
-static bool merge_stays_apart(const merging *m, const lk_call *one)
+static lk_apart merge_stays_apart(const lk_program *program, const lk_call *one)
 {
-    const lk_backend *backend = m->program->device->backend;
-    return backend->stays_apart && backend->stays_apart(one);
+    const lk_backend *backend = program->device->backend;
+    return backend->stays_apart ? backend->stays_apart(one) : LK_APART_NEVER;
 }
 
 /* Adds the call that replaces the calls j of all passes. *fits: false if there is none. */
@@ -241,8 +241,8 @@ static lk_tensor *merge_redirected(const merging *m, const lk_tensor *t)
     return lk__tensor_over(its->first ? its->whole : t->storage, &like);
 }
 
-/* Results of calls that stay apart are in a whole too, for merged calls that read them; but outputs of the program stay
- * where they are. */
+/* If kernels can write there, results of calls that stay apart are in a whole too, for merged calls that read them. But
+ * outputs of the program stay where they are. */
 static lk_status merge_note_apart(merging *m, int j)
 {
     const lk_call *one = merge_call(m, j, 0);
@@ -261,7 +261,8 @@ static lk_status merge_note_apart(merging *m, int j)
 /* Adds the calls j of all passes one after the other. */
 static lk_status merge_calls_apart(merging *m, int j)
 {
-    LK_TRY(merge_note_apart(m, j));
+    if (merge_stays_apart(m->program, merge_call(m, j, 0)) == LK_APART_ANY_RESULTS)
+        LK_TRY(merge_note_apart(m, j));
     for (int v = 0; v < m->n; v++) {
         const lk_call *one = merge_call(m, j, v);
         lk_call *call = &m->calls[m->n_calls++];
@@ -285,7 +286,7 @@ static lk_status merge_calls_apart(merging *m, int j)
 static lk_status merge_calls(merging *m, int j, bool *fits)
 {
     const lk_call *one = merge_call(m, j, 0);
-    bool stays = merge_stays_apart(m, one), gives_output = false;
+    bool stays = merge_stays_apart(m->program, one) != LK_APART_NEVER, gives_output = false;
     for (int k = 0; k < one->n_out; k++)
         gives_output |= one->out[k] && lk__lists_storage(m->program->out, m->program->n_out, one->out[k]->storage);
     *fits = !(stays && gives_output);
@@ -424,9 +425,8 @@ static void merge_free(merging *m)
 
 bool lk__program_may_merge(const lk_program *program)
 {
-    const lk_backend *backend = program->device->backend;
     for (int i = 0; i < program->n_calls; i++)
-        if (!backend->stays_apart || !backend->stays_apart(&program->calls[i]))
+        if (merge_stays_apart(program, &program->calls[i]) == LK_APART_NEVER)
             return false;
     return true;
 }

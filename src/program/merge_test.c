@@ -1,7 +1,9 @@
-/* Tests of merged passes on a GPU, which $LOCKSTEP_TEST_DEVICES names: fewer calls, and the same bits. */
+/* Tests of merged passes, on a GPU if $LOCKSTEP_TEST_DEVICES names one, and on a CPU device: fewer calls, and the same
+ * bits. */
 #include "program/merge.h"
 
 #include "base/mem_testing.h"
+#include "cpu/isa.h"
 #include "lockstep/autograd.h"
 
 #include <setjmp.h>
@@ -21,6 +23,7 @@ typedef struct network {
     lk_tensor *parameters[PARAMETERS]; /* of a convolution, a batch-norm and a dense layer */
     int64_t sizes[SHARDS];             /* samples of each shard */
     bool concatenates;                 /* calls an operator that cannot be merged */
+    bool is_dense;                     /* its first layer is dense, and has the numbers of batch-norm as biases */
     uint64_t step;
 } network;
 
@@ -40,6 +43,17 @@ static network make_network(lk_device *device, const int64_t sizes[SHARDS])
                                   numbers(device, LK_SHAPE(CHANNELS), 2), numbers(device, LK_SHAPE(CHANNELS), 3),
                                   numbers(device, LK_SHAPE(CHANNELS), 4),
                                   numbers(device, LK_SHAPE(CHANNELS * SIDE * SIDE, CLASSES), 5)}};
+    memcpy(net.sizes, sizes, sizeof net.sizes);
+    return net;
+}
+
+static network make_dense_network(lk_device *device, const int64_t sizes[SHARDS])
+{
+    network net = {.parameters = {numbers(device, LK_SHAPE(SIDE * SIDE, CHANNELS), 1),
+                                  numbers(device, LK_SHAPE(CHANNELS), 2), numbers(device, LK_SHAPE(CHANNELS), 3),
+                                  numbers(device, LK_SHAPE(CHANNELS), 4),
+                                  numbers(device, LK_SHAPE(CHANNELS, CLASSES), 5)},
+                   .is_dense = true};
     memcpy(net.sizes, sizes, sizeof net.sizes);
     return net;
 }
@@ -72,13 +86,18 @@ static lk_status shard(const network *net, lk_tensor *const *in, int64_t begin, 
     lk_tape *tape = lk_tape_begin(p, PARAMETERS);
     if (!tape)
         return lk_error_status();
-    y = lk_conv2d(x, p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}});
-    y = lk_relu(lk_batch_norm(y, p[2], p[3], 1e-5, NULL));
+    if (net->is_dense) {
+        y = lk_matmul(lk_reshape(x, LK_SHAPE(end - begin, SIDE * SIDE)), p[0]);
+        y = lk_relu(lk_add(lk_add(y, p[1]), lk_mul(p[2], p[3])));
+    } else {
+        y = lk_conv2d(x, p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}});
+        y = lk_relu(lk_batch_norm(y, p[2], p[3], 1e-5, NULL));
+    }
     y = lk_dropout(y, lk_slice(in[1], 0, begin, end), 0.5,
                    (lk_random_key){.seed = 1, .purpose = 2, .epoch = net->step});
     if (net->concatenates)
         y = lk_concat((lk_tensor *[]){y}, 1, 0);
-    y = lk_matmul(lk_reshape(y, LK_SHAPE(end - begin, CHANNELS * SIDE * SIDE)), p[4]);
+    y = lk_matmul(lk_reshape(y, LK_SHAPE(end - begin, lk_tensor_shape(p[4]).dim[0])), p[4]);
     values[PARAMETERS] = lk_sparse_softmax_cross_entropy(y, lk_slice(in[2], 0, begin, end), LK_REDUCTION_SUM);
     lk_status status = lk_tape_gradient(tape, values[PARAMETERS], NULL, values);
     lk_tape_release(tape);
@@ -173,24 +192,78 @@ static void an_operator_that_does_not_merge_keeps_passes_apart(void **state)
     lk_device_release(device);
 }
 
-static void every_allocation_may_fail(void **state)
+static lk_device *open_processor(void)
+{
+    if (!lk__isa()) {
+        print_message("SKIP: no own kernels for this processor\n");
+        skip();
+    }
+    return open_device("cpu");
+}
+
+/* Products are merged; losses, sums and gradients of weights are not. */
+static void dense_layers_are_merged_on_a_processor(void **state)
 {
     (void)state;
-    lk_device *device = open_gpu();
-    int failures = 0;
+    static const int64_t sizes[][SHARDS] = {{8, 8, 8, 8}, {8, 8, 5, 5}, {1, 1, 1, 1}, {8, 7, 8, 7}};
+    lk_device *device = open_processor();
+    lk_scope_begin();
+    for (int i = 0; i < 4; i++) {
+        network net = make_dense_network(device, sizes[i]);
+        int merged = count_calls(&net, device, true), apart = count_calls(&net, device, false);
+        assert_true(i == 3 ? merged == apart : merged < apart);
+        expect_the_operators_bits(&net, device);
+    }
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void convolutions_are_not_merged_on_a_processor(void **state)
+{
+    (void)state;
+    lk_device *device = open_processor();
     lk_scope_begin();
     network net = make_network(device, (const int64_t[]){8, 8, 8, 8});
+    assert_int_equal(count_calls(&net, device, true), count_calls(&net, device, false));
+    expect_the_operators_bits(&net, device);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void allocations_fail(lk_device *device, network *net)
+{
+    int failures = 0;
     lk_tensor *like[INPUTS];
-    make_inputs(&net, device, 0, like);
+    make_inputs(net, device, 0, like);
     for (failing f = fail_every(1); fail_next(&f);) {
         lk_program *program =
-            lk_program_record(device, train, &net, like, INPUTS, OUTPUTS, &(lk_program_opts){.merge = true});
+            lk_program_record(device, train, net, like, INPUTS, OUTPUTS, &(lk_program_opts){.merge = true});
         stop_failing(&f);
         failures += !program;
         lk_program_release(program);
     }
     assert_true(failures > 10);
     lk_error_clear();
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    lk_device *device = open_gpu();
+    lk_scope_begin();
+    network net = make_network(device, (const int64_t[]){8, 8, 8, 8});
+    allocations_fail(device, &net);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void every_allocation_may_fail_on_a_processor(void **state)
+{
+    (void)state;
+    lk_device *device = open_processor();
+    lk_scope_begin();
+    network net = make_dense_network(device, (const int64_t[]){8, 8, 8, 8});
+    allocations_fail(device, &net);
     lk_scope_end();
     lk_device_release(device);
 }
@@ -201,6 +274,9 @@ int main(void)
         cmocka_unit_test(passes_of_one_size_are_merged),
         cmocka_unit_test(an_operator_that_does_not_merge_keeps_passes_apart),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(dense_layers_are_merged_on_a_processor),
+        cmocka_unit_test(convolutions_are_not_merged_on_a_processor),
+        cmocka_unit_test(every_allocation_may_fail_on_a_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
