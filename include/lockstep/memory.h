@@ -22,7 +22,8 @@ typedef struct lk_memory_estimate {
 
     /* CPU devices. */
     int64_t samples;        /* of a shard */
-    int64_t shards_at_once; /* those of a group of batch-norm; all of the device's if devices share a group */
+    int64_t shards_at_once; /* those of a group of batch-norm; all of the device's if devices share a group, or if
+                             * `run_step` found that they share calls, as those of dense networks do */
     int64_t micro_batch;    /* samples of a shard that run together; 0: all */
     lk_dtype dtype;         /* of the forward and backward pass */
     double variables;       /* parameters and buffers */

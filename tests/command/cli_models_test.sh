@@ -35,6 +35,11 @@ line 'for 64 samples: 2 shards at once$'
 run 0 summary --model resnet18 --batch-size 64 --shards 2
 line 'for 32 samples: 1 shard at once$'
 
+# Shards of dense layers are merged.
+printf 'flatten\ndense 32\nrelu\ndense classes\n' >dense.lk
+run 0 summary --model dense.lk --memory --batch-size 256 --devices 2
+line 'for 128 samples: 4 shards at once$'
+
 # The plan is at least the peak, and smaller than the sum.
 run 0 summary --memory --batch-size 64
 awk '/^memory inside/ { inside = 1 } inside && $1 ~ /^(planned|peak|sum)$/ { bytes[$1] = $2 }

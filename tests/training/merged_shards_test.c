@@ -68,6 +68,18 @@ static void merging_changes_no_bits_in_bf16(void **state)
     expect_equal_bits(settings(LK_PRECISION_BF16));
 }
 
+/* One device merges eight shards of 69 or 70 samples three at a time. */
+static void large_batches_are_merged_in_runs(void **state)
+{
+    (void)state;
+    for (lk_precision dtype = LK_PRECISION_F32; dtype <= LK_PRECISION_BF16; dtype++) {
+        lk_train_config config = settings(dtype);
+        config.data.limit_train = 1200;
+        config.batch_size = 559;
+        expect_equal_bits(config);
+    }
+}
+
 static void devices_with_one_shard_merge_nothing(void **state)
 {
     (void)state;
@@ -86,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merging_changes_no_bits),
         cmocka_unit_test(merging_changes_no_bits_in_bf16),
+        cmocka_unit_test(large_batches_are_merged_in_runs),
         cmocka_unit_test(devices_with_one_shard_merge_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include "core/device_spec.h"
 #include "dist/strategy.h"
 #include "dist/sum/tree.h"
+#include "program/merge.h"
 #include "train/plan/plan.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
@@ -33,6 +34,7 @@ typedef struct shard_step {
     lk_tensor **variables;
     lk_tensor **piece; /* the outputs of one piece */
     int n_out;         /* gradients, statistics of batch-norm, loss, hits */
+    bool merges;       /* set: whether a device's shards share calls (program/merge.h) */
 } shard_step;
 
 static lk_status memory_estimate_pass(const shard_step *step, lk_tensor *const *in, lk_tensor **out)
@@ -96,6 +98,7 @@ static lk_status memory_estimate_run_on(shard_step *step, lk_device *device, con
     lk_program *program = lk_program_record(device, memory_estimate_record, step, in, INPUTS, step->n_out, opts);
     if (!program)
         return lk_error_status();
+    step->merges = lk__program_may_merge(program);
     lk_status status = lk_program_run(program, in, 0, out);
     if (status == LK_OK)
         status = lk_program_get_memory(program, memory);
@@ -120,6 +123,8 @@ static lk_status memory_estimate_run_step(const lk_model *model, const lk_progra
     if (device)
         status = memory_estimate_run_on(&step, device, opts, out, &estimate->step);
     lk_scope_end();
+    if (status == LK_OK && step.merges && estimate->micro_batch == 0)
+        estimate->shards_at_once = lk__divide_up(estimate->shards, estimate->devices);
     lk_device_release(device);
     lk__free(step.variables);
     lk__free(step.piece);
@@ -212,8 +217,8 @@ static double memory_estimate_least(const lk_train_config *config, const lk_memo
     return copies * (e->variables + e->optimizer + parameters) + devices * parameters;
 }
 
-/* The most shards whose activations a device holds at the same time: those of a group of batch-norm, or all of the
- * device's if devices share a group. */
+/* The most shards whose activations a device holds at the same time unless it merges them: those of a group of
+ * batch-norm, or all of the device's if devices share a group. */
 static int64_t memory_estimate_shards_at_once(const lk_plan *plan, int64_t shards, int devices)
 {
     int64_t largest = 1;
@@ -248,6 +253,11 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     LK_TRY(lk_plan_micro_batch(model, e->samples, config->execution.micro_batch, &e->micro_batch));
 
     double parameters = memory_estimate_variable_bytes(model, 0, n), gradients;
+    lk_program_opts opts = {.fuse = true, .recompute = config->execution.recompute};
+    if (e->shards > e->devices) /* as shard_programs.c: kernels keep copies of the parameters */
+        opts.keep_bytes = (size_t)parameters;
+    if (run_step)
+        LK_TRY(memory_estimate_run_step(model, &opts, e));
     memory_estimate_find_peak(model, (double)(e->samples * e->shards_at_once), &e->activations, &gradients);
     /* Sums that wait, or with several shards at once each shard's own; the optimizer's copy and the last update's. */
     double sums = e->shards_at_once > 1 ? (double)(e->shards_at_once - 1) * gradients
@@ -256,12 +266,7 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     e->gradients = 2 * parameters + sums + gradients;
     e->optimizer = states * parameters / (config->devices.optimizer_state ? e->devices : 1);
     e->least = memory_estimate_least(config, e, parameters);
-    if (!run_step)
-        return LK_OK;
-    lk_program_opts opts = {.fuse = true, .recompute = config->execution.recompute};
-    if (e->shards > e->devices) /* as shard_programs.c: kernels keep copies of the parameters */
-        opts.keep_bytes = (size_t)parameters;
-    return memory_estimate_run_step(model, &opts, e);
+    return LK_OK;
 }
 
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */

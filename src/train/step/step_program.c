@@ -1,9 +1,9 @@
-/* All shards that a GPU has of a batch are one program, and so are the shards of a group of batch-norm, and all that a
- * CPU device has of a batch if their calls can be merged. On a GPU, shards that share no group are branches, so that
- * the device can compute several at a time; then come their sums, one for each node of the tree that covers the
- * program's shards. Devices exchange these sums, so the program is cut where a bucket of them is finished. A single GPU
- * without accumulation waits for no other device, so its program is the whole step, update included. Programs are
- * replayed as graphs. */
+/* All shards that a GPU has of a batch are one program, and so are the shards of a group of batch-norm, and up to
+ * MERGED_SAMPLES of those that a CPU device has if their calls can be merged. On a GPU, shards that share no group are
+ * branches, so that the device can compute several at a time; then come their sums, one for each node of the tree that
+ * covers the program's shards. Devices exchange these sums, so the program is cut where a bucket of them is finished. A
+ * single GPU without accumulation waits for no other device, so its program is the whole step, update included.
+ * Programs are replayed as graphs. */
 #include "train/step/step_program.h"
 
 #include "base/mem.h"
@@ -110,6 +110,24 @@ static lk_range step_program_replica(const lk_trainer *trainer, int replica, int
     return lk__replica_shards(trainer, replica);
 }
 
+/* The activations of so many samples stay in the second-level cache, and a product of so many rows seldom waits for
+ * weights. */
+enum { MERGED_SAMPLES = 256 };
+
+/* Cuts a device's shards into runs of at most MERGED_SAMPLES. */
+static lk_range step_program_merged(const lk_trainer *trainer, int replica, int64_t shard)
+{
+    const lk_plan *plan = &trainer->plan;
+    lk_range own = lk__replica_shards(trainer, replica);
+    int64_t most = lk__max(MERGED_SAMPLES / lk__divide_up(plan->batch_size, plan->shards), 1), n = own.end - own.begin;
+    int64_t runs = lk__divide_up(n, most);
+    for (int64_t i = 0;; i++) {
+        lk_range run = lk_part(n, runs, i);
+        if (own.begin + run.end > shard)
+            return (lk_range){own.begin + run.begin, own.begin + run.end};
+    }
+}
+
 static lk_range step_program_group(const lk_trainer *trainer, int replica, int64_t shard)
 {
     (void)replica;
@@ -120,7 +138,7 @@ static lk_range step_program_group(const lk_trainer *trainer, int replica, int64
  * (dist/array_sum.h), which operators cannot. */
 const lk_shard_units *lk__step_program_units(const lk_trainer *trainer, lk__shard_pass_fn fn)
 {
-    static const lk_shard_units replicas = {step_program_replica, true}, merged = {step_program_replica, false},
+    static const lk_shard_units replicas = {step_program_replica, true}, merged = {step_program_merged, false},
                                 groups = {step_program_group, false};
     if (!trainer->programs.step)
         return NULL;
@@ -330,19 +348,22 @@ static lk_status step_program_record_step(void *user, lk_tensor *const *in, lk_t
 
 /* A program of all of a device's shards is cut into segments only if there are other devices to exchange buckets with.
  * In a pass over groups operators are not fused, because those of a step that runs all shards together are not. As in
- * shard_programs.c, kernels may keep what they derive from weights if a program runs several times between updates. */
+ * shard_programs.c, kernels may keep what they derive from weights if a program runs several times between updates;
+ * merged shards of two sizes keep it twice. */
 static lk_program_opts step_program_opts(const lk_trainer *trainer, const purpose *p)
 {
     const lk_train_config *config = &trainer->config;
     const lk_plan *plan = &trainer->plan;
     bool by_device = step_program_takes_devices(trainer), is_alone = lk_strategy_ranks(trainer->strategy) == 1;
-    bool repeats = trainer->sums.n_groups > trainer->n_devices || plan->accumulate > 1;
+    lk_range own = lk__replica_shards(trainer, p->replica);
+    bool has_runs = trainer->programs.merges && p->shards.end - p->shards.begin < own.end - own.begin;
+    bool repeats = trainer->sums.n_groups > trainer->n_devices || has_runs || plan->accumulate > 1;
     bool keeps = !by_device && repeats && p->pass == lk__training_pass && p->count == plan->batch_size;
     bool is_group = trainer->sums.groups && p->pass != lk__evaluation_pass;
     return (lk_program_opts){.fuse = config->execution.fuse == LK_FUSE_ON && !is_group,
                              .recompute = config->execution.recompute,
                              .segment_bytes = by_device && is_alone ? 0 : (size_t)lk__trainer_segment_bytes(trainer),
-                             .keep_bytes = keeps ? (size_t)plan->parameters * sizeof(float) : 0,
+                             .keep_bytes = keeps ? (has_runs ? 2 : 1) * (size_t)plan->parameters * sizeof(float) : 0,
                              .merge = config->execution.branches == 0,
                              .graphs = config->execution.graphs == LK_GRAPHS_ON};
 }
