@@ -248,7 +248,7 @@ static bool cpu_products_takes(const lk_call *call)
         return false;
     int64_t rows = call->in[0]->shape.dim[0], inner = call->in[0]->shape.dim[1], columns = call->in[1]->shape.dim[1];
     size_t product = (size_t)(rows * columns) * sizeof(float);
-    return inner > 0 && 2 * cpu_dense_factors_bytes(kernels, rows, inner, columns) <= product;
+    return inner > 0 && cpu_dense_factors_bytes(kernels, rows, inner, columns) <= product;
 }
 
 static lk_addend cpu_products_addend(const lk_dense_kernels *kernels, const lk_tensor *x)
