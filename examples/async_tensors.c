@@ -1,6 +1,25 @@
 /* Asynchronous computation: operators return at once and run on the device's thread; only reading an element waits. */
 #include <lockstep/lockstep.h>
 
+/* A parameter with a gradient attached, before and after a backward pass. */
+static void show_gradient(lk_device *device)
+{
+    lk_tensor *x = lk_tensor_from(device, LK_F32, LK_SHAPE(2, 2), (float[]){1, 2, 3, 4}),
+              *w = lk_zeros(device, LK_F32, LK_SHAPE(2, 1));
+    lk_tensor_attach_grad(w);
+    printf("weight:\n");
+    lk_tensor_show(w, stdout);
+    printf("gradient:\n");
+    lk_tensor_show(lk_tensor_grad(w), stdout);
+
+    lk_tape *tape = lk_tape_begin(&w, 1);
+    lk_tensor *loss = lk_sum(lk_matmul(x, w), NULL);
+    lk_tape_backward(tape, loss); /* pushed, as operators are */
+    lk_tape_release(tape);
+    printf("gradient after backward:\n");
+    lk_tensor_show(lk_tensor_grad(w), stdout);
+}
+
 int main(void)
 {
     lk_device *cpu = lk_device_open("cpu");
@@ -17,6 +36,8 @@ int main(void)
     lk_wait_all(); /* until everything is computed */
     lk_tensor_print(c, stdout);
     lk_tensor_print(d, stdout);
+
+    show_gradient(cpu);
 
     lk_scope_end();
     lk_device_release(cpu);

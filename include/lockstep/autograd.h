@@ -37,6 +37,22 @@ LK_API lk_status lk_tape_gradients_at(lk_call_site at, lk_tape *tape, lk_tensor 
                                       lk_tensor *const *seeds, int n_targets, lk_tensor **gradients);
 #define lk_tape_gradients(...) lk_tape_gradients_at(LK_HERE, __VA_ARGS__)
 
+/* Gives a tensor of floats a gradient of its own: zeros of its shape and dtype on its device, released with the tensor.
+ * If it has one, that becomes zeros. A view has none of its own. Asynchronous. Errors: LK_ERR_ARGUMENT (NULL),
+ * LK_ERR_DTYPE (integers), LK_ERR_MEMORY. */
+LK_API lk_status lk_tensor_attach_grad_at(lk_call_site at, lk_tensor *tensor);
+#define lk_tensor_attach_grad(...) lk_tensor_attach_grad_at(LK_HERE, __VA_ARGS__)
+
+/* The gradient that lk_tensor_attach_grad made; borrowed: it is the same tensor as long as `tensor` lives. NULL: none.
+ */
+LK_API lk_tensor *lk_tensor_grad(const lk_tensor *tensor);
+
+/* As lk_tape_gradient with a seed of ones, but writes the gradients of the watched tensors into those that are attached
+ * to them, in place of what these held: zeros where the target does not depend on the tensor. Watched tensors without
+ * one get nothing. Asynchronous. Errors: as lk_tape_gradient; then the attached gradients are as before. */
+LK_API lk_status lk_tape_backward_at(lk_call_site at, lk_tape *tape, lk_tensor *target);
+#define lk_tape_backward(...) lk_tape_backward_at(LK_HERE, __VA_ARGS__)
+
 /* Ends recording, if it has not ended, and frees the tape. Call it in the thread that opened the tape. NULL is fine. */
 LK_API void lk_tape_release(lk_tape *tape);
 

@@ -103,7 +103,10 @@ LK_API lk_status lk_tensor_item(lk_tensor *tensor, double *value);
 /* Waits, then prints the tensor as NumPy's print() does, and a newline. */
 LK_API lk_status lk_tensor_print(lk_tensor *tensor, FILE *file);
 
-/* Waits, then gives the same text without the newline; free it with lk_free. NULL on failure. */
+/* The same, and a line that says dtype, shape and device: "<f32[20] on cpu:0>". */
+LK_API lk_status lk_tensor_show(lk_tensor *tensor, FILE *file);
+
+/* Waits, then gives the text of lk_tensor_print without the newline; free it with lk_free. NULL on failure. */
 LK_API char *lk_tensor_text(lk_tensor *tensor);
 
 /* Frees memory that a function of this library says to free with it. NULL is fine. */

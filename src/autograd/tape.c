@@ -451,3 +451,57 @@ lk_status lk_tape_gradient_at(lk_call_site at, lk_tape *tape, lk_tensor *target,
 {
     return lk_tape_gradients_at(at, tape, &target, &seed, 1, gradients);
 }
+
+/* --- attached gradients ------------------------------------------------------------------------------------------- */
+
+lk_status lk_tensor_attach_grad_at(lk_call_site at, lk_tensor *tensor)
+{
+    if (!tensor)
+        return tape_no_argument("the tensor");
+    if (!lk__dtype_is_float(tensor->dtype))
+        LK_FAIL(LK_ERR_DTYPE, "gradient: a tensor of %s has none", lk_dtype_name(tensor->dtype));
+    lk_scope_begin();
+    lk_tensor *zeros = lk_full_at(at, tensor->storage->device, tensor->dtype, tensor->shape, 0);
+    lk_status status = !zeros ? lk_error_status() : LK_OK;
+    if (zeros && tensor->gradient)
+        status = lk_copy_into_at(at, tensor->gradient, zeros);
+    else if (zeros)
+        tensor->gradient = lk_tensor_retain(zeros);
+    lk_scope_end();
+    return status;
+}
+
+lk_tensor *lk_tensor_grad(const lk_tensor *tensor)
+{
+    return tensor ? tensor->gradient : NULL;
+}
+
+static lk_status tape_write_attached(lk_call_site at, const lk_tape *tape, lk_tensor *const *gradients)
+{
+    for (int i = 0; i < tape->n_watched; i++) {
+        lk_tensor *watched = tape->watched[i];
+        if (!watched->gradient)
+            continue;
+        if (gradients[i])
+            LK_TRY(lk_copy_into_at(at, watched->gradient, gradients[i]));
+        else
+            LK_TRY(lk_tensor_attach_grad_at(at, watched));
+    }
+    return LK_OK;
+}
+
+lk_status lk_tape_backward_at(lk_call_site at, lk_tape *tape, lk_tensor *target)
+{
+    if (!tape)
+        return tape_no_argument("the tape");
+    lk_tensor **gradients = lk__calloc((size_t)tape->n_watched + 1, sizeof *gradients);
+    if (!gradients)
+        return LK_ERR_MEMORY;
+    lk_scope_begin();
+    lk_status status = lk_tape_gradient_at(at, tape, target, NULL, gradients);
+    if (status == LK_OK)
+        status = tape_write_attached(at, tape, gradients);
+    lk_scope_end();
+    lk__free(gradients);
+    return status;
+}

@@ -21,6 +21,7 @@ struct lk_tensor {
     int64_t strides[LK_MAX_DIMS]; /* in elements; meaningless while storage->layout is set */
     int64_t offset;               /* of the first element, in elements */
     lk_storage *storage;
+    lk_tensor *gradient; /* attached: see lockstep/autograd.h; NULL: none */
     lk_refcount references;
 };
 

@@ -316,14 +316,29 @@ fail:
     return NULL;
 }
 
-lk_status lk_tensor_print(lk_tensor *tensor, FILE *file)
+/* after: a line that follows, or "". */
+static lk_status print_tensor(lk_tensor *tensor, const char *after, FILE *file)
 {
     char *text = lk_tensor_text(tensor);
     if (!text)
         return lk_error_status() != LK_OK ? lk_error_status() : LK_ERR_ARGUMENT;
-    bool written = fprintf(file, "%s\n", text) >= 0;
+    bool written = fprintf(file, "%s\n%s", text, after) >= 0;
     lk__free(text);
     if (!written)
         LK_FAIL(LK_ERR_IO, "tensor: its text could not be written");
     return LK_OK;
+}
+
+lk_status lk_tensor_print(lk_tensor *tensor, FILE *file)
+{
+    return print_tensor(tensor, "", file);
+}
+
+lk_status lk_tensor_show(lk_tensor *tensor, FILE *file)
+{
+    char what[256];
+    if (tensor)
+        snprintf(what, sizeof what, "<%s%s on %s>\n", lk_dtype_name(tensor->dtype), lk__text(tensor->shape).string,
+                 lk_device_name(tensor->storage->device));
+    return print_tensor(tensor, tensor ? what : "", file);
 }

@@ -452,8 +452,9 @@ static void test_print_adds_a_newline(void **state)
     FILE *file = open_memstream(&written, &length);
     assert_non_null(file);
     assert_int_equal(lk_tensor_print(tensor, file), LK_OK);
+    assert_int_equal(lk_tensor_show(tensor, file), LK_OK);
     fclose(file);
-    assert_string_equal(written, "[[3. 3.]]\n");
+    assert_string_equal(written, "[[3. 3.]]\n[[3. 3.]]\n<f32[1,2] on ref:0>\n");
     free(written);
     lk_tensor_release(tensor);
 }
@@ -475,6 +476,8 @@ static void test_null_is_an_error(void **state)
     (void)state;
     assert_null(lk_tensor_text(NULL));
     assert_int_equal(lk_tensor_print(NULL, stdout), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    assert_int_equal(lk_tensor_show(NULL, stdout), LK_ERR_ARGUMENT);
     lk_error_clear();
 }
 

@@ -102,6 +102,7 @@ void lk_tensor_release(lk_tensor *tensor)
 {
     if (!tensor || !lk__refcount_release(&tensor->references))
         return;
+    lk_tensor_release(tensor->gradient);
     lk__storage_release(tensor->storage);
     lk__cell_free(tensor);
 }

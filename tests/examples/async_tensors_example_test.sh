@@ -4,7 +4,8 @@
 set -euo pipefail
 
 example=${EXAMPLES:-$(dirname "$LOCKSTEP")/examples}/async_tensors
-expected=$'[[3. 3.]]\n[[1. 1.]]\n[[3. 3.]]'
+expected=$'[[3. 3.]]\n[[1. 1.]]\n[[3. 3.]]\nweight:\n[[0.]\n [0.]]\n<f32[2,1] on cpu:0>\ngradient:\n[[0.]\n [0.]]\n<f32[2,1] on cpu:0>\n'
+expected+=$'gradient after backward:\n[[4.]\n [6.]]\n<f32[2,1] on cpu:0>'
 
 for engine in async sync; do
     output=$(LOCKSTEP_ENGINE=$engine "$example")

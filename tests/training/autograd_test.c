@@ -592,6 +592,50 @@ static void gradients_pass_through_half_a_reduction(void **state)
     check(g[1], 1, VALUES(3));
 }
 
+static void gradients_may_be_attached(void **state)
+{
+    (void)state;
+    lk_tensor *w = vector(2, VALUES(3, 5)), *unused = vector(1, VALUES(7)), *bare = vector(2, VALUES(2, 4));
+    lk_tensor *watched[] = {w, unused, bare};
+    assert_null(lk_tensor_grad(w));
+    assert_int_equal(lk_tensor_attach_grad(w), LK_OK);
+    assert_int_equal(lk_tensor_attach_grad(unused), LK_OK);
+    lk_tensor *gradient = lk_tensor_grad(w);
+    check(gradient, 2, VALUES(0, 0));
+    assert_int_equal(lk_copy_into(lk_tensor_grad(unused), vector(1, VALUES(9))), LK_OK);
+    for (int i = 0; i < 2; i++) { /* a second pass replaces the first one's gradient */
+        lk_tape *tape = lk_tape_begin(watched, 3);
+        assert_int_equal(lk_tape_backward(tape, lk_mul(w, bare)), LK_OK);
+        lk_tape_release(tape);
+        assert_ptr_equal(lk_tensor_grad(w), gradient);
+        check(gradient, 2, VALUES(2, 4));
+        check(lk_tensor_grad(unused), 1, VALUES(0));
+        assert_null(lk_tensor_grad(bare));
+    }
+    assert_null(lk_tensor_grad(lk_slice(w, 0, 0, 1)));
+    assert_int_equal(lk_tensor_attach_grad(w), LK_OK);
+    check(gradient, 2, VALUES(0, 0));
+}
+
+static void attached_gradients_survive_errors(void **state)
+{
+    (void)state;
+    lk_tensor *w = vector(2, VALUES(3, 5)), *whole = lk_zeros(device, LK_I32, LK_SHAPE(2));
+    assert_int_equal(lk_tensor_attach_grad(NULL), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    assert_int_equal(lk_tensor_attach_grad(whole), LK_ERR_DTYPE);
+    lk_error_clear();
+    assert_int_equal(lk_tape_backward(NULL, w), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    assert_int_equal(lk_tensor_attach_grad(w), LK_OK);
+    assert_int_equal(lk_copy_into(lk_tensor_grad(w), vector(2, VALUES(1, 2))), LK_OK);
+    lk_tape *tape = lk_tape_begin(&w, 1);
+    assert_int_equal(lk_tape_backward(tape, NULL), LK_ERR_ARGUMENT);
+    lk_tape_release(tape);
+    lk_error_clear();
+    check(lk_tensor_grad(w), 2, VALUES(1, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -624,6 +668,8 @@ int main(void)
         TAPE_TEST(seeds_have_the_targets_shape_and_dtype),
         TAPE_TEST(a_tape_belongs_to_its_thread),
         TAPE_TEST(a_tape_grows),
+        TAPE_TEST(gradients_may_be_attached),
+        TAPE_TEST(attached_gradients_survive_errors),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }
