@@ -11,13 +11,14 @@
  *
  * ADDING: bytes that a rank reads and writes a second when it adds up; 0: check the sums, on real memory.
  *
- * BUCKET: bytes of gradients that fill a bucket.
+ * BUCKET: bytes of gradients that fill a bucket, unless it has most of what is left: see lk__bucket_plan.
  *
- * Each rank prints the second of the step in which it has all sums. */
+ * Each rank prints the second of the step in which it has all sums, and rank 0 the number of buckets. */
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "core/backend.h"
 #include "dist/collectives/exchange_run.h"
+#include "dist/sum/bucket_plan.h"
 #include "dist/sum/remote_nodes.h"
 #include "dist/sum/tree.h"
 
@@ -28,6 +29,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* The second of the simulation in which the step begins. Ranks join at different times, but all have one clock. */
+enum { START = 1 };
 
 enum { MOST_QUANTITIES = 512, MOST_RANKS = 1024, SHARDS_CHECKED = 3 };
 
@@ -44,6 +48,8 @@ typedef struct parameters {
     lk_shape shapes[MOST_QUANTITIES];
     lk_dtype dtypes[MOST_QUANTITIES];
     double ready[MOST_QUANTITIES];
+    int64_t bytes[MOST_QUANTITIES];
+    int buckets[MOST_QUANTITIES];
 } parameters;
 
 static double adding; /* bytes per second; 0: really add */
@@ -153,6 +159,7 @@ static void read_parameters(const char *path, parameters *p)
     for (p->n = 0; p->n < MOST_QUANTITIES && fscanf(file, "%lld %lf", &words, &p->ready[p->n]) == 2; p->n++) {
         p->shapes[p->n] = LK_SHAPE(words);
         p->dtypes[p->n] = LK_F32;
+        p->bytes[p->n] = words * (int64_t)sizeof(float);
     }
     if (p->n == 0 || !feof(file))
         stop("the step's file is not: words and a second, for each of at most 512 parameters");
@@ -285,12 +292,12 @@ static lk_exchange way_of(const char *name)
                                        : LK_EXCHANGE_AUTO;
 }
 
-static void run_step(lk_group *group, const char *way, int64_t bucket_bytes, const parameters *p)
+static void run_step(lk_group *group, const char *way, const parameters *p)
 {
     bucket_row row;
     lk_remote_nodes *remote;
     const int *bucket;
-    double began = MPI_Wtime();
+    const double began = START;
     lk_remote_nodes_opts opts = {.shards = group->ranks,
                                  .first = group->rank,
                                  .k = 1,
@@ -298,8 +305,10 @@ static void run_step(lk_group *group, const char *way, int64_t bucket_bytes, con
                                  .n = p->n,
                                  .shapes = p->shapes,
                                  .dtypes = p->dtypes};
+    if (MPI_Wtime() > began)
+        stop("joining took too long");
     check(lk__remote_nodes_new(&opts, &remote));
-    lk__remote_nodes_set_buckets(remote, p->n, bucket_bytes);
+    lk__remote_nodes_set_buckets(remote, p->n, p->buckets);
     for (int i = 0; i < p->n; i++)
         lk__remote_nodes_learn(remote, i, true);
     for (int done = 0, n; (n = lk__remote_nodes_bucket(remote, done, &bucket)) > 0; done += n) {
@@ -323,8 +332,12 @@ __attribute__((visibility("default"))) int main(int argc, char **argv)
     char error[LK_MESSAGES_ERROR];
     static parameters p;
     lk_group group = {.table = lk_messages_of_plugin()};
+    if (argc != 5)
+        stop("give a way, a file, bytes per second and bytes of a bucket");
+    adding = strtod(argv[3], NULL);
+    read_parameters(argv[2], &p);
     /* As in a replay SMPI moves no data, also not into the memory that MPI_Allreduce allocates. */
-    if (argc == 5 && strcmp(argv[1], "mpi") == 0) {
+    if (strcmp(argv[1], "mpi") == 0) {
         smpi_replay_init(sg_actor_get_property_value(sg_actor_self(), "instance_id"),
                          atoi(sg_actor_get_property_value(sg_actor_self(), "rank")), 0);
         MPI_Comm_rank(MPI_COMM_WORLD, &group.rank);
@@ -332,11 +345,12 @@ __attribute__((visibility("default"))) int main(int argc, char **argv)
     } else if (group.table->open(&group.rank, &group.ranks, error) != LK_MESSAGES_OK) {
         stop(error);
     }
-    if (argc != 5 || group.ranks > MOST_RANKS)
-        stop("give a way, a file, bytes per second and bytes of a bucket, and at most 1,024 ranks");
-    adding = strtod(argv[3], NULL);
-    read_parameters(argv[2], &p);
-    run_step(&group, argv[1], atoll(argv[4]), &p);
+    if (group.ranks > MOST_RANKS)
+        stop("there can be at most 1,024 ranks");
+    int buckets = lk__bucket_plan(p.bytes, p.n, atoll(argv[4]), true, p.buckets);
+    if (group.rank == 0)
+        printf("%d buckets\n", buckets);
+    run_step(&group, argv[1], &p);
     MPI_Finalize();
     return 0;
 }

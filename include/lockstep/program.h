@@ -34,6 +34,10 @@ typedef struct lk_program_opts {
     bool recompute;
     /* A segment ends when its finished outputs have at least this many bytes; 0: the program is one segment. */
     size_t segment_bytes;
+    /* Instead of segment_bytes: output i is in bucket buckets[i % n_quantities], and a segment ends when it finishes
+     * the last output of a bucket, 0, 1, …, and of all before it. The last bucket ends no segment. NULL: no buckets. */
+    const int *buckets;
+    int n_quantities;
     /* The last `cuts` outputs, in their order, each end a segment; input n_in - cuts + k must be written before the
      * segment after output n_out - cuts + k is pushed, and is not used before. Devices of a PJRT plug-in run a segment
      * as one module, and know no other segments. */

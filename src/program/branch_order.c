@@ -8,6 +8,7 @@
 #include "program/branches.h"
 #include "program/order.h"
 #include "program/program.h"
+#include "program/segments.h"
 #include "program/values.h"
 
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct branch_order {
     int *level;    /* [n_calls]: how many calls of a branch must come first, including this one */
     size_t *bytes; /* [n_calls + 1]: bytes of outputs that the calls of a level finish */
     int *piece;    /* [n_calls + 1]: the piece that a level belongs to */
+    bool *ends;    /* [n_calls + 1]: whether a bucket is complete after a level */
     int pieces;
     int *latest;    /* [n_values]: the highest level of a call that uses the value */
     lk_call *calls; /* [n_calls]: in their new order */
@@ -104,7 +106,7 @@ static void branch_order_find_pieces(branch_order *it, size_t segment_bytes)
     for (int level = 0; level <= it->program->n_calls; level++) {
         it->piece[level] = it->pieces;
         bytes += it->bytes[level];
-        if (bytes < segment_bytes)
+        if (!it->ends[level] && (segment_bytes == 0 || bytes < segment_bytes))
             continue;
         it->pieces++;
         bytes = 0;
@@ -127,39 +129,42 @@ static lk_status branch_order_allocate(branch_order *it)
     it->level = lk__calloc(n, sizeof *it->level);
     it->bytes = lk__calloc(n, sizeof *it->bytes);
     it->piece = lk__calloc(n, sizeof *it->piece);
+    it->ends = lk__calloc(n, sizeof *it->ends);
     it->calls = lk__calloc(n, sizeof *it->calls);
     it->latest = lk__calloc((size_t)it->program->n_values + 1, sizeof *it->latest);
-    if (!it->level || !it->bytes || !it->piece || !it->calls || !it->latest)
+    if (!it->level || !it->bytes || !it->piece || !it->ends || !it->calls || !it->latest)
         return LK_ERR_MEMORY;
     return lk__program_find_finishing(it->program, &it->finishes);
 }
 
-static void branch_order_apply(branch_order *it, size_t segment_bytes)
+static lk_status branch_order_apply(branch_order *it, const lk_program_opts *opts)
 {
     branch_order_find_stretch(it);
     if (!branch_order_ends_in_outputs(it))
-        return;
+        return LK_OK;
     branch_order_find_levels(it);
     branch_order_find_bytes(it);
-    branch_order_find_pieces(it, segment_bytes);
+    LK_TRY(lk__program_find_bucket_ends(it->program, opts, it->level, it->ends));
+    branch_order_find_pieces(it, opts->segment_bytes);
     int n = it->begin, n_calls = it->program->n_calls;
     for (int piece = 0; piece < it->pieces; piece++) {
         n = branch_order_take(it, it->begin, it->end, piece, n);
         n = branch_order_take(it, it->end, n_calls, piece, n);
     }
     memcpy(it->program->calls + it->begin, it->calls + it->begin, (size_t)(n_calls - it->begin) * sizeof *it->calls);
+    return LK_OK;
 }
 
-lk_status lk__program_order_branches(lk_program *program, size_t segment_bytes)
+lk_status lk__program_order_branches(lk_program *program, const lk_program_opts *opts)
 {
     branch_order it = {.program = program};
-    if (segment_bytes == 0 || !lk__program_has_branches(program))
+    if ((opts->segment_bytes == 0 && !opts->buckets) || !lk__program_has_branches(program))
         return LK_OK;
     LK_TRY(lk__program_find_values(program));
     LK_TRY(lk__program_check_branches(program));
     lk_status status = branch_order_allocate(&it);
     if (status == LK_OK)
-        branch_order_apply(&it, segment_bytes);
-    LK_FREE_ALL(it.level, it.bytes, it.piece, it.calls, it.latest, it.finishes);
+        status = branch_order_apply(&it, opts);
+    LK_FREE_ALL(it.level, it.bytes, it.piece, it.ends, it.calls, it.latest, it.finishes);
     return status;
 }

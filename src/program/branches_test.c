@@ -17,6 +17,7 @@ typedef struct network {
     lk_tensor *parameters[PARAMETERS];
     lk_tensor *total; /* each replay adds its loss to it; NULL: the program only returns the loss */
     size_t segment_bytes;
+    const int *buckets; /* [OUTPUTS], or NULL */
     uint64_t step;
     bool in_branches;
 } network;
@@ -91,7 +92,8 @@ static lk_program *record(network *net, lk_device *device, bool graphs)
 {
     lk_tensor *like[INPUTS];
     make_inputs(device, 0, like);
-    lk_program_opts opts = {.graphs = graphs, .segment_bytes = net->segment_bytes};
+    lk_program_opts opts = {
+        .graphs = graphs, .segment_bytes = net->segment_bytes, .buckets = net->buckets, .n_quantities = OUTPUTS};
     lk_program *program = lk_program_record(device, train, net, like, INPUTS, OUTPUTS, &opts);
     if (!program)
         fail_msg("%s", lk_error_message());
@@ -137,13 +139,16 @@ static bool has_branch(const lk_program *program, const lk_segment *segment, int
     return false;
 }
 
-/* The last layer's gradient is finished first, and is as large as all others together. */
-static void check_segments(bool in_branches)
+/* The last layer's gradient is finished first, and is as large as all others together; or is in a bucket of its own. */
+static void check_segments(bool in_branches, bool in_buckets)
 {
+    static const int buckets[OUTPUTS] = {1, 1, 0, 1};
     lk_device *device = open_device("cpu");
     lk_scope_begin();
     network net = {.in_branches = in_branches, .segment_bytes = 4 * CHANNELS * SIDE * SIDE * CLASSES};
     make_network(&net, device);
+    if (in_buckets)
+        net.segment_bytes = 0, net.buckets = buckets;
     lk_program *program = record(&net, device, true);
     assert_int_equal(program->n_segments, 2);
     assert_int_equal(program->segments[0].n_ready, 2); /* as well as the loss */
@@ -159,8 +164,8 @@ static void check_segments(bool in_branches)
 static void a_segment_has_a_part_of_every_branch(void **state)
 {
     (void)state;
-    check_segments(true);
-    check_segments(false);
+    for (int i = 0; i < 4; i++)
+        check_segments(i & 1, i & 2);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -169,13 +174,14 @@ static void every_allocation_may_fail(void **state)
     lk_device *device = open_device("cpu");
     int failures = 0;
     lk_scope_begin();
-    network net = {.in_branches = true, .segment_bytes = 1};
+    static const int buckets[OUTPUTS] = {2, 1, 0, 2};
+    network net = {.in_branches = true, .buckets = buckets};
     lk_tensor *like[INPUTS];
     make_network(&net, device);
     make_inputs(device, 0, like);
     for (failing f = fail_every(1); fail_next(&f);) {
         lk_program *program = lk_program_record(device, train, &net, like, INPUTS, OUTPUTS,
-                                                &(lk_program_opts){.segment_bytes = net.segment_bytes});
+                                                &(lk_program_opts){.buckets = buckets, .n_quantities = OUTPUTS});
         stop_failing(&f);
         failures += !program;
         lk_program_release(program);

@@ -122,7 +122,9 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     for (int i = 0; i < program->n_in; i++)
         LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
     LK_TRY(program_record_calls(program, fn, user));
-    size_t segment_bytes = program->device->backend->modules ? 0 : opts->segment_bytes; /* `cuts` alone cut it */
+    lk_program_opts segments = *opts;
+    if (program->device->backend->modules) /* `cuts` alone cut it */
+        segments.segment_bytes = 0, segments.buckets = NULL;
     program->graphs = program->graphs && program_uses_one_device(program);
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
@@ -137,12 +139,12 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     LK_TRY(lk__program_finish_outputs_early(program));
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));
-    LK_TRY(lk__program_order_branches(program, segment_bytes));
+    LK_TRY(lk__program_order_branches(program, &segments));
     LK_TRY(lk__program_find_values(program));
     LK_TRY(lk__program_choose_layouts(program));
     LK_TRY(lk__program_check_branches(program));
     LK_TRY(lk__program_keep(program, opts->keep_bytes));
-    LK_TRY(lk__program_cut(program, segment_bytes));
+    LK_TRY(lk__program_cut(program, &segments));
     return program->device->backend->offload ? lk__program_plan_memory(program, true) : LK_OK;
 }
 

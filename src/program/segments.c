@@ -1,5 +1,6 @@
 #include "program/segments.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "program/program.h"
 #include "program/values.h"
@@ -80,25 +81,59 @@ static lk_status segments_check_cuts(const lk_program *program)
     return LK_OK;
 }
 
-lk_status lk__program_cut(lk_program *program, size_t segment_bytes)
+lk_status lk__program_find_bucket_ends(const lk_program *program, const lk_program_opts *opts, const int *level,
+                                       bool *ends)
 {
-    LK_TRY(segments_check_cuts(program));
-    size_t bytes = 0;
-    /* Each segment but the last finishes an output, and one more is begun after the last. */
-    program->segments = lk__calloc((size_t)program->n_out + 2, sizeof *program->segments);
-    program->ready = lk__calloc((size_t)program->n_out + 1, sizeof *program->ready);
-    if (!program->segments || !program->ready)
+    int n_buckets = 0, latest = -1;
+    for (int i = 0; i < opts->n_quantities && opts->buckets; i++)
+        n_buckets = (int)lk__max(n_buckets, opts->buckets[i] + 1);
+    int *finished = lk__calloc((size_t)n_buckets + 1, sizeof *finished);
+    if (!finished)
         return LK_ERR_MEMORY;
+    for (int b = 0; b < n_buckets; b++)
+        finished[b] = -1;
+    for (int i = 0; i < program->n_out && n_buckets > 0; i++) {
+        const lk_value *value = segments_output_value(program, i);
+        int *bucket = &finished[opts->buckets[i % opts->n_quantities]];
+        if (value)
+            *bucket = (int)lk__max(*bucket, level ? level[value->last] : value->last);
+    }
+    for (int b = 0; b + 1 < n_buckets; b++) {
+        latest = (int)lk__max(latest, finished[b]);
+        if (latest >= 0)
+            ends[latest] = true;
+    }
+    lk__free(finished);
+    return LK_OK;
+}
+
+static void segments_close_all(lk_program *program, size_t segment_bytes, const bool *ends)
+{
+    size_t bytes = 0;
     int n = segments_list_absent(program);
     segments_list_present(program, n);
     for (int call = 0; call < program->n_calls; call++) {
         bytes += segments_pass_ready(program, call, &n);
-        bool ends = (segment_bytes > 0 && bytes >= segment_bytes) || segments_is_cut(program, call);
-        if (ends && call + 1 < program->n_calls) {
+        bool is_full = segment_bytes > 0 && bytes >= segment_bytes;
+        if ((is_full || ends[call] || segments_is_cut(program, call)) && call + 1 < program->n_calls) {
             segments_close(program, call + 1, n);
             bytes = 0;
         }
     }
     segments_close(program, program->n_calls, n);
-    return LK_OK;
+}
+
+lk_status lk__program_cut(lk_program *program, const lk_program_opts *opts)
+{
+    LK_TRY(segments_check_cuts(program));
+    /* Each segment but the last finishes an output, and one more is begun after the last. */
+    program->segments = lk__calloc((size_t)program->n_out + 2, sizeof *program->segments);
+    program->ready = lk__calloc((size_t)program->n_out + 1, sizeof *program->ready);
+    bool *ends = lk__calloc((size_t)program->n_calls + 1, sizeof *ends);
+    bool has_memory = program->segments && program->ready && ends;
+    lk_status status = has_memory ? lk__program_find_bucket_ends(program, opts, NULL, ends) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        segments_close_all(program, opts->segment_bytes, ends);
+    lk__free(ends);
+    return status;
 }

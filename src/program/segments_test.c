@@ -187,6 +187,40 @@ static void a_segment_has_as_many_bytes_as_were_asked_for(void **state)
     end(&net);
 }
 
+/* A bias may be finished after the weights next to it in its bucket, and the loss is in the last bucket, which ends
+ * nothing. */
+static void a_segment_ends_with_its_bucket(void **state)
+{
+    (void)state;
+    for (int fuse = 0; fuse < 2; fuse++) {
+        const int buckets[OUTPUTS] = {2, 2, 1, 1, 0, 2, 0};
+        network net;
+        lk_tensor *in[2], *have[OUTPUTS], *want[OUTPUTS];
+        lk_replay *replay;
+        const int *ready;
+        int n_ready, when[OUTPUTS];
+        begin(&net, 0, fuse);
+        make_inputs(&net, 1, in);
+        lk_program *cut =
+            lk_program_record(net.device, train, &net, in, 2, OUTPUTS,
+                              &(lk_program_opts){.fuse = fuse, .buckets = buckets, .n_quantities = OUTPUTS});
+        assert_non_null(cut);
+        assert_ok(lk_program_begin(cut, in, 0, have, &replay));
+        assert_int_equal(lk_replay_segments_left(replay), 3);
+        for (int s = 0; s < 3; s++) {
+            assert_ok(lk_replay_push(replay, &ready, &n_ready));
+            for (int i = 0; i < n_ready; i++)
+                when[ready[i]] = s;
+        }
+        lk_replay_end(replay);
+        assert_memory_equal(when, ((int[OUTPUTS]){2, 2, 1, 1, 0, 0, 0}), sizeof when);
+        run_whole(&net, 1, want);
+        expect_equal_outputs(have, want);
+        lk_program_release(cut);
+        end(&net);
+    }
+}
+
 /* --- bits --------------------------------------------------------------------------------------------------------- */
 
 /* Pushes one segment, and an operator that depends on its outputs. */
@@ -436,6 +470,7 @@ int main(void)
         cmocka_unit_test(what_is_finished_is_the_callers_alone),
         cmocka_unit_test(outputs_come_once_and_as_backward_finishes_them),
         cmocka_unit_test(a_segment_has_as_many_bytes_as_were_asked_for),
+        cmocka_unit_test(a_segment_ends_with_its_bucket),
         cmocka_unit_test(segments_of_other_programs_may_come_between),
         cmocka_unit_test(a_run_has_all_segments),
         cmocka_unit_test(a_replay_may_end_after_any_segment),

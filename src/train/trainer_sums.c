@@ -2,6 +2,9 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "dist/process/group.h"
+#include "dist/strategy.h"
+#include "dist/sum/bucket_plan.h"
 #include "dist/sum/shard_sum.h"
 #include "lockstep/ops.h"
 #include "nn/model.h"
@@ -13,6 +16,34 @@
 #include "train/step/step.h"
 #include "train/trainer.h"
 #include "train/trainer_devices.h"
+
+/* On one machine buckets do not taper. There an exchange uses the memory and cores that compute, so backward hides
+ * little of it, and each bucket costs a meeting. Compressed buckets do not either, since their bits depend on the
+ * buckets. */
+static bool trainer_sums_taper(const lk_trainer *trainer)
+{
+    const lk_group *group = trainer->strategy->group;
+    return group && lk__group_spans_machines(group) && !trainer->plan.compressed;
+}
+
+static lk_status trainer_sums_plan_buckets(lk_trainer *trainer)
+{
+    lk_trainer_sums *sums = &trainer->sums;
+    int n = trainer->n_parameters;
+    int64_t full = lk__trainer_segment_bytes(trainer);
+    int64_t *bytes = lk__calloc((size_t)n, sizeof *bytes);
+    sums->buckets = lk__calloc((size_t)sums->n_values, sizeof *sums->buckets);
+    if (bytes && sums->buckets) {
+        for (int i = 0; i < n; i++)
+            bytes[i] = lk_shape_count(lk_model_variable_shape(trainer->model, i)) * (int64_t)sizeof(float);
+        sums->n_buckets = lk__bucket_plan(bytes, n, full > 0 ? full : INT64_MAX,
+                                          full > 0 && trainer_sums_taper(trainer), sums->buckets);
+        for (int i = n; i < sums->n_values; i++)
+            sums->buckets[i] = sums->n_buckets - 1;
+    }
+    lk__free(bytes);
+    return bytes && sums->buckets ? LK_OK : LK_ERR_MEMORY;
+}
 
 lk_status lk__trainer_sums_new(lk_trainer *trainer)
 {
@@ -32,8 +63,8 @@ lk_status lk__trainer_sums_new(lk_trainer *trainer)
         return lk_error_status();
     /* Backward of its layer is the last to use a statistic, and so the first layer's come last of all. In front of the
      * gradients they would keep every bucket waiting. */
-    int64_t bytes = lk__trainer_segment_bytes(trainer);
-    lk__shard_sum_set_buckets(sums->train, trainer->n_parameters, bytes > 0 ? bytes : INT64_MAX);
+    LK_TRY(trainer_sums_plan_buckets(trainer));
+    lk__shard_sum_set_buckets(sums->train, trainer->n_parameters, sums->buckets);
     LK_TRY(lk__plan_votes(trainer));
     LK_TRY(lk__plan_groups(trainer));
     return lk__plan_precise_statistics(trainer);
@@ -65,11 +96,22 @@ void lk__trainer_sums_release(lk_trainer *trainer)
     lk__free(sums->results);
     lk__free(sums->accumulated);
     lk_shard_sum_release(sums->train);
+    lk__free(sums->buckets);
     lk_shard_sum_release(sums->val);
     lk_shard_sum_release(sums->statistics);
     lk_shard_sum_release(sums->votes);
     lk_shard_sum_release(sums->sync);
     lk__free(sums->groups);
+}
+
+void lk__trainer_sums_cut(const lk_trainer *trainer, lk_program_opts *opts)
+{
+    if (trainer->strategy->group) {
+        opts->buckets = trainer->sums.buckets;
+        opts->n_quantities = trainer->sums.n_values;
+    } else {
+        opts->segment_bytes = (size_t)lk__trainer_segment_bytes(trainer);
+    }
 }
 
 int lk__statistics_count(const lk_trainer *trainer)

@@ -9,13 +9,15 @@
  * that is not finite can forbid the update. */
 #pragma once
 
+#include "lockstep/program.h"
 #include "lockstep/train.h"
 
 typedef struct lk_trainer_sums {
     int n_values, n_updated;
-    lk_shard_sum *train; /* of a training step's values */
-    lk_shard_sum *val;   /* of an evaluation step's metrics */
-    lk_range *groups;    /* [n_groups]: shards with which batch-norm takes statistics; NULL: each alone */
+    int n_buckets, *buckets; /* [n_values]: see lk__bucket_plan; statistics and metrics are in the last bucket */
+    lk_shard_sum *train;     /* of a training step's values */
+    lk_shard_sum *val;       /* of an evaluation step's metrics */
+    lk_range *groups;        /* [n_groups]: shards with which batch-norm takes statistics; NULL: each alone */
     int n_groups;
     lk_shard_sum *sync;               /* of batch-norm's sums in the middle of a pass, one for each group; else NULL */
     lk_shard_sum *statistics;         /* with --precise-bn: of statistics alone; else NULL */
@@ -34,6 +36,9 @@ void lk__trainer_sums_release(lk_trainer *trainer);
 /* Lets one device that computes whole batches write its gradients where the optimizer wants them, so that they need not
  * be copied. Call it once the replicas exist. Errors: LK_ERR_MEMORY. */
 lk_status lk__trainer_sums_place(lk_trainer *trainer);
+
+/* Lets a program that gives a training step's values, of one or more nodes, be cut where a bucket is finished. */
+void lk__trainer_sums_cut(const lk_trainer *trainer, lk_program_opts *opts);
 
 /* The number of statistics among a shard's values. */
 int lk__statistics_count(const lk_trainer *trainer);

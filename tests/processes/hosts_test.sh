@@ -53,6 +53,20 @@ ended 0
 prints "\"digest\":\"$wanted\""
 none_left
 
+# Between machines LeNet has three buckets, so that backward hides what is large; on one machine it has one. Each is two
+# messages, and a vote on whether to end is another.
+buckets=(train --model lenet --data synthetic --limit-train 2048 --limit-val 0 --batch-size 64 --epochs 1 --shards 8 --devices 1)
+run 0 "${buckets[@]}"
+wanted=$(sed -n 's/^digest //p' "$work/stderr")
+run 0 launch -n 3 -- "${buckets[@]}" --log-dir "$work/one-machine" --json
+prints "\"digest\":\"$wanted\""
+grep -qE '"messages": ?3\b' "$work/one-machine/scaling.json" || fail "on one machine there is not one bucket"
+launch_on_hosts -- "${buckets[@]}" --log-dir "$work/machines" --json
+ended 0
+prints "\"digest\":\"$wanted\""
+grep -qE '"messages": ?7\b' "$work/machines/scaling.json" || fail "between machines there are not three buckets"
+none_left
+
 long=(-- train --model lenet --data synthetic --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8
     --devices cpu:0 --workers 1 --base-lr 0.01)
 

@@ -26,6 +26,7 @@ struct lk_group {
     int rank, ranks;
     host_name *hosts; /* [ranks] */
     bool has_core;    /* the machine has a core for each of its ranks */
+    bool spans_machines;
     lk_notes notes;
     atomic_bool has_notes; /* the process has joined and not left */
 };
@@ -322,6 +323,7 @@ static lk_status group_join(lk_group *group)
     for (int rank = 0; rank < group->ranks; rank++)
         here += strcmp(group->hosts[rank], mine) == 0;
     group->has_core = here <= sysconf(_SC_NPROCESSORS_ONLN);
+    group->spans_machines = here < group->ranks;
     return LK_OK;
 }
 
@@ -431,4 +433,9 @@ const char *lk__group_library(const lk_group *group)
 const char *lk__group_host(const lk_group *group, int rank)
 {
     return group->hosts[rank];
+}
+
+bool lk__group_spans_machines(const lk_group *group)
+{
+    return group->spans_machines;
 }

@@ -31,6 +31,7 @@ int lk__group_rank(const lk_group *group);
 int lk__group_ranks(const lk_group *group);
 const char *lk__group_library(const lk_group *group);        /* "Open MPI 4.1.4" */
 const char *lk__group_host(const lk_group *group, int rank); /* the machine of a rank */
+bool lk__group_spans_machines(const lk_group *group);        /* the same on all ranks */
 
 /* Copies `mine` of every rank to all[rank * bytes …) on all ranks. All ranks pass the same `bytes`. */
 lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void *all);

@@ -15,8 +15,8 @@ struct lk_remote_nodes {
     bool *is_known;   /* [n]: whether is_present is known */
     int n_known;
     bool has_idle_ranks;
-    int *order; /* [n]: the order of exchange */
-    int64_t bucket_bytes;
+    int *order;         /* [n]: the order of exchange */
+    const int *buckets; /* [n], or NULL: see lk__remote_nodes_set_buckets */
 };
 
 lk_status lk__remote_nodes_new(const lk_remote_nodes_opts *opts, lk_remote_nodes **remote)
@@ -43,7 +43,7 @@ lk_status lk__remote_nodes_new(const lk_remote_nodes_opts *opts, lk_remote_nodes
         if (rank < opts->first)
             r->n_lower = r->n_nodes;
     }
-    lk__remote_nodes_set_buckets(r, opts->n, LK_REMOTE_BUCKET_BYTES);
+    lk__remote_nodes_set_buckets(r, opts->n, NULL);
     *remote = r;
     return LK_OK;
 }
@@ -74,9 +74,9 @@ void lk__remote_nodes_start(lk_remote_nodes *r, int64_t samples)
         r->nodes[m].empty = remote_nodes_shards_are_empty(r, samples, r->nodes[m].range);
 }
 
-void lk__remote_nodes_set_buckets(lk_remote_nodes *r, int n_first, int64_t bytes)
+void lk__remote_nodes_set_buckets(lk_remote_nodes *r, int n_first, const int *buckets)
 {
-    r->bucket_bytes = bytes;
+    r->buckets = buckets;
     for (int i = 0; i < r->opts.n; i++)
         r->order[i] = (i < n_first ? n_first : r->opts.n + n_first) - 1 - i;
 }
@@ -121,8 +121,10 @@ int lk__remote_nodes_bucket(const lk_remote_nodes *r, int done, const int **quan
     int n = 0;
     if (r->n_known < r->opts.n)
         return 0;
-    for (; done + n < r->opts.n && bytes < r->bucket_bytes; n++) {
+    for (; done + n < r->opts.n && (r->buckets || bytes < LK_REMOTE_BUCKET_BYTES); n++) {
         if (r->is_present[order[n]] != r->is_present[order[0]])
+            break;
+        if (r->buckets && r->buckets[order[n]] != r->buckets[order[0]])
             break;
         if (r->is_present[order[n]])
             bytes += lk_shape_count(r->opts.shapes[order[n]]) * (int64_t)lk_dtype_size(r->opts.dtypes[order[n]]);

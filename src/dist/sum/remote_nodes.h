@@ -4,7 +4,7 @@
 
 #include "dist/sum/tree.h"
 
-/* The bytes of a bucket by default, and the most of a bucket of gradients. Large enough: even at 25 GB/s a rank then
+/* The bytes that fill a bucket, and the most that fill a bucket of gradients. Large enough: even at 25 GB/s a rank then
  * sends for 0.3 ms, ten times the latency of the steps among 1,024 ranks. Small enough: what is complete only with the
  * last segment of backward, and so cannot be hidden, is a small part of a large network. */
 enum { LK_REMOTE_BUCKET_BYTES = 4 << 20 };
@@ -27,9 +27,10 @@ void lk__remote_nodes_release(lk_remote_nodes *remote); /* NULL is fine */
 int64_t lk__remote_nodes_count(const lk_remote_nodes *remote);
 
 /* Sets the order of exchange: quantities [0, n_first), the last one first, since backward finishes that first, and then
- * the others. A bucket is full with `bytes`. By default all n quantities are first. All processes call it alike, before
- * the first batch. */
-void lk__remote_nodes_set_buckets(lk_remote_nodes *remote, int n_first, int64_t bytes);
+ * the others. A bucket has neighbours of the same number in buckets[n], the caller's, which must outlive this object;
+ * NULL: until it is full. By default all n quantities are first, and buckets are NULL. All processes call it alike,
+ * before the first batch. */
+void lk__remote_nodes_set_buckets(lk_remote_nodes *remote, int n_first, const int *buckets);
 
 /* Announces sums over a batch of `samples` samples; this tells which shards are empty. */
 void lk__remote_nodes_start(lk_remote_nodes *remote, int64_t samples);

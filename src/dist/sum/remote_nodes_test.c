@@ -40,7 +40,7 @@ static void the_last_quantities_come_first_except_the_late_ones(void **state)
         lk__remote_nodes_learn(remote, i, true);
     }
     assert_buckets(remote, (int[]){5, 4, 3, 2, 1, 0, -1, -2});
-    lk__remote_nodes_set_buckets(remote, 4, LK_REMOTE_BUCKET_BYTES);
+    lk__remote_nodes_set_buckets(remote, 4, NULL);
     assert_buckets(remote, (int[]){3, 2, 1, 0, 5, 4, -1, -2});
     lk__remote_nodes_release(remote);
 }
@@ -55,12 +55,12 @@ static void a_bucket_ends_when_it_is_full_or_values_are_absent(void **state)
     for (int i = 0; i < N; i++)
         lk__remote_nodes_learn(remote, i, i > 0);
     assert_buckets(remote, (int[]){5, 4, -1, 3, 2, -1, 1, -1, 0, -1, -2});
-    lk__remote_nodes_set_buckets(remote, 5, LK_REMOTE_BUCKET_BYTES);
+    lk__remote_nodes_set_buckets(remote, 5, NULL);
     assert_buckets(remote, (int[]){4, 3, -1, 2, -1, 1, -1, 0, -1, 5, -1, -2});
-    lk__remote_nodes_set_buckets(remote, 5, 8);
+    lk__remote_nodes_set_buckets(remote, 5, (const int[]){2, 2, 1, 1, 0, 2});
     assert_buckets(remote, (int[]){4, -1, 3, 2, -1, 1, -1, 0, -1, 5, -1, -2});
-    lk__remote_nodes_set_buckets(remote, 6, INT64_MAX);
-    assert_buckets(remote, (int[]){5, 4, 3, 2, 1, -1, 0, -1, -2});
+    lk__remote_nodes_set_buckets(remote, 5, (const int[]){0, 0, 0, 0, 0, 0});
+    assert_buckets(remote, (int[]){4, 3, 2, 1, -1, 0, -1, 5, -1, -2});
     lk__remote_nodes_release(remote);
 }
 

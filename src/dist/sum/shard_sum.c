@@ -215,10 +215,10 @@ lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica)
     return sum->owned[replica];
 }
 
-void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes)
+void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, const int *buckets)
 {
     if (sum->remote_nodes)
-        lk__remote_nodes_set_buckets(sum->remote_nodes, n_first, bytes);
+        lk__remote_nodes_set_buckets(sum->remote_nodes, n_first, buckets);
 }
 
 void lk__shard_sum_set_places(lk_shard_sum *sum, lk_tensor *const *places)

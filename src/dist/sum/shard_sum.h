@@ -14,8 +14,8 @@ int64_t lk__shard_sum_shards(const lk_shard_sum *sum);
 lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica);
 
 /* With several processes: exchanges quantities [0, n_first) first, and the others, which the end of a step completes,
- * after them, in buckets that are full with `bytes`. All processes call it alike, before the first shard. */
-void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, int64_t bytes);
+ * after them, in buckets[n]: see lk__remote_nodes_set_buckets. All processes call it alike, before the first shard. */
+void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, const int *buckets);
 
 /* For one device with all shards: if shards are added up there, the sum of quantity i is written to places[i], a dense
  * tensor of its shape, instead of a new one. NULL: to a new one. places: [n], must outlive the sum. */

@@ -62,8 +62,7 @@ static int64_t scaling_exchange_count_buckets(const lk_trainer *trainer)
 {
     bool at_once = trainer->config.execution.executor == LK_EXECUTOR_EAGER ||
                    lk__runs_shards_together(trainer, trainer->sums.train, 0);
-    int64_t bytes = trainer->plan.parameters * (int64_t)sizeof(float);
-    return at_once && !trainer->strategy->group ? 1 : lk__divide_up(bytes, lk__trainer_bucket_bytes(trainer));
+    return at_once && !trainer->strategy->group ? 1 : trainer->sums.n_buckets;
 }
 
 static void scaling_exchange_put_amounts(const lk_trainer *trainer, exchange_pattern w, lk_scaling_report *r)

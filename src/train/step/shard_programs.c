@@ -8,7 +8,7 @@
 #include "train/step/step.h"
 #include "train/step/step_program.h"
 #include "train/trainer.h"
-#include "train/trainer_devices.h"
+#include "train/trainer_sums.h"
 
 typedef struct cached {
     lk_program *program;
@@ -117,9 +117,10 @@ static lk_status shard_programs_get(lk_trainer *trainer, lk__shard_pass_fn fn, c
     LK_TRY(LK_GROW(programs->list, &programs->capacity, programs->n + 1));
     lk_program_opts opts = {.fuse = config->execution.fuse == LK_FUSE_ON,
                             .recompute = config->execution.recompute,
-                            .segment_bytes = (size_t)lk__trainer_segment_bytes(trainer),
                             .keep_bytes = shard_programs_keep_bytes(trainer, fn, samples),
                             .graphs = config->execution.graphs == LK_GRAPHS_ON};
+    if (fn == lk__training_pass)
+        lk__trainer_sums_cut(trainer, &opts);
     *program = lk__shard_program_record(trainer, fn, data, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();

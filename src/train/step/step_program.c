@@ -28,7 +28,7 @@
 #include "train/step/shard_run.h"
 #include "train/step/step.h"
 #include "train/trainer.h"
-#include "train/trainer_devices.h"
+#include "train/trainer_sums.h"
 #include "lockstep/ops.h"
 
 #include <string.h>
@@ -360,12 +360,14 @@ static lk_program_opts step_program_opts(const lk_trainer *trainer, const purpos
     bool repeats = trainer->sums.n_groups > trainer->n_devices || has_runs || plan->accumulate > 1;
     bool keeps = !by_device && repeats && p->pass == lk__training_pass && p->count == plan->batch_size;
     bool is_group = trainer->sums.groups && p->pass != lk__evaluation_pass;
-    return (lk_program_opts){.fuse = config->execution.fuse == LK_FUSE_ON && !is_group,
-                             .recompute = config->execution.recompute,
-                             .segment_bytes = by_device && is_alone ? 0 : (size_t)lk__trainer_segment_bytes(trainer),
-                             .keep_bytes = keeps ? (has_runs ? 2 : 1) * (size_t)plan->parameters * sizeof(float) : 0,
-                             .merge = config->execution.branches == 0,
-                             .graphs = config->execution.graphs == LK_GRAPHS_ON};
+    lk_program_opts opts = {.fuse = config->execution.fuse == LK_FUSE_ON && !is_group,
+                            .recompute = config->execution.recompute,
+                            .keep_bytes = keeps ? (has_runs ? 2 : 1) * (size_t)plan->parameters * sizeof(float) : 0,
+                            .merge = config->execution.branches == 0,
+                            .graphs = config->execution.graphs == LK_GRAPHS_ON};
+    if (p->pass == lk__training_pass && !(by_device && is_alone))
+        lk__trainer_sums_cut(trainer, &opts);
+    return opts;
 }
 
 static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, const step_inputs *like)
