@@ -23,14 +23,9 @@ static bool fuse_copy_meets(const lk_call *call, const lk_tensor *y)
 {
     if (lk__lists_storage(call->in, call->n_in, y->storage))
         return true;
-    for (int k = 0; k < call->n_out; k++) {
-        const lk_tensor *other = call->out[k];
-        if (!other || other->storage != y->storage)
-            continue;
-        if (!lk__tensor_is_dense(other) || other->dtype != y->dtype ||
-            (other->offset < y->offset + lk_tensor_count(y) && y->offset < other->offset + lk_tensor_count(other)))
+    for (int k = 0; k < call->n_out; k++)
+        if (call->out[k] && lk__tensors_may_overlap(call->out[k], y))
             return true;
-    }
     return false;
 }
 
