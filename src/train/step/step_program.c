@@ -246,24 +246,18 @@ static lk_status step_program_record_group(const recording *r, lk_tensor *const 
     return status;
 }
 
-/* Returns the group that begins with a shard: groups run apart from each other. */
-static lk_range step_program_group_from(const recording *r, int64_t shard)
-{
-    return r->purpose->pass == lk__evaluation_pass ? (lk_range){shard, shard + 1} : lk__group_of(r->trainer, shard);
-}
-
 static lk_status step_program_record_shards(recording *r, lk_tensor *const *in)
 {
     const purpose *p = r->purpose;
     int64_t asked = r->trainer->config.execution.branches, branches = asked > 0 ? asked : BRANCHES, g = 0;
-    bool is_one_group = r->own.begin == r->own.end || step_program_group_from(r, r->own.begin).end >= r->own.end;
-    bool has_branches = step_program_takes_devices(r->trainer) && branches > 1 && !is_one_group;
+    bool has_branches = step_program_takes_devices(r->trainer) && branches > 1;
     for (int64_t s = r->own.begin; s < r->own.end; s++)
         r->leaves[s - r->own.begin] =
             (lk_tree_node){.range = {s, s + 1}, .values = r->values + (s - r->own.begin) * p->n};
     LK_TRY(step_program_record_samples(r, in));
     for (lk_range group = {r->own.begin, r->own.begin}; group.end < r->own.end; g++) {
-        group = step_program_group_from(r, group.end);
+        group =
+            p->pass == lk__evaluation_pass ? (lk_range){group.end, group.end + 1} : lk__group_of(r->trainer, group.end);
         lk_program_branch(has_branches ? 1 + (int)(g % branches) : 0);
         LK_TRY(step_program_record_group(r, in, group));
     }
