@@ -269,7 +269,7 @@ lk_status lk__optimizer_record(lk_call_site at, lk_optimizer *optimizer, lk_tens
     step s = step_new(at, optimizer, 0);
     s.loss = loss;
     s.control.rates = rates;
-    s.scales = (lk_update_scales){.skip = optimizer->skip, .norm = optimizer->norm}; /* the next step reads the flag there */
+    s.scales = (lk_update_scales){.skip = optimizer->skip, .norm = optimizer->norm}; /* the next step reads the flag */
     return step_run(&s, gradients);
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/backend.h"
 #include "core/execute.h"
+#include "program/branches.h"
 #include "program/values.h"
 
 enum { KINDS = 4 };
@@ -30,11 +31,12 @@ static bool neighbors_meets(lk_tensor *const *tensors, int n, const lk_tensor *m
 }
 
 /* Returns whether either order of the calls gives the same, and both may run at once. A call that makes a storage plain
- * moves all of it. A call outside branches waits for all of them. */
+ * moves all of it. A call outside branches waits for all of them, and calls of different branches stay in their order.
+ */
 static bool neighbors_are_apart(const lk_call *a, const lk_call *b)
 {
     bool wholly = a->op == &lk__op_plain || b->op == &lk__op_plain;
-    if (a->branch > 0 || b->branch > 0)
+    if (a->branch != b->branch)
         return false;
     for (int i = 0; i < a->n_out; i++)
         if (a->out[i] && (neighbors_meets(b->in, b->n_in, a->out[i], wholly) ||
@@ -156,8 +158,8 @@ void lk__program_join_neighbors(lk_program *program, size_t most_bytes)
     if (!graphs || neighbors_is_cut(program))
         return;
     for (int i = 0; i < program->n_calls; i++) {
-        int kind = program->calls[i].branch == 0 ? graphs->kind(&program->calls[i]) : 0;
-        if (kind > 0 && kind < KINDS)
+        int kind = graphs->kind(&program->calls[i]);
+        if (kind > 0 && kind < KINDS && lk__program_is_only_branch(program, program->calls[i].branch))
             neighbors_add(&g, i, kind, most_bytes);
     }
     neighbors_forget_single_calls(program);

@@ -36,7 +36,7 @@ counts 367 6 366 resnet18 512 bf16
 counts 314 7 313 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
-counts 52 6 51 lenet 256 bf16 --gpu a100 -- --shards 1
+counts 44 6 43 lenet 256 bf16 --gpu a100 -- --shards 1
 grep -qE '^estimate for one A100, not measured: [0-9.]+ ms, [0-9]+ images/s$' "$work/stdout"
 if "$root/tools/gpu_count" --build "$build" no-such-network 8 f32 2>"$work/stderr"; then
     echo "gpu_count counts a network that there is not"
