@@ -79,6 +79,23 @@ static lk_gpu_status run_pairwise_sum(const bench *b)
     return CALL(b, pairwise_sum, .y = b->y, .x = {x, x + half, dy, dy + half}, .n = 4, .dtype = LK_F32, .count = half);
 }
 
+/* Sums the quarters of x, gradients of a 3x3 convolution's weights, and reorders the sum. */
+static lk_gpu_status run_array_sums(const bench *b)
+{
+    enum { PIXELS = 9, CHANNELS = 64 };
+    int64_t quarter = b->count / 4;
+    const lk_gpu_array_sum sum = {.x = b->x,
+                                  .y = b->y,
+                                  .step = quarter,
+                                  .rows = (int32_t)(quarter / PIXELS / CHANNELS),
+                                  .a = PIXELS,
+                                  .b = CHANNELS,
+                                  .addends = 4,
+                                  .x_dtype = LK_F32,
+                                  .y_dtype = LK_F32};
+    return CALL(b, array_sums, .sum = {sum}, .n = 1);
+}
+
 static lk_gpu_status run_gather(const bench *b)
 {
     return CALL(b, gather, .x = b->x, .indices = b->indices, .y = b->y, .size = lk_dtype_size(b->dtype), .n = b->images,
@@ -264,6 +281,7 @@ static const kernel kernels[] = {
     {"reorder",         "images to channels-last",                run_reorder,        BOTH,    2,    0},
     {"cast",            "f32 to bf16",                            run_cast,           BY_F32,  1.5,  0},
     {"pairwise_sum",    "a tree sum of four",                     run_pairwise_sum,   BY_F32,  2.5,  0},
+    {"array_sums",      "four, to row-major order",               run_array_sums,     BY_F32,  1.25, 0},
     {"gather",          "of samples",                             run_gather,         BOTH,    2,    0},
     {"prepare_images",  "shift and flip, from bytes",             run_prepare_images, BY_F32,  1,    1},
     {"sgd_update",      "",                                       run_sgd,            BY_F32,  3,    0},

@@ -97,6 +97,11 @@ typedef struct lk_graphs {
     lk_status (*end)(lk_device *device, void **graph);
     /* Starts the graph. `step` keys the random numbers of calls whose operator has set_step. */
     lk_status (*launch)(lk_device *device, void *graph, uint64_t step);
+    /* Returns the kind of a call that may be started together with others of its kind; 0: it never is. */
+    int (*kind)(const lk_call *call);
+    /* The calls started while `on` is true are of one kind and need nothing of each other. The last ones are started
+     * when it becomes false. */
+    lk_status (*together)(lk_device *device, bool on);
     /* Starts copies within the device's memory, none of which overlap: a program's inputs and outputs. */
     lk_status (*copy)(lk_device *device, const lk_graph_copy *copies, int n);
     void (*free)(lk_device *device, void *graph); /* NULL is fine */

@@ -46,6 +46,7 @@ typedef struct lk_call {
     int branch;      /* of a call in a program: see lk_program_branch … */
     int pass;        /* … and how often that was called before */
     int parts;       /* the calls that this one replaces: see program/merge.h; 0: it is an ordinary call */
+    int group; /* neighbors of one number need nothing of each other: see program/neighbors.h; 0: it has no group */
     int n_in, n_out;
     int attrs_unused; /* unused bytes at the end of `attrs` */
     lk_tensor *out[LK_MAX_OUTPUTS];

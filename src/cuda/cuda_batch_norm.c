@@ -2,6 +2,7 @@
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
+#include "cuda/cuda_together.h"
 #include "ops/ops.h"
 
 /* --- shared by the calls ------------------------------------------------------------------------------------------ */
@@ -223,9 +224,13 @@ lk_status lk__cuda_batch_norm_update(lk_call *call)
     float *mean = cuda_norm_in_place(&s, 0), *variance = cuda_norm_in_place(&s, 1);
     const double *sums = lk__cuda_plain(&s, call->in[2]);
     const float *skip = call->n_in == 4 ? lk__cuda_plain(&s, call->in[3]) : NULL;
+    const lk_gpu_running_layer layer = {.mean = mean,
+                                        .variance = variance,
+                                        .skip = skip,
+                                        .statistics = cuda_norm_from_sums(call, sums),
+                                        .channels = call->out[0]->shape.dim[0],
+                                        .momentum = LK_ATTRS(call, lk_batch_norm_attrs)->momentum};
     if (s.status == LK_OK)
-        s.status = LK_CUDA_LAUNCH(call, running_statistics, .mean = mean, .variance = variance, .skip = skip,
-                                  .statistics = cuda_norm_from_sums(call, sums), .channels = call->out[0]->shape.dim[0],
-                                  .momentum = LK_ATTRS(call, lk_batch_norm_attrs)->momentum);
+        s.status = lk__cuda_add_running(lk__cuda_of(call), &layer);
     return lk__cuda_end(&s);
 }

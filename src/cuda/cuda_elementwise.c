@@ -5,6 +5,7 @@
 #include "cuda/cuda_state.h"
 #include "cuda/cuda_tensors.h"
 #include "ops/ops.h"
+#include "cuda/cuda_together.h"
 #include "ops/pairwise_sum.h"
 
 #include <string.h>
@@ -68,17 +69,50 @@ lk_status lk__cuda_activation_grad(lk_call *call)
 
 _Static_assert((int)LK_GPU_MAX_PAIRWISE == (int)LK_MAX_PAIRWISE, "operands of pairwise_sum");
 
+/* Sets *sum to what one launch can do with the sums of other calls: operands that lie at equal distances, in one order,
+ * as those of merged shards do. False: it cannot. */
+static bool cuda_elementwise_array_sum(lk_cuda_scratch *s, const lk_gpu_pairwise_sum *arguments, const void *layout,
+                                       lk_gpu_array_sum *sum)
+{
+    const lk_call *call = s->call;
+    const lk_tensor *out = call->out[0];
+    int64_t size = (int64_t)lk_dtype_size(call->dtype),
+            apart = (const char *)arguments->x[1] - (const char *)arguments->x[0];
+    bool stays = call->free_layout && !call->plain_next;
+    if (s->status != LK_OK || s->n > 0 || !lk__tensor_is_dense(out) || apart % size != 0)
+        return false;
+    *sum = (lk_gpu_array_sum){.x = arguments->x[0],
+                              .step = apart / size,
+                              .addends = (uint8_t)call->n_in,
+                              .x_dtype = (uint8_t)call->dtype,
+                              .y_dtype = (uint8_t)call->dtype};
+    for (int i = 2; i < call->n_in; i++)
+        if ((const char *)arguments->x[i] - (const char *)arguments->x[i - 1] != apart)
+            return false;
+    bool fits = lk__cuda_set_axes(sum, out->shape, layout != NULL, layout && stays);
+    if (!fits || (call->dtype == LK_F64 && sum->a > 1))
+        return false;
+    sum->y = layout && stays ? lk__cuda_out_images(s, 0) : lk__cuda_out(s, 0);
+    return s->n == 0;
+}
+
 /* Adds in the operands' order if they have the same. */
 lk_status lk__cuda_pairwise_sum(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const void *layout = call->in[0]->storage->layout;
     lk_gpu_pairwise_sum arguments = {.n = call->n_in, .dtype = call->dtype, .count = lk_tensor_count(call->in[0])};
-    const lk_cuda *cuda = lk__cuda_of(call);
+    lk_cuda *cuda = lk__cuda_of(call);
+    lk_gpu_array_sum sum;
     for (int i = 1; i < call->n_in; i++)
         layout = call->in[i]->storage->layout == layout ? layout : NULL;
     for (int i = 0; i < call->n_in; i++)
         arguments.x[i] = lk__cuda_as(&s, call->in[i], layout);
+    if (cuda_elementwise_array_sum(&s, &arguments, layout, &sum)) {
+        if (s.status == LK_OK)
+            s.status = lk__cuda_add_sum(cuda, &sum);
+        return lk__cuda_end(&s);
+    }
     arguments.y = lk__cuda_out_as(&s, 0, layout);
     if (s.status == LK_OK)
         s.status = lk__cuda_check(cuda->driver, cuda->driver->pairwise_sum(cuda->stream, &arguments));

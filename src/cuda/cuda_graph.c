@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
+#include "cuda/cuda_together.h"
 
 /* --- branches ----------------------------------------------------------------------------------------------------- */
 
@@ -176,6 +177,8 @@ const lk_graphs lk__cuda_graphs = {
     .begin = graph_begin,
     .end = graph_end,
     .launch = graph_launch,
+    .kind = lk__cuda_kind,
+    .together = lk__cuda_together,
     .copy = cuda_graph_copy,
     .free = free_graph,
 };

@@ -5,6 +5,7 @@
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
+#include "cuda/cuda_together.h"
 #include "ops/ops.h"
 
 #include <string.h>
@@ -101,6 +102,18 @@ static lk_status cuda_tensors_copy_or_convert(lk_call *call, const void *layout)
     return lk__cuda_convert(call, x->shape, to, from);
 }
 
+/* Returns whether one launch can do the cast with others, and sets *sum. */
+static bool cuda_tensors_array_sum(const lk_call *call, const void *layout, lk_gpu_array_sum *sum)
+{
+    const lk_tensor *x = call->in[0], *y = call->out[0];
+    bool is_dense = x->storage->layout || lk__tensor_is_dense(x);
+    if (!is_dense || !lk__tensor_is_dense(y))
+        return false;
+    *sum = (lk_gpu_array_sum){
+        .x = lk__cuda_view(x).data, .addends = 1, .x_dtype = (uint8_t)x->dtype, .y_dtype = (uint8_t)y->dtype};
+    return lk__cuda_set_axes(sum, x->shape, x->storage->layout != NULL, call->free_layout && layout);
+}
+
 lk_status lk__cuda_copy(lk_call *call)
 {
     return cuda_tensors_copy_or_convert(call, call->in[0]->storage->layout);
@@ -113,7 +126,14 @@ lk_status lk__cuda_cast(lk_call *call)
     const lk_tensor *x = call->in[0];
     lk_dtype dtype = call->out[0]->dtype;
     bool is_for_images = x->shape.ndim == 4 && (dtype == LK_BF16 || dtype == x->dtype);
-    return cuda_tensors_copy_or_convert(call, is_for_images ? lk__cuda_channels_last : x->storage->layout);
+    const void *layout = is_for_images ? lk__cuda_channels_last : x->storage->layout;
+    lk_gpu_array_sum sum;
+    if (!lk__cuda_of(call)->is_together || !cuda_tensors_array_sum(call, layout, &sum))
+        return cuda_tensors_copy_or_convert(call, layout);
+    LK_TRY(
+        lk__storage_allocate(call->out[0]->storage, call->out[0]->storage->bytes, call->free_layout ? layout : NULL));
+    sum.y = lk__cuda_view(call->out[0]).data;
+    return lk__cuda_add_sum(lk__cuda_of(call), &sum);
 }
 
 lk_status lk__cuda_concat(lk_call *call)

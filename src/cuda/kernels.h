@@ -121,6 +121,23 @@ typedef struct lk_gpu_pairwise_sum {
     int64_t count;
 } lk_gpu_pairwise_sum;
 
+/* Several arrays at once, none of which overlap. y[row, j, i] = x[row, i, j] of dtypes f32 and bf16 or, with more than
+ * one addend, the sum as in pairwise_sum of x[row, i, j + k step] for k = 0 … addends - 1, in f32 or f64. x is [rows,
+ * a, b]; f64 only with a or b 1. */
+enum { LK_GPU_SUMS = 88 };
+typedef struct lk_gpu_array_sum {
+    const void *x;
+    void *y;
+    int64_t step;
+    int32_t rows, a, b; /* their product is below 2^31 */
+    uint8_t addends, x_dtype, y_dtype;
+} lk_gpu_array_sum;
+
+typedef struct lk_gpu_array_sums {
+    lk_gpu_array_sum sum[LK_GPU_SUMS];
+    int n;
+} lk_gpu_array_sums;
+
 typedef enum lk_gpu_reduction { LK_GPU_SUM, LK_GPU_MEAN, LK_GPU_MAX, LK_GPU_ARGMAX } lk_gpu_reduction;
 
 /* The axes of an operand, with its strides: the axes that are reduced, and those that are kept. */
@@ -330,14 +347,20 @@ typedef struct lk_gpu_normalize_grad {
     int64_t rows, channels, parts;
 } lk_gpu_normalize_grad;
 
-/* mean = (1 - momentum) mean + momentum m, and likewise the unbiased variance, if skip is NULL or *skip is 0. Computed
- * in double and rounded once; the bits are those of ref/. */
-typedef struct lk_gpu_running_statistics {
+/* Several layers at once: mean = (1 - momentum) mean + momentum m, and likewise the unbiased variance, if skip is NULL
+ * or *skip is 0. Computed in double and rounded once; the bits are those of ref/. */
+enum { LK_GPU_RUNNING_LAYERS = 32 };
+typedef struct lk_gpu_running_layer {
     float *mean, *variance;
     const float *skip;
     lk_gpu_statistics statistics; /* with sums */
     int64_t channels;
     double momentum;
+} lk_gpu_running_layer;
+
+typedef struct lk_gpu_running_statistics {
+    lk_gpu_running_layer layer[LK_GPU_RUNNING_LAYERS];
+    int n;
 } lk_gpu_running_statistics;
 
 /* --- pooling: f32, bf16 ------------------------------------------------------------------------------------------- */

@@ -96,7 +96,7 @@ static void test_refused_scales(void **state)
 {
     (void)state;
     lk_update_scales_attrs attrs = {.clip_norm = 1};
-    lk_update_scales scales;
+    lk_update_scales scales = {NULL};
     lk_tensor *norms = ones(LK_F64, LK_SHAPE(3)), *skip = f32(LK_SCALAR);
     refused_status(lk__update_scales(LK_HERE, &(lk_update_norms){.skip = skip}, &attrs, &scales), LK_ERR_ARGUMENT,
                    "update_scales: an operand is NULL");

@@ -82,7 +82,8 @@ lk_status lk__update_scales(lk_call_site at, const lk_update_norms *norms, const
                     .place = at,
                     .n_in = 5,
                     .n_out = norms->parameters ? 4 : 3,
-                    .in = {norms->skip, norms->gradients, norms->parameters, norms->adapted, norms->loss}};
+                    .in = {norms->skip, norms->gradients, norms->parameters, norms->adapted, norms->loss},
+                    .out = {scales->skip, scales->scale, scales->norm}};
     if (!norms->skip || !norms->gradients || (norms->parameters && !norms->adapted))
         return lk__missing(call.op->name, "an operand");
     lk__call_set_attrs(&call, attrs, sizeof *attrs);

@@ -269,8 +269,8 @@ lk_status lk__optimizer_record(lk_call_site at, lk_optimizer *optimizer, lk_tens
     step s = step_new(at, optimizer, 0);
     s.loss = loss;
     s.control.rates = rates;
-    LK_TRY(step_run(&s, gradients));
-    return step_write_results(&s);
+    s.scales = (lk_update_scales){.skip = optimizer->skip, .norm = optimizer->norm}; /* the next step reads the flag */
+    return step_run(&s, gradients);
 }
 
 lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[])

@@ -11,6 +11,14 @@ bool lk__program_has_branches(const lk_program *program)
     return false;
 }
 
+bool lk__program_is_only_branch(const lk_program *program, int branch)
+{
+    for (int i = 0; i < program->n_calls && branch > 0; i++)
+        if (program->calls[i].branch > 0 && program->calls[i].branch != branch)
+            return false;
+    return true;
+}
+
 void lk__program_find_concurrent(const lk_program *program, int *first, int *last)
 {
     const lk_call *calls = program->calls;

@@ -7,6 +7,9 @@
 /* Returns whether any call is in a branch. */
 bool lk__program_has_branches(const lk_program *program);
 
+/* Returns whether no other branch has calls: nothing runs at the same time as those of `branch`. */
+bool lk__program_is_only_branch(const lk_program *program, int branch);
+
 /* Takes all calls out of their branches if one of them needs what a concurrent branch makes. Call it after
  * lk__program_find_values, which it repeats then. */
 lk_status lk__program_check_branches(lk_program *program);

@@ -4,6 +4,7 @@
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "ops/ops.h"
+#include "program/branches.h"
 #include "program/rewrite.h"
 #include "program/values.h"
 
@@ -23,31 +24,17 @@ static bool fuse_copy_meets(const lk_call *call, const lk_tensor *y)
 {
     if (lk__lists_storage(call->in, call->n_in, y->storage))
         return true;
-    for (int k = 0; k < call->n_out; k++) {
-        const lk_tensor *other = call->out[k];
-        if (!other || other->storage != y->storage)
-            continue;
-        if (!lk__tensor_is_dense(other) || other->dtype != y->dtype ||
-            (other->offset < y->offset + lk_tensor_count(y) && y->offset < other->offset + lk_tensor_count(other)))
+    for (int k = 0; k < call->n_out; k++)
+        if (call->out[k] && lk__tensors_may_overlap(call->out[k], y))
             return true;
-    }
     return false;
-}
-
-/* Returns whether a call outside branches may move into `branch`: nothing runs at the same time. */
-static bool fuse_copy_is_only_branch(const lk_program *program, int branch)
-{
-    for (int i = 0; i < program->n_calls; i++)
-        if (program->calls[i].branch > 0 && program->calls[i].branch != branch)
-            return false;
-    return true;
 }
 
 /* Returns whether the maker can write y already where it stands, before the copy at i. */
 static bool fuse_copy_may_move(const lk_rewrite *r, int maker, int i)
 {
     const lk_call *from = lk__rewrite_call(r, maker), *copy = lk__rewrite_call(r, i);
-    if (from->branch != copy->branch && !(copy->branch == 0 && fuse_copy_is_only_branch(r->program, from->branch)))
+    if (from->branch != copy->branch && !(copy->branch == 0 && lk__program_is_only_branch(r->program, from->branch)))
         return false;
     if (maker >= i || from->n_in == 0 || !from->in[0] || lk__lists_storage(from->in, from->n_in, copy->in[0]->storage))
         return false;

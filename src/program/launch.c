@@ -50,13 +50,26 @@ static lk_status program_launch_call(lk_program *program, int i, uint64_t step)
 
 /* --- branches ----------------------------------------------------------------------------------------------------- */
 
+/* Ends the group before call i, and begins that of call i. */
+static lk_status program_launch_change_group(const lk_program *program, const lk_segment *segment, int i)
+{
+    lk_status (*together)(lk_device *, bool) = program->device->backend->graphs->together;
+    int before = i > segment->begin ? program->calls[i - 1].group : 0, group = program->calls[i].group;
+    if (group == before)
+        return LK_OK;
+    if (before > 0)
+        LK_TRY(together(program->device, false));
+    return group > 0 ? together(program->device, true) : LK_OK;
+}
+
 static lk_status program_launch_in_branches(lk_program *program, const lk_segment *segment, uint64_t step)
 {
     lk_status status = program->hold ? LK_OK : lk__hold_new(&program->hold);
     int branch = 0;
     lk__hold_use(program->device, program->hold, branch);
     for (int i = segment->begin; i < segment->end && status == LK_OK; i++) {
-        if (program->calls[i].branch != branch) {
+        status = program_launch_change_group(program, segment, i);
+        if (status == LK_OK && program->calls[i].branch != branch) {
             branch = program->calls[i].branch;
             lk__hold_use(program->device, program->hold, branch);
             status = program->device->backend->graphs->branch(program->device, branch);
@@ -64,6 +77,8 @@ static lk_status program_launch_in_branches(lk_program *program, const lk_segmen
         if (status == LK_OK)
             status = program_launch_call(program, i, step);
     }
+    lk_status started = program->device->backend->graphs->together(program->device, false);
+    status = status == LK_OK ? started : status;
     lk_status joined = program->device->backend->graphs->branch(program->device, 0);
     lk__hold_use(program->device, NULL, 0);
     return status == LK_OK ? joined : status;

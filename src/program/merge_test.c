@@ -4,6 +4,7 @@
 
 #include "base/mem_testing.h"
 #include "cpu/isa.h"
+#include "ops/pairwise_sum.h"
 #include "lockstep/autograd.h"
 
 #include <setjmp.h>
@@ -16,7 +17,7 @@
 
 #include "program/program_testing.h"
 
-enum { SHARDS = 4, CHANNELS = 8, SIDE = 6, CLASSES = 8, PARAMETERS = 5, VALUES = PARAMETERS + 1 };
+enum { SHARDS = 4, COLORS = 3, CHANNELS = 8, SIDE = 6, CLASSES = 8, PARAMETERS = 5, VALUES = PARAMETERS + 1 };
 enum { INPUTS = 3, OUTPUTS = VALUES + 1 }; /* images, indices, labels; sums of values, and a shard's own loss */
 
 typedef struct network {
@@ -39,7 +40,7 @@ static lk_device *open_gpu(void)
 
 static network make_network(lk_device *device, const int64_t sizes[SHARDS])
 {
-    network net = {.parameters = {numbers(device, LK_SHAPE(CHANNELS, 1, 3, 3), 1),
+    network net = {.parameters = {numbers(device, LK_SHAPE(CHANNELS, COLORS, 3, 3), 1),
                                   numbers(device, LK_SHAPE(CHANNELS), 2), numbers(device, LK_SHAPE(CHANNELS), 3),
                                   numbers(device, LK_SHAPE(CHANNELS), 4),
                                   numbers(device, LK_SHAPE(CHANNELS * SIDE * SIDE, CLASSES), 5)}};
@@ -75,7 +76,7 @@ static void make_inputs(const network *net, lk_device *device, int seed, lk_tens
         indices[i] = 100 * seed + i;
         labels[i] = (i * 5 + seed) % CLASSES;
     }
-    in[0] = numbers(device, LK_SHAPE(n, 1, SIDE, SIDE), seed);
+    in[0] = numbers(device, LK_SHAPE(n, COLORS, SIDE, SIDE), seed);
     in[1] = lk_tensor_from(device, LK_I64, LK_SHAPE(n), indices);
     in[2] = lk_tensor_from(device, LK_I32, LK_SHAPE(n), labels);
 }
@@ -119,7 +120,8 @@ static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
     }
     lk_program_branch(0);
     for (int i = 0; i < VALUES; i++)
-        out[i] = lk_add(lk_add(values[0][i], values[1][i]), lk_add(values[2][i], values[3][i]));
+        out[i] =
+            lk__pairwise_sum(LK_HERE, (lk_tensor *[]){values[0][i], values[1][i], values[2][i], values[3][i]}, SHARDS);
     out[VALUES] = values[1][PARAMETERS];
     return lk_error_status();
 }

@@ -2,10 +2,10 @@
  * out weights, share.c makes what branches have in common once, fuse.c fuses and leaves out copies (rewrite.h, and
  * fuse_*.c for each pattern), merge.c replaces equal calls of several passes by one, order.c moves up what finishes
  * outputs, recompute.c and remake.c repeat calls instead of keeping their results, branch_order.c orders branches that
- * will be cut, values.c finds who reads and writes each storage (numbers.c), layouts.c tells calls what their
- * successors want, branches.c checks branches, keep.c lets kernels keep what they derive from variables, segments.c
- * cuts, and memory_plan.c plans memory (in_place.c says which result may overwrite an operand). run.c replays a
- * program, and launch.c starts the calls of a replay. */
+ * will be cut, neighbors.c moves together what the device can start together, values.c finds who reads and writes each
+ * storage (numbers.c), layouts.c tells calls what their successors want, branches.c checks branches, keep.c lets
+ * kernels keep what they derive from variables, segments.c cuts, and memory_plan.c plans memory (in_place.c says which
+ * result may overwrite an operand). run.c replays a program, and launch.c starts the calls of a replay. */
 #pragma once
 
 #include "base/refcount.h"

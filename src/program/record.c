@@ -7,6 +7,7 @@
 #include "program/branch_order.h"
 #include "program/branches.h"
 #include "program/fuse.h"
+#include "program/neighbors.h"
 #include "program/keep.h"
 #include "program/launch.h"
 #include "program/layouts.h"
@@ -140,6 +141,7 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));
     LK_TRY(lk__program_order_branches(program, &segments));
+    lk__program_join_neighbors(program, &segments);
     LK_TRY(lk__program_find_values(program));
     LK_TRY(lk__program_choose_layouts(program));
     LK_TRY(lk__program_check_branches(program));

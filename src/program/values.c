@@ -1,6 +1,8 @@
 #include "program/values.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/tensor.h"
+#include "program/neighbors.h"
 #include "program/program.h"
 
 bool lk__lists_storage(lk_tensor *const *tensors, int n, const lk_storage *storage)
@@ -9,6 +11,16 @@ bool lk__lists_storage(lk_tensor *const *tensors, int n, const lk_storage *stora
         if (tensors[i] && tensors[i]->storage == storage)
             return true;
     return false;
+}
+
+bool lk__tensors_may_overlap(const lk_tensor *a, const lk_tensor *b)
+{
+    if (a->storage != b->storage)
+        return false;
+    if (lk_tensor_count(a) == 0 || lk_tensor_count(b) == 0) /* the order of calls counts even so */
+        return true;
+    return !lk__tensor_is_dense(a) || !lk__tensor_is_dense(b) || a->dtype != b->dtype ||
+           (a->offset < b->offset + lk_tensor_count(b) && b->offset < a->offset + lk_tensor_count(a));
 }
 
 lk_status lk__number_tensors(lk_numbers *numbers, lk_tensor *const *tensors, int n)
@@ -72,6 +84,18 @@ static lk_status values_use(search *s, const lk_tensor *tensor, int call, bool w
     return LK_OK;
 }
 
+/* Calls of a group may run in any order, so all of them need what one of them uses. */
+static void values_widen_to_groups(lk_program *program)
+{
+    for (int v = 0; v < program->n_values; v++) {
+        lk_value *value = &program->values[v];
+        while (value->first > 0 && lk__program_is_grouped(program, value->first))
+            value->first--;
+        while (value->last + 1 < program->n_calls && lk__program_is_grouped(program, value->last + 1))
+            value->last++;
+    }
+}
+
 /* Sorts the values inside by their last use, with a counting sort: end[i] begins as the position of call i's first
  * value and moves on with each value that is put there. */
 static lk_status values_list_deaths(lk_program *program)
@@ -118,6 +142,7 @@ lk_status lk__program_find_values(lk_program *program)
         for (int i = 0; i < c->n_out; i++)
             LK_TRY(values_use(&s, c->out[i], call, true));
     }
+    values_widen_to_groups(program);
     for (int i = 0; i < program->n_out; i++) {
         lk_value *output = lk__program_value(program, program->out[i]);
         if (!output)

@@ -7,6 +7,9 @@
 /* Returns whether one of the n tensors lies in the storage. Tensors may be NULL. */
 bool lk__lists_storage(lk_tensor *const *tensors, int n, const lk_storage *storage);
 
+/* Returns whether a and b may share elements: only dense parts of one storage that lie apart surely do not. */
+bool lk__tensors_may_overlap(const lk_tensor *a, const lk_tensor *b);
+
 /* Gives the tensors' storages numbers. Tensors may be NULL. */
 lk_status lk__number_tensors(lk_numbers *numbers, lk_tensor *const *tensors, int n);
 

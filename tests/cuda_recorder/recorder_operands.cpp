@@ -118,6 +118,17 @@ static void uses(const lk_gpu_pairwise_sum &a, operands &list)
     list.writes(a.y, a.count * size_of(a.dtype));
 }
 
+static void uses(const lk_gpu_array_sums &a, operands &list)
+{
+    for (int i = 0; i < a.n; i++) {
+        const lk_gpu_array_sum &s = a.sum[i];
+        int64_t count = (int64_t)s.rows * s.a * s.b, x_size = size_of((lk_dtype)s.x_dtype);
+        for (int k = 0; k < s.addends; k++)
+            list.reads((const char *)s.x + k * s.step * x_size, count * x_size);
+        list.writes(s.y, count * size_of((lk_dtype)s.y_dtype));
+    }
+}
+
 static void uses(const lk_gpu_tree_sum &a, operands &list)
 {
     int64_t bytes = a.count * (a.dtype == LK_F64 ? DOUBLE : FLOAT);
@@ -304,7 +315,7 @@ static void uses(const lk_gpu_normalize_grad &a, operands &list)
     list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? parts * 2 * a.channels * DOUBLE : 0);
 }
 
-static void uses(const lk_gpu_running_statistics &a, operands &list)
+static void uses(const lk_gpu_running_layer &a, operands &list)
 {
     list.may_read(a.skip, FLOAT);
     statistics_of(a.statistics, a.channels, 1, list);
@@ -312,6 +323,12 @@ static void uses(const lk_gpu_running_statistics &a, operands &list)
         list.reads(moment, a.channels * FLOAT);
         list.writes(moment, a.channels * FLOAT);
     }
+}
+
+static void uses(const lk_gpu_running_statistics &a, operands &list)
+{
+    for (int i = 0; i < a.n; i++)
+        uses(a.layer[i], list);
 }
 
 /* --- pooling ------------------------------------------------------------------------------------------------------ */

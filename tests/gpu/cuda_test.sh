@@ -125,7 +125,7 @@ done
 
 # If a launch fails during a capture the step runs without a graph, with the same bits.
 kept=no
-for launch in 115 100 130 90; do
+for launch in 115 100 130 90 80 70; do
     LOCKSTEP_EMULATED_FAIL=launch:$launch:2 "$LOCKSTEP" train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train 75 \
         --limit-val 32 --batch-size 16 --shards 4 --optimizer adam --clip-norm 1 "${norm[@]}" --devices 1xcuda:0 2>"$work/stderr" || continue
     grep -q 'a program is not launched as a graph: ' "$work/stderr" || continue

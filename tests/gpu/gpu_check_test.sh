@@ -57,9 +57,12 @@ grep -q -- "--peer $work/none: there is no such file" "$work/stderr" || fail "it
 
 # --- a sound build ---------------------------------------------------------------------------------------------------
 
-check 0 --build "$build" --only doctor,contract,kernels,small,shards,memory
+check 0 --build "$build" --only doctor,trains,contract,merged,networks,memory,kernels,shards
 row 'a GPU, and the libraries for it +\| passed: emulated GPU' 'same bits, lenet, f32 +\| passed: ' \
-    'same bits, keras-cnn, f32 +\| passed: ' 'own kernels under racecheck +\| not run: emulated' \
+    'same bits, keras-cnn, f32 +\| passed: ' 'lenet trains +\| passed: loss 2\.' \
+    'merged shards, same bits, lenet, f32 +\| passed: 4 engines' \
+    'merged shards, conv2d, emulated:1.0.0 +\| passed: same bits in lenet f32' \
+    'own kernels under racecheck +\| not run: emulated' \
     'lenet, .*beside PyTorch CUDA graphs +\| not measured: emulated .*>= 1.5 x' \
     'ceilings, .*\| not measured: emulated .*>= 80%'
 grep -q 'Emulated: times mean nothing, and none is given' "$work/stdout" || fail "it does not say that it is emulated"
@@ -91,14 +94,17 @@ echo ' 1 FAILED TEST(S)' >&2
 exit 1
 END
 chmod +x "$work/build/lockstep" "$work/build/tests/conformance_gradient_test"
-check 1 --build "$work/build" --only doctor,conformance,contract,curves,gradients,kernels,small
+check 1 --build "$work/build" --only doctor,trains,contract,networks,conformance,curves,gradients,kernels
 row 'a GPU, and the libraries for it +\| passed' \
     'operators .* \| not run: no tests/conformance_test in the build' \
+    'lenet trains +\| FAILED: lockstep train ended without its report' \
     'same bits, lenet, f32 +\| FAILED: lockstep: lockstep: the GPU is lost' \
     'losses .*lenet, f32 +\| FAILED: lockstep train ended without its report' \
     'gradients .*\| FAILED: conformance_gradient_test: 1 FAILED TEST' \
     'lenet, .*eager +\| not measured: lockstep train ended' \
     'ceilings, .*\| not measured: no bench/bench_gpu_kernels in the build'
+grep -A8 '^FAILED: lockstep: lockstep: the GPU is lost' "$work/out/output.log" | grep -q 'once more with LOCKSTEP_ENGINE=sync' ||
+    fail "the log does not explain the failure"
 
 # --- figures ---------------------------------------------------------------------------------------------------------
 
@@ -135,7 +141,9 @@ cat >"$fake/python" <<'END'
 #!/bin/sh
 case $* in
 *torch.__version__*) echo 2.11 ;;
-*'wrn-16-10 --batch 512'*reduce-overhead*) echo 'out of memory' >&2; exit 1 ;;
+*'wrn-16-10 --batch 256'*reduce-overhead*) yes '{"images_per_s": 1000}' | head -3; echo 'out of memory' >&2; exit 1 ;;
+*'--batch 256,256,512,512'*) yes '{"images_per_s": 900}' | head -4 ;;
+*'--batch 512,512'*) yes '{"images_per_s": 900}' | head -2 ;;
 *wrn-16-10,wrn-16-10*) printf '{"images_per_s": %d}\n' 100 150 200; echo 'no more' >&2; exit 1 ;;
 *'wrn-16-10 --batch 8 '*) echo '{"images_per_s": 300}' ;;
 *'reduce-overhead'*) echo '{"images_per_s": 1000}' ;;
@@ -144,7 +152,7 @@ esac
 END
 touch "$fake/torch_bench.py"
 chmod +x "$fake/lockstep" "$fake/python" "$fake/bench/bench_gpu_kernels"
-check 0 --build "$fake" --python "$fake/python" --only kernels,big,small,sizes,shards
+check 0 --build "$fake" --python "$fake/python" --only kernels,networks,sizes,shards
 row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1000 CUDA graphs, 900 eager, 900 compiled +\| 1.20 +\| >= 1.3 x +\| no' \
     'wrn-16-10, .*batch 512, beside PyTorch fastest +\| 30000 .*\| 900 eager, 900 compiled, no CUDA graphs: python: out of memory +\| 33.33 +\| >= 1.3 x +\| - ' \
     'wrn-16-10, .*batch 8, beside PyTorch fastest +\| 30000 .*\| 300 CUDA graphs, 100 eager +\| 100.00 ' \
@@ -173,5 +181,5 @@ row 'same bits, lenet, f32 +\| not run: out of time' 'same bits, keras-cnn, f32 
 mkdir "$fake/tests"
 printf '#!/bin/sh\nexec sleep 60\n' >"$fake/tests/conformance_test"
 chmod +x "$fake/tests/conformance_test"
-check 0 --build "$fake" --python "$fake/python" --only conformance,big --minutes 0.4
+check 0 --build "$fake" --python "$fake/python" --only conformance,networks --minutes 0.4
 row 'operators .*\| not run: out of time after ' 'resnet18, bf16, batch 512, beside PyTorch .*\| 1200 .*images/s'

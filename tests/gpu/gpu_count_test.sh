@@ -30,13 +30,13 @@ counts()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-counts 69 7 69 lenet 256 bf16
-counts 48 7 48 keras-cnn 512 bf16
-counts 533 7 533 resnet18 512 bf16
-counts 445 8 445 wrn-16-10 512 bf16
+counts 52 6 51 lenet 256 bf16
+counts 36 6 35 keras-cnn 512 bf16
+counts 367 6 366 resnet18 512 bf16
+counts 314 7 313 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
-counts 52 7 52 lenet 256 bf16 --gpu a100 -- --shards 1
+counts 44 6 43 lenet 256 bf16 --gpu a100 -- --shards 1
 grep -qE '^estimate for one A100, not measured: [0-9.]+ ms, [0-9]+ images/s$' "$work/stdout"
 if "$root/tools/gpu_count" --build "$build" no-such-network 8 f32 2>"$work/stderr"; then
     echo "gpu_count counts a network that there is not"

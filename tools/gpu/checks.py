@@ -3,9 +3,11 @@ import math
 import os
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 from processes import Failed, NotMeasured
+from speed import Line
 
 MODELS = ("lenet", "keras-cnn", "resnet18", "wrn-16-10")
 DEVICES = "1xcuda:0,2xcuda:0,4xcuda:0"
@@ -71,6 +73,49 @@ def check_contract(machine, model, dtype):
     if len(digests) != 1:
         raise Failed(f"{len(digests)} digests")
     return f"{DEVICES} alike, {last_line(output, r'^identical (after .*)$')}"
+
+
+def check_training(machine, model):
+    """A network trains in bf16: its loss is finite, and falls on real images."""
+    batch, images, epochs = (16, 32, 2) if machine.emulated else (128, 2560, 3)
+    events = machine.train("--devices", "cuda:0", "--model", model, "--dtype", "f32" if machine.emulated else "bf16",
+                           "--batch-size", batch, "--limit-train", images, "--epochs", epochs)
+    found = [event["train_loss"] for event in events if event["event"] == "epoch"]
+    told = "loss " + " ".join(str(loss and round(loss, 4)) for loss in found)
+    falls = None not in found and (machine.data == "synthetic" or machine.emulated or found[-1] < found[0])
+    if not falls:
+        raise Failed(told)
+    return told
+
+
+def check_merged(machine, model, dtype):
+    """Merged shards give the bits of shards that run one after the other. Notes the engines of libraries that did both."""
+    size = ["--batch-size", 16, "--limit-train", 32] if machine.emulated else ["--batch-size", 256, "--limit-train", 1280]
+    digests = []
+    with tempfile.TemporaryDirectory() as folder:
+        for way in ("0", "1"):
+            events = machine.train("--devices", "cuda:0", "--model", model, "--dtype", dtype, "--shards", 4, "--epochs", 1,
+                                   "--branches", way, "--log-dir", f"{folder}/{way}", *size)
+            digests.append(events[-1]["digest"])
+        chosen = (Path(folder) / "0/algorithms.txt").read_text().splitlines()[1:]
+    engines = {(line.split()[0], line.rpartition(" = ")[2]) for line in chosen}
+    same = digests[0] == digests[1]
+    with machine.lock:
+        for engine in engines:
+            machine.engines.setdefault(engine, []).append((f"{model} {dtype}", same))
+    if not same:
+        raise Failed(f"digest {digests[0]}, shard by shard {digests[1]}")
+    return f"{len(engines)} engines, digest {digests[0]}"
+
+
+def engine_lines(machine):
+    """A row for each engine of a library. One is cleared by a single network that has equal bits."""
+    lines = []
+    for (operator, engine), runs in sorted(machine.engines.items()):
+        clear = [name for name, same in runs if same]
+        told = f"passed: same bits in {', '.join(clear)}" if clear else f"FAILED: other bits in {', '.join(n for n, _ in runs)}"
+        lines.append(Line(f"merged shards, {operator}, {engine}", told))
+    return lines
 
 
 def losses(machine, devices, model, dtype, *options):
@@ -150,6 +195,18 @@ def gradients(machine):
     few = ("matmul", "relu", "max_pool2d", "batch_norm") if machine.emulated else ()
     yield ("gradients against plain C in double, and that against differences",
            lambda: run_tests(machine, "conformance_gradient_test", few))
+
+
+def trains(machine):
+    for model in models(machine)[:1] if machine.emulated else MODELS:
+        yield f"{model} trains", lambda model=model: check_training(machine, model)
+
+
+def merged(machine):
+    for model in models(machine)[:1] if machine.emulated else MODELS:
+        for dtype in dtypes(machine):
+            yield f"merged shards, same bits, {model}, {dtype}", (
+                lambda model=model, dtype=dtype: check_merged(machine, model, dtype))
 
 
 def contract(machine):

@@ -18,6 +18,7 @@ from processes import Failed, NotMeasured, Process, processor
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA_FILE = "fashion-mnist/train-images-idx3-ubyte"
 KEPT_OUTPUT = 256 << 10  # bytes of a process's output that are logged
+EXPLAINED = 30  # seconds, at the most, for a failed program's second run
 SHORTEST = 3  # with fewer seconds left nothing is begun
 
 # Runs the program that measures PyTorch with its fastest algorithms for a shape, and without TF32 in place of f32.
@@ -62,6 +63,7 @@ class Machine:
     def __init__(self, args):
         self.python, self.temporary, self.compiling = args.python, None, None
         self.running, self.lock = set(), threading.Lock()
+        self.engines = {}  # of libraries, by operator and name: what ran with it, and whether bits were equal
         args.out.mkdir(parents=True, exist_ok=True)
         self.out = args.out
         self.log, self.samples = open(args.out / "output.log", "w"), open(args.out / "samples.jsonl", "w")
@@ -184,7 +186,27 @@ class Machine:
     def run(self, *command, environment=None):
         """Runs one of our programs, which must succeed within the time that is left; returns its process."""
         environment = {**self.environment, **(environment or {})}
-        return self.finish(Process(command, None, self.clock.left(), environment))
+        try:
+            return self.finish(Process(command, None, self.clock.left(), environment))
+        except Failed as reason:
+            self.explain(command, environment, reason)
+            raise
+
+    def explain(self, command, environment, reason):
+        """Logs what helps to understand a failure: the GPU's state, and the output of the program with the synchronous engine,
+        which waits for each operator and so names the one that fails."""
+        try:
+            state = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=10).stdout
+        except (OSError, subprocess.TimeoutExpired) as error:
+            state = f"nvidia-smi: {error}\n"
+        with self.lock:
+            self.log.write(f"FAILED: {reason}\n{state}once more with LOCKSTEP_ENGINE=sync:\n")
+        try:
+            self.finish(Process(command, None, min(EXPLAINED, self.clock.left()), {**environment, "LOCKSTEP_ENGINE": "sync"}))
+        except NotMeasured as told:
+            with self.lock:
+                self.log.write(f"{told}\n\n")
+                self.log.flush()
 
     def peer_command(self, options):
         return [self.python, "-c", PEER_SETTINGS, self.peer, *options]

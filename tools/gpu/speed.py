@@ -83,10 +83,19 @@ class Ours:
         return f"{summary(self.speeds, 0)} images/s"
 
 
-def peer_options(model, batches, dtype, seconds, way):
-    """Options of PyTorch's program for one model with several batch sizes."""
-    return ["--models", ",".join(len(batches) * [model]), "--batch", ",".join(str(batch) for batch in batches), "--device",
-            "cuda", "--dtype", dtype, "--seconds", seconds, *WAYS[way]]
+def peer_options(comparisons, seconds, way):
+    """Options of PyTorch's program for several networks of one dtype, one after the other."""
+    return ["--models", ",".join(c.model for c in comparisons), "--batch", ",".join(str(c.ours.batch) for c in comparisons),
+            "--device", "cuda", "--dtype", comparisons[0].dtype, "--seconds", seconds, *WAYS[way]]
+
+
+def measure_peers(machine, comparisons, way):
+    """Measures PyTorch in one process. If it ends early, the networks that are left get the reason."""
+    samples, reason = machine.run_peer(*peer_options(comparisons, SECONDS, way))
+    for comparison, sample in zip(comparisons, samples):
+        comparison.keep(machine, way, sample)
+    for comparison in comparisons[len(samples):]:
+        comparison.reasons[way] = reason or "it said nothing"
 
 
 class Comparison:
@@ -96,25 +105,15 @@ class Comparison:
         self.model, self.dtype, self.goals = model, dtype, goals
         self.ours, self.peers, self.reasons = Ours(model, batch, dtype), {}, {}
 
-    def peer_options(self, seconds, way):
-        return peer_options(self.model, [self.ours.batch], self.dtype, seconds, way)
-
     def keep(self, machine, way, sample):
         self.peers[way] = sample["images_per_s"]
         machine.record(f"{self.ours.what}, {way}", {"who": "torch", **sample})
-
-    def measure_peer(self, machine, way):
-        samples, reason = machine.run_peer(*self.peer_options(SECONDS, way))
-        if samples:
-            self.keep(machine, way, samples[0])
-        else:
-            self.reasons[way] = reason or "it said nothing"
 
     def measure(self, machine, ways):
         """Samples lockstep before and after each way of PyTorch."""
         self.ours.try_sample(machine)
         for way in ways:
-            self.measure_peer(machine, way)
+            measure_peers(machine, [self], way)
             if not machine.peer_missing:
                 self.ours.try_sample(machine)
 
@@ -206,7 +205,7 @@ class Speeds:
 
     def compilations(self):
         """Options that make the peer compile what it will measure, in two lanes: see Machine.begin_compiling."""
-        each = [[comparison.peer_options(0, way) for way in ways if "--compile" in WAYS[way]]
+        each = [[peer_options([comparison], 0, way) for way in ways if "--compile" in WAYS[way]]
                 for comparisons, ways in ((self.big, BIG_WAYS), (self.small, SMALL_WAYS)) for comparison in comparisons]
         return [lane for lane in (sum(each[0::2], []), sum(each[1::2], [])) if lane]
 
@@ -219,11 +218,15 @@ class Speeds:
         for comparison in comparisons:
             yield comparison.ours.what, lambda comparison=comparison: comparison.measure(self.machine, ways)
 
-    def measure_big(self):
-        yield from self.compare(self.big, BIG_WAYS)
-
-    def measure_small(self):
-        yield from self.compare(self.small, SMALL_WAYS)
+    def measure_networks(self):
+        """Lockstep before and after each way of PyTorch, which runs all networks in one process."""
+        networks = self.small + self.big
+        ours = [(c.ours.what, lambda c=c: c.ours.try_sample(self.machine)) for c in networks]
+        yield from ours
+        for way in [] if self.machine.peer_missing else BIG_WAYS:
+            some = [c for c in networks if c in self.big or way in SMALL_WAYS]
+            yield f"PyTorch {way}", lambda some=some, way=way: measure_peers(self.machine, some, way)
+            yield from ours
         yield "LeNet's epoch", lambda: self.epoch.try_sample(self.machine)
 
     def measure_tuned(self):
@@ -238,19 +241,10 @@ class Speeds:
         for size in self.sizes:
             yield size.ours.what, lambda size=size: size.ours.try_sample(self.machine)
         if self.sizes:
-            yield "PyTorch eager at these sizes", self.measure_eager_sizes
+            yield "PyTorch eager at these sizes", lambda: measure_peers(self.machine, self.sizes, "eager")
         for size in reversed(self.sizes):
             yield f"PyTorch with CUDA graphs, batch {size.ours.batch}", (
-                lambda size=size: size.measure_peer(self.machine, "CUDA graphs"))
-
-    def measure_eager_sizes(self):
-        first, way = self.sizes[0], "eager"
-        batches = [size.ours.batch for size in self.sizes]
-        samples, reason = self.machine.run_peer(*peer_options(first.model, batches, first.dtype, SECONDS, way))
-        for size, sample in zip(self.sizes, samples):
-            size.keep(self.machine, way, sample)
-        for size in self.sizes[len(samples):]:
-            size.reasons[way] = reason or "it said nothing"
+                lambda size=size: measure_peers(self.machine, [size], "CUDA graphs"))
 
     def measure_shards(self):
         for ours in 2 * [self.default_shards, self.one_shard]:

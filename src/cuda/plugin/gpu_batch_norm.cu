@@ -219,8 +219,10 @@ static inline __device__ double rest_of(double mean)
     return near == mean ? 0 : mean - near;
 }
 
-static __global__ void running_statistics(lk_gpu_running_statistics a)
+/* blockIdx.y is the layer. */
+static __global__ void running_statistics(const lk_gpu_running_statistics all)
 {
+    const lk_gpu_running_layer &a = all.layer[blockIdx.y];
     if (a.skip && *a.skip != 0)
         return;
     double count = (double)a.statistics.count, unbiased = a.statistics.count > 1 ? count / (count - 1) : 1;
@@ -235,9 +237,12 @@ static __global__ void running_statistics(lk_gpu_running_statistics a)
 
 lk_gpu_status lk__gpu_running_statistics(lk_gpu_stream *stream, const lk_gpu_running_statistics *a)
 {
-    if (a->channels == 0)
+    int64_t most = 0;
+    for (int i = 0; i < a->n; i++)
+        most = a->layer[i].channels > most ? a->layer[i].channels : most;
+    if (most == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN(running_statistics, blocks_for(a->channels), THREADS, stream->stream, *a);
+    LK_GPU_RUN(running_statistics, dim3(blocks_for(most), (unsigned)a->n), THREADS, stream->stream, *a);
     return lk__gpu_launched("running_statistics");
 }
 

@@ -134,66 +134,6 @@ lk_gpu_status lk__gpu_activation_grad(lk_gpu_stream *stream, const lk_gpu_activa
     return lk__gpu_launched("activation_grad");
 }
 
-/* --- pairwise_sum ------------------------------------------------------------------------------------------------- */
-
-/* The sum of N operands in registers. */
-template <typename T, int N> struct pairs {
-    static inline __device__ T sum(const T *x)
-    {
-        return pairs<T, N / 2>::sum(x) + pairs<T, N / 2>::sum(x + N / 2);
-    }
-};
-
-template <typename T> struct pairs<T, 1> {
-    static inline __device__ T sum(const T *x)
-    {
-        return *x;
-    }
-};
-
-template <typename T, int N> struct pairwise {
-    inline __device__ T operator()(const T (&x)[N]) const
-    {
-        return pairs<T, N>::sum(x);
-    }
-};
-
-template <typename T, int N> static void run_pairwise_sum(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
-{
-    operands<T, N> x;
-    for (int i = 0; i < N; i++)
-        x.at[i] = (const T *)a->x[i];
-    map(stream, (T *)a->y, x, a->count, pairwise<T, N>());
-}
-
-template <typename T> static lk_gpu_status sum_of(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
-{
-    switch (a->n) {
-    case 2:
-        run_pairwise_sum<T, 2>(stream, a);
-        break;
-    case 4:
-        run_pairwise_sum<T, 4>(stream, a);
-        break;
-    case 8:
-        run_pairwise_sum<T, 8>(stream, a);
-        break;
-    case 16:
-        run_pairwise_sum<T, 16>(stream, a);
-        break;
-    default:
-        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "pairwise_sum: %d operands", a->n);
-    }
-    return lk__gpu_launched("pairwise_sum");
-}
-
-lk_gpu_status lk__gpu_pairwise_sum(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
-{
-    if (a->count == 0)
-        return LK_GPU_OK;
-    return a->dtype == LK_F64 ? sum_of<double>(stream, a) : sum_of<float>(stream, a);
-}
-
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
 
 template <typename I>

@@ -37,7 +37,7 @@ static int64_t gpu_memory_shards(const lk_trainer *trainer, int64_t batch)
 
 static int gpu_memory_count_branches(const lk_program *program)
 {
-    int most = 0;
+    int most = 1; /* without branches all calls share a workspace */
     for (int i = 0; i < program->n_calls; i++)
         most = program->calls[i].branch > most ? program->calls[i].branch : most;
     return most;
