@@ -89,6 +89,13 @@ static void plan_print_optimizer(const lk_plan *plan)
         fprintf(stderr, ", weight decay %g", opts->weight_decay);
     if (opts->clip_norm > 0)
         fprintf(stderr, ", gradients clipped at %g", opts->clip_norm);
+    if (plan->plateau_epochs > 0)
+        fprintf(stderr, ", rate times %g after %lld epoch%s without a smaller validation loss", plan->plateau_factor,
+                (long long)plan->plateau_epochs, plan->plateau_epochs == 1 ? "" : "s");
+    if (opts->average > 0)
+        fprintf(stderr, ", average of parameters with decay %g", opts->average);
+    if (plan->class_weights)
+        fputs(", weighted classes", stderr);
 }
 
 /* Returns the separator to print now, and sets *separator to the one between items. */

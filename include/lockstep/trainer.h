@@ -118,6 +118,9 @@ typedef struct lk_plan {
     double base_lr;       /* learning rate before scale_lr */
     lk_schedule schedule; /* schedule.base: learning rate after scale_lr */
     double label_smoothing;
+    int64_t plateau_epochs; /* of lk_optimizer_config.lr_plateau; 0: the rate does not depend on the loss */
+    double plateau_factor;
+    const double *class_weights; /* [classes]; NULL: all classes weigh alike */
     int64_t top_k;
     lk_batch_norm_mode batch_norm;
     int64_t batch_norm_group;   /* least samples of a group, for all modes: see lk_batch_norm_config.group */

@@ -207,6 +207,16 @@ static bool rules_draw_lr_steps(soak_context *context, char text[SOAK_VALUE_BYTE
     return rules_word(context, text, (const char *const[]){"1:0.1", "0.5:0.3,2:0.1", "1:2,1.5:0.5,3:0.1", NULL});
 }
 
+static bool rules_draw_lr_plateau(soak_context *context, char text[SOAK_VALUE_BYTES])
+{
+    return rules_word(context, text, (const char *const[]){"1:0.5", "2:0.1", NULL});
+}
+
+static bool rules_draw_class_weights(soak_context *context, char text[SOAK_VALUE_BYTES])
+{
+    return rules_word(context, text, (const char *const[]){"balanced", "0:2.5,1:0.3", "1:0", NULL});
+}
+
 static bool rules_draw_augment(soak_context *context, char text[SOAK_VALUE_BYTES])
 {
     static const char *const words[] = {"shift=0.2", "flip", "crop=2", "cutout=6"};
@@ -359,6 +369,10 @@ static const soak_rule rules[] = {
     {.name = "schedule", .draw = rules_draw_schedule, .chance = 0.5},
     {.name = "lr-steps", .draw = rules_draw_lr_steps, .allow = rules_has_steps, .chance = 1},
     {.name = "min-lr", .draw = rules_draw_min_lr, .allow = rules_has_cosine, .chance = 0.5},
+    {.name = "lr-plateau", .draw = rules_draw_lr_plateau, .allow = rules_has_evaluation},
+    {.name = "ema", .low = 0.5, .high = 0.99},
+    {.name = "class-weights", .draw = rules_draw_class_weights},
+    {.name = "restore-best", .allow = rules_has_evaluation},
     {.name = "warmup-epochs", .low = 0, .high = 3},
     {.name = "label-smoothing", .low = 0, .high = 0.4},
     {.name = "top-k", .low = 0, .high = 4},

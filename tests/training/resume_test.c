@@ -184,6 +184,27 @@ static void adapts_layers(lk_train_config *c)
     c->data.normalize = LK_NORMALIZE_STANDARD;
 }
 
+static void averages(lk_train_config *c)
+{
+    c->optimizer.average = 0.9;
+    c->optimizer.class_weights = "balanced";
+}
+
+static void shards_averages(lk_train_config *c)
+{
+    averages(c);
+    adapts(c);
+    c->devices.optimizer_state = 1;
+}
+
+static void helps(lk_train_config *c)
+{
+    averages(c);
+    c->optimizer.base_lr = 1.2; /* losses grow */
+    c->optimizer.lr_plateau = "1:0.5";
+    c->stop.restore_best = true;
+}
+
 static void runs_eagerly(lk_train_config *c)
 {
     c->execution.executor = LK_EXECUTOR_EAGER;
@@ -194,9 +215,10 @@ static void runs_eagerly(lk_train_config *c)
 static void resumes_with_any_setting(void **state)
 {
     (void)state;
-    static const setting settings[] = {{"accumulate", accumulates}, {"bn sync", syncs},     {"bn group", groups},
-                                       {"precise bn", measures},    {"bf16", rounds},       {"adam", adapts},
-                                       {"lars", adapts_layers},     {"eager", runs_eagerly}};
+    static const setting settings[] = {{"accumulate", accumulates}, {"bn sync", syncs},      {"bn group", groups},
+                                       {"precise bn", measures},    {"bf16", rounds},        {"adam", adapts},
+                                       {"lars", adapts_layers},     {"eager", runs_eagerly}, {"averages", averages},
+                                       {"shares", shards_averages}, {"helps", helps}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         lk_train_config config = usual();
         kept whole = {0}, resumed = {0};
