@@ -114,12 +114,27 @@ static void plan_print_augmentation(const lk_augment_opts *opts)
                 opts->height_shift);
     if (opts->horizontal_flip)
         fprintf(stderr, "%sflipped", plan_take_separator(&separator));
+    if (opts->vertical_flip)
+        fprintf(stderr, "%supside down", plan_take_separator(&separator));
+    if (opts->rotation > 0)
+        fprintf(stderr, "%sturned by up to %g degrees", plan_take_separator(&separator), opts->rotation);
     if (opts->crop_padding > 0)
         fprintf(stderr, "%spadded by %lld and cropped", plan_take_separator(&separator), (long long)opts->crop_padding);
+    if (opts->brightness > 0)
+        fprintf(stderr, "%sbrightness changed by up to %g", plan_take_separator(&separator), opts->brightness);
+    if (opts->contrast > 0)
+        fprintf(stderr, "%scontrast changed by up to %g", plan_take_separator(&separator), opts->contrast);
+    if (opts->rand_augment > 0)
+        fprintf(stderr, "%sRandAugment of magnitude %lld", plan_take_separator(&separator),
+                (long long)opts->rand_augment);
     if (opts->center || opts->standardize)
         fprintf(stderr, "%s%s", plan_take_separator(&separator), opts->standardize ? "standardized" : "centered");
     if (opts->cutout > 0)
         fprintf(stderr, "%sa square of %lld cut out", plan_take_separator(&separator), (long long)opts->cutout);
+    if (opts->erase > 0)
+        fprintf(stderr, "%sa rectangle erased in %g%%", plan_take_separator(&separator), 100 * opts->erase);
+    if (opts->mixup > 0)
+        fprintf(stderr, "%smixed with another, alpha %g", plan_take_separator(&separator), opts->mixup);
     if (*separator == ',')
         fputc('\n', stderr);
 }

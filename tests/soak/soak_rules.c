@@ -219,10 +219,12 @@ static bool rules_draw_class_weights(soak_context *context, char text[SOAK_VALUE
 
 static bool rules_draw_augment(soak_context *context, char text[SOAK_VALUE_BYTES])
 {
-    static const char *const words[] = {"shift=0.2", "flip", "crop=2", "cutout=6"};
+    static const char *const words[] = {"shift=0.2", "flip",      "crop=2",         "cutout=6",
+                                        "vflip",     "rotate=20", "brightness=0.3", "contrast=0.5",
+                                        "rand=9",    "erase=0.5", "mixup=0.4"};
     text[0] = '\0';
-    for (int i = 0; i < 4; i++)
-        if (soak_random_chance(context->random, 0.5))
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (soak_random_chance(context->random, 0.3))
             snprintf(text + strlen(text), SOAK_VALUE_BYTES - strlen(text), "%s%s", *text ? "," : "", words[i]);
     return *text != '\0';
 }

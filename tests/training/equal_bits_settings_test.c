@@ -234,9 +234,13 @@ static void schedules_keep_equal_bits(void **state)
 static void augmentation_keeps_equal_bits(void **state)
 {
     (void)state;
-    static const char *const augments[] = {"shift=0.2", "flip", "crop=4", "cutout=8", "shift=0.2,flip,crop=2,cutout=6"};
+    static const char *const augments[] = {
+        "shift=0.2",      "flip",         "crop=4",
+        "cutout=8",       "vflip",        "rotate=20",
+        "brightness=0.3", "contrast=0.3", "rand=9",
+        "erase=0.5",      "mixup=0.4",    "shift=0.2,flip,rotate=10,crop=2,rand=5,cutout=6,erase=0.3,mixup=0.2"};
     outcome before = unchanged();
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof augments / sizeof *augments; i++) {
         lk_train_config config = settings();
         config.data.augment = augments[i];
         changes(&before, &config);

@@ -182,6 +182,7 @@ static void adapts_layers(lk_train_config *c)
     c->optimizer.name = "lars";
     c->optimizer.weight_decay = 1e-4;
     c->data.normalize = LK_NORMALIZE_STANDARD;
+    c->data.augment = "vflip,rotate=20,contrast=0.2,rand=9,erase=0.5,mixup=0.3";
 }
 
 static void averages(lk_train_config *c)

@@ -533,8 +533,9 @@ const lk_option lk_train_options[] = {
      AT(data.augment),
      .value = "LIST",
      .recorded = true,
-     .help = "random changes of training images, as in shift=0.2,flip,crop=4,cutout=8; shift is a share of the size, "
-             "crop and cutout are in pixels (default: none)"},
+     .help = "random changes of training images, joined by commas: shift=0.2 (a share of the size), flip, vflip, "
+             "rotate=10 (degrees), crop=4 (pixels), brightness=0.2, contrast=0.2, rand=9 (RandAugment), cutout=8 "
+             "(pixels), erase=0.25 (probability), mixup=0.2 (default: none)"},
     {.name = "normalize",
      .group = DATA,
      .type = LK_OPTION_CHOICE,
