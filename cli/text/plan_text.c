@@ -189,8 +189,10 @@ void cli_print_plan(const lk_plan *plan, const lk_train_config *config)
     if (plan->accumulate > 1)
         fprintf(stderr, "%lld an update, ", (long long)plan->accumulate);
     plan_print_optimizer(plan);
-    if (plan->dtype != LK_F32)
+    if (plan->dtype != LK_F32 || plan->dtype_reason)
         fprintf(stderr, ", dtype %s", lk_dtype_name(plan->dtype));
+    if (plan->dtype_reason)
+        fprintf(stderr, " (auto: %s)", plan->dtype_reason);
     if (config->execution.recompute)
         fputs(", with recomputation", stderr);
     fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);

@@ -127,6 +127,7 @@ typedef struct lk_plan {
     int64_t batch_norm_groups;  /* groups that a batch is cut into; 0: each shard is one, or there is no batch-norm */
     int64_t precise_batch_norm; /* lk_batch_norm_config.precise */
     lk_dtype dtype;             /* of the forward and backward pass: LK_F32 or LK_BF16 */
+    const char *dtype_reason;   /* static: why LK_PRECISION_AUTO chose it; NULL: it was asked for */
     bool tf32;                  /* f32 products may use TF32: see lk_device_set_tf32 */
     lk_augment_opts augment;    /* with normalization */
     double patience;            /* epochs above the target accuracy, if there is a target */

@@ -189,6 +189,7 @@ static void averages(lk_train_config *c)
 {
     c->optimizer.average = 0.9;
     c->optimizer.class_weights = "balanced";
+    c->execution.dtype = LK_PRECISION_AUTO;
 }
 
 static void shards_averages(lk_train_config *c)

@@ -280,7 +280,7 @@ const lk_option lk_train_options[] = {
      .value = "TYPE",
      .recorded = true,
      .help = "precision of layers and their outputs; with bf16, parameters, batch-norm's statistics, loss, sums of "
-             "gradients and updates stay f32"},
+             "gradients and updates stay f32; auto: bf16 on devices that multiply it faster, else f32"},
     {.name = "tf32",
      .group = KERNELS,
      .type = LK_OPTION_FLAG,
