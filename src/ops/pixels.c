@@ -93,7 +93,8 @@ void lk__pixels_map(const float *from, lk_plane_size size, const lk_pixel_map *m
 {
     double middle_y = (double)(size.height - 1) / 2, middle_x = (double)(size.width - 1) / 2;
     for (int64_t i = 0; i < size.height * size.width; i++) {
-        double y = (double)(i / size.width) - middle_y, x = (double)(i % size.width) - middle_x;
+        int64_t to_row = i / size.width, to_column = i % size.width;
+        double y = (double)to_row - middle_y, x = (double)to_column - middle_x;
         double from_y = map->yy * y + map->yx * x + map->down + middle_y;
         double from_x = map->xy * y + map->xx * x + map->right + middle_x;
         int64_t row = (int64_t)floor(from_y), column = (int64_t)floor(from_x);
