@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-enum { CLI_MAX_OPTIONS = 96 };
+enum { CLI_MAX_OPTIONS = 112 };
 
 typedef struct cli_command {
     const char *name;

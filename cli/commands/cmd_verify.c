@@ -36,8 +36,9 @@ static const char any_data[] = "auto";
 /* Takes the options of train, except those about evaluation, --strategy, and --devices, which is a list here. */
 static size_t verify_make_options(lk_option *table)
 {
-    static const char *const without[] = {"devices",         "strategy", "val-batch-size", "limit-val",  "top-k",
-                                          "target-accuracy", "patience", "early-stop",     "precise-bn", NULL};
+    static const char *const without[] = {"devices",    "strategy",     "val-batch-size",  "limit-val",
+                                          "top-k",      "lr-plateau",   "target-accuracy", "patience",
+                                          "early-stop", "restore-best", "precise-bn",      NULL};
     size_t count = cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
     for (size_t i = 0; i < count; i++)
         if (strcmp(table[i].name, "data") == 0)

@@ -14,6 +14,8 @@
 enum { SAMPLES = 16 };                     /* the default of --samples */
 enum { COLUMNS = 79, LEAST_COLUMNS = 24 }; /* the width if standard output is no terminal, or narrower than the least */
 
+enum { CAPTION = 256 };
+
 typedef struct preview {
     const data_config *config;
     lk_augment_opts augment;
@@ -21,17 +23,18 @@ typedef struct preview {
     lk_dataset *dataset;
     lk_channel_moments moments;
     int64_t *order;
-    float *images;         /* [count, C, H, W] */
-    const char **captions; /* [count] */
-    char (*numbers)[32];   /* [count]: captions other than class names */
+    float *images;            /* [count, C, H, W] */
+    const char **captions;    /* [count] */
+    char (*numbers)[CAPTION]; /* [count]: captions other than class names */
     int64_t samples;
     int64_t count; /* images: one or two per sample */
 } preview;
 
 static bool data_preview_changes_images(const lk_augment_opts *opts)
 {
-    return opts->width_shift > 0 || opts->height_shift > 0 || opts->horizontal_flip || opts->crop_padding > 0 ||
-           opts->cutout > 0;
+    return opts->width_shift > 0 || opts->height_shift > 0 || opts->horizontal_flip || opts->vertical_flip ||
+           opts->rotation > 0 || opts->crop_padding > 0 || opts->brightness > 0 || opts->contrast > 0 ||
+           opts->rand_augment > 0 || opts->cutout > 0 || opts->erase > 0 || opts->mixup > 0;
 }
 
 /* Checks that the file can be written before data are read or downloaded. */
@@ -85,6 +88,18 @@ static lk_status preview_draw_image(preview *p, int64_t position, int64_t sample
                              &p->moments, p->images + position * data_preview_image_values(p->dataset));
 }
 
+/* Each change gets a line of its own. */
+static void preview_break_lines(char *caption)
+{
+    char *to = caption;
+    for (const char *from = caption; *from; from++) {
+        bool is_comma = from[0] == ',' && from[1] == ' ';
+        *to++ = is_comma ? '\n' : *from;
+        from += is_comma;
+    }
+    *to = '\0';
+}
+
 /* Draws the sample with its class as caption and, with pairs, its augmented image with the sample's number. */
 static lk_status preview_draw_sample(preview *p, int64_t position, int64_t sample)
 {
@@ -93,8 +108,14 @@ static lk_status preview_draw_sample(preview *p, int64_t position, int64_t sampl
     lk_status status = preview_draw_image(p, position, sample, false);
     if (status != LK_OK || !p->pairs)
         return status;
-    snprintf(p->numbers[position + 1], sizeof p->numbers[position + 1], "#%lld", (long long)sample);
-    p->captions[position + 1] = p->numbers[position + 1];
+    char *caption = p->numbers[position + 1];
+    int used = snprintf(caption, CAPTION, "#%lld\n", (long long)sample);
+    status = lk_augment_describe(p->dataset, sample, (uint64_t)p->config->train.seed, p->config->epoch - 1, &p->augment,
+                                 caption + used, (size_t)(CAPTION - used));
+    if (status != LK_OK)
+        return status;
+    preview_break_lines(caption);
+    p->captions[position + 1] = caption;
     return preview_draw_image(p, position + 1, sample, true);
 }
 

@@ -89,6 +89,13 @@ static void plan_print_optimizer(const lk_plan *plan)
         fprintf(stderr, ", weight decay %g", opts->weight_decay);
     if (opts->clip_norm > 0)
         fprintf(stderr, ", gradients clipped at %g", opts->clip_norm);
+    if (plan->plateau_epochs > 0)
+        fprintf(stderr, ", rate times %g after %lld epoch%s without a smaller validation loss", plan->plateau_factor,
+                (long long)plan->plateau_epochs, plan->plateau_epochs == 1 ? "" : "s");
+    if (opts->average > 0)
+        fprintf(stderr, ", average of parameters with decay %g", opts->average);
+    if (plan->class_weights)
+        fputs(", weighted classes", stderr);
 }
 
 /* Returns the separator to print now, and sets *separator to the one between items. */
@@ -107,12 +114,27 @@ static void plan_print_augmentation(const lk_augment_opts *opts)
                 opts->height_shift);
     if (opts->horizontal_flip)
         fprintf(stderr, "%sflipped", plan_take_separator(&separator));
+    if (opts->vertical_flip)
+        fprintf(stderr, "%supside down", plan_take_separator(&separator));
+    if (opts->rotation > 0)
+        fprintf(stderr, "%sturned by up to %g degrees", plan_take_separator(&separator), opts->rotation);
     if (opts->crop_padding > 0)
         fprintf(stderr, "%spadded by %lld and cropped", plan_take_separator(&separator), (long long)opts->crop_padding);
+    if (opts->brightness > 0)
+        fprintf(stderr, "%sbrightness changed by up to %g", plan_take_separator(&separator), opts->brightness);
+    if (opts->contrast > 0)
+        fprintf(stderr, "%scontrast changed by up to %g", plan_take_separator(&separator), opts->contrast);
+    if (opts->rand_augment > 0)
+        fprintf(stderr, "%sRandAugment of magnitude %lld", plan_take_separator(&separator),
+                (long long)opts->rand_augment);
     if (opts->center || opts->standardize)
         fprintf(stderr, "%s%s", plan_take_separator(&separator), opts->standardize ? "standardized" : "centered");
     if (opts->cutout > 0)
         fprintf(stderr, "%sa square of %lld cut out", plan_take_separator(&separator), (long long)opts->cutout);
+    if (opts->erase > 0)
+        fprintf(stderr, "%sa rectangle erased in %g%%", plan_take_separator(&separator), 100 * opts->erase);
+    if (opts->mixup > 0)
+        fprintf(stderr, "%smixed with another, alpha %g", plan_take_separator(&separator), opts->mixup);
     if (*separator == ',')
         fputc('\n', stderr);
 }
@@ -167,8 +189,10 @@ void cli_print_plan(const lk_plan *plan, const lk_train_config *config)
     if (plan->accumulate > 1)
         fprintf(stderr, "%lld an update, ", (long long)plan->accumulate);
     plan_print_optimizer(plan);
-    if (plan->dtype != LK_F32)
+    if (plan->dtype != LK_F32 || plan->dtype_reason)
         fprintf(stderr, ", dtype %s", lk_dtype_name(plan->dtype));
+    if (plan->dtype_reason)
+        fprintf(stderr, " (auto: %s)", plan->dtype_reason);
     if (config->execution.recompute)
         fputs(", with recomputation", stderr);
     fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);

@@ -53,6 +53,18 @@ LK_API lk_callback lk_callback_stop_at_accuracy(double target, double patience, 
  * evaluation). */
 LK_API lk_callback lk_callback_stop_on_plateau(int64_t patience, double min_delta, FILE *stream);
 
+/* Keeps the variables of the epoch with the smallest validation loss (lk_replicas_keep), in checkpoints too, and takes
+ * them back when training ends, unless it ends with that epoch. It then prints `Took back the weights of epoch 5, …` to
+ * `stream` (NULL: nothing). Add it before lk_callback_checkpoint, whose last checkpoint then has these variables.
+ * Errors when training begins: LK_ERR_ARGUMENT (no evaluation); later: LK_ERR_MEMORY. */
+LK_API lk_callback lk_callback_restore_best(FILE *stream);
+
+/* Multiplies the learning rate, of the schedule or of the callback before, by `factor` whenever `patience` epochs in a
+ * row had a validation loss not below the best so far by more than `min_delta`, and then begins to count anew, as
+ * Keras' ReduceLROnPlateau without cooldown. patience >= 1, 0 < factor < 1, min_delta >= 0. Errors when training
+ * begins: LK_ERR_ARGUMENT (no evaluation). */
+LK_API lk_callback lk_callback_rate_on_plateau(int64_t patience, double factor, double min_delta);
+
 /* Gives the learning rate of the next update. epoch: (updates so far) / (updates per epoch), a fraction from 0; without
  * accumulation every step is an update. rate: that of the schedule, or of the callback before. It must be the same
  * function of its arguments in every run and process. */

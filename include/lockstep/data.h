@@ -191,17 +191,20 @@ LK_API const char *lk_dataset_names(void);
 /* ---- augmentation ---- */
 
 /* Random changes of a training image. They happen in this order, after bytes / 255 and alike for all channels: shifts,
- * horizontal flip, pad-and-crop, centering and standardization, cutout. Zeroes: no change.
+ * horizontal flip, vertical flip, rotation, pad-and-crop, brightness, contrast, RandAugment, centering and
+ * standardization, cutout, random erasing, mixup. Zeroes: no change. GPUs and devices of PJRT plug-ins make shifts,
+ * horizontal flips, crops and cutouts; with any other change the loader prepares their images.
  *
  * Settings that Keras' ImageDataGenerator has mean the same here. Every choice is drawn by (seed, purpose, epoch,
- * sample), with purposes "augment.shift", "augment.flip", "augment.crop" and "augment.cutout". So an image does not
- * depend on the thread or batch that prepares it, and no setting changes what another one chooses. */
+ * sample), with purposes "augment.shift", "augment.flip", "augment.crop", "augment.cutout" and so on. So an image does
+ * not depend on the thread or batch that prepares it, and no setting changes what another one chooses. */
 typedef struct lk_augment_opts {
     /* Pixel (y, x) becomes that at (y + dy, x + dx), so a positive dx moves the picture to the left. dy is uniform in
      * [-height_shift, height_shift] times the height, dx likewise with the width. Bilinear between pixels; outside, the
      * nearest pixel of the edge, as with Keras' fill_mode "nearest". Shares: 0 <= share < 1. */
     double width_shift, height_shift;
     bool horizontal_flip; /* with probability 1/2 */
+    bool vertical_flip;   /* with probability 1/2 */
     /* Pad every side with this many pixels of 0, then cut a window of the image's size, each with equal probability.
      * Must be below the smaller side. */
     int64_t crop_padding;
@@ -209,6 +212,24 @@ typedef struct lk_augment_opts {
      * (DeVries, Taylor: "Improved regularization of convolutional neural networks with cutout", 2017). At most the
      * smaller side. */
     int64_t cutout;
+    /* Degrees: turn about the center by an angle uniform in [-rotation, rotation], bilinear, with 0 outside. At most
+     * 180. */
+    double rotation;
+    /* Multiply all values by a factor uniform in [1 - brightness, 1 + brightness]; scale their distance from the mean
+     * gray of the image by one in [1 - contrast, 1 + contrast]; both clip to 0 … 1, as torchvision's ColorJitter. At
+     * most 1. */
+    double brightness, contrast;
+    /* Set a rectangle of a share uniform in [0.02, 0.4] of the image, with height / width uniform in [0.3, 1 / 0.3], to
+     * 0, with this probability (Zhong et al.: "Random erasing data augmentation", 2020). At most 1. */
+    double erase;
+    /* Replace the image by l image + (1 - l) other, where `other` is another sample of the training set, chosen and
+     * augmented by the same rules, and the label stays. l is drawn from Beta(mixup + 1, mixup) and rounded to a 256th:
+     * in expectation this is the loss of mixup with parameter `mixup` and both labels (Zhang et al.: "mixup: beyond
+     * empirical risk minimization", 2018; Huszar, 2017, on labels). At most 1. */
+    double mixup;
+    /* Two operations out of RandAugment's 14, each with this magnitude, 1 to 30 (Cubuk et al., 2020; torchvision has
+     * the same ranges). */
+    int64_t rand_augment;
     bool center;      /* subtract the training set's mean of the channel */
     bool standardize; /* divide by the training set's deviation of the channel plus 1e-6 */
 } lk_augment_opts;
@@ -226,9 +247,10 @@ typedef struct lk_channel_moments {
 LK_API lk_status lk_dataset_moments(const lk_dataset *dataset, lk_channel_moments *moments);
 LK_API void lk_channel_moments_free(lk_channel_moments *moments);
 
-/* Reads "shift=0.2,flip,crop=4,cutout=8" into *opts, except for center and standardize. Shifts may also be given apart,
- * as width-shift and height-shift; of several equal words the last one wins. "none", "" and NULL mean no change. After
- * an error *opts is as before. Errors: LK_ERR_ARGUMENT (the message names the word and what would be right). */
+/* Reads "shift=0.2,flip,vflip,rotate=10,crop=4,brightness=0.2,contrast=0.2,rand=9,cutout=8,erase=0.25,mixup=0.2" into
+ * *opts, except for center and standardize. Shifts may also be given apart, as width-shift and height-shift; of several
+ * equal words the last one wins. "none", "" and NULL mean no change. After an error *opts is as before. Errors:
+ * LK_ERR_ARGUMENT (the message names the word and what would be right). */
 LK_API lk_status lk_augment_parse(const char *text, lk_augment_opts *opts);
 
 /* Sets image [C,H,W] f32 to sample `index` as a loader with these settings prepares it in `epoch` (0 … 2^32 - 1). train
@@ -237,6 +259,11 @@ LK_API lk_status lk_augment_parse(const char *text, lk_augment_opts *opts);
  * number of channels), LK_ERR_MEMORY, those of lk_dataset_arrays.read. */
 LK_API lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch, bool train,
                                    const lk_augment_opts *opts, const lk_channel_moments *moments, float *image);
+
+/* Writes what lk_augment_sample with `train` does to the sample at random: "shift 1.5 -0.3, flip, rotate -7, mix 0.74
+ * with 812"; "" if nothing. Errors: as lk_augment_sample. */
+LK_API lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch,
+                                     const lk_augment_opts *opts, char *text, size_t size);
 
 /* ---- batches ---- */
 

@@ -17,6 +17,7 @@
 #include "lockstep/heartbeat.h"
 #include "lockstep/image.h"
 #include "lockstep/log.h"
+#include "lockstep/lr_find.h"
 #include "lockstep/memory.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"

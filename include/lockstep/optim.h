@@ -55,6 +55,10 @@ typedef struct lk_optimizer_opts {
     /* skip_nonfinite: a step whose gradients are not all finite changes nothing but t. sticky, which must be with
      * skip_nonfinite: steps after it change nothing either. */
     bool skip_nonfinite, sticky;
+    /* Decay d, below 1, of an exponential moving average a of the parameters, which is part of the state: after update
+     * t = 0, 1, …  a += (1 - min(d, (1 + t) / (10 + t))) (w - a). It begins with the first parameters; the smaller
+     * decay of the first updates, as in TensorFlow's ExponentialMovingAverage, forgets them. 0: no average. */
+    double average;
 } lk_optimizer_opts;
 
 /* An optimizer of one set of parameters on one device, with its state. */
@@ -93,8 +97,8 @@ LK_API lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer);
 LK_API lk_tensor *const *lk_optimizer_gradients(const lk_optimizer *optimizer);
 
 /* State tensor `index`, f32 in the layout of `packed`, or of the slice that this device updates if replicas share the
- * state (lk_strategy_set_sharded); *name (NULL: not wanted) is "momentum", "m" or "v". Borrowed. NULL
- * past the end. */
+ * state (lk_strategy_set_sharded); *name (NULL: not wanted) is "momentum", "m", "v" or "average". Borrowed.
+ * NULL past the end. */
 LK_API lk_tensor *lk_optimizer_state(const lk_optimizer *optimizer, int index, const char **name);
 
 /* --- learning rate ------------------------------------------------------------------------------------------------ */

@@ -40,6 +40,21 @@ LK_API lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int repl
 LK_API lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples,
                                    double rate);
 
+/* Exchanges the parameters and their averages (lk_optimizer_opts.average) on every replica, to evaluate the averages; a
+ * second call exchanges them back, and has to come before the next update. Checkpoints hold the averages as the model
+ * while they are not exchanged. Asynchronous; if processes divide the optimizer's state among themselves, all have to
+ * call it. Errors: LK_ERR_STATE (there are no averages). */
+LK_API lk_status lk_replicas_swap_average(lk_replicas *replicas);
+
+/* Keeps a copy of all variables in host memory, with averages in place of parameters if there are any, and instead of
+ * the copy before; checkpoints keep it too. Waits. If processes divide the optimizer's state among themselves and there
+ * are averages, all have to call it. Errors: LK_ERR_MEMORY. */
+LK_API lk_status lk_replicas_keep(lk_replicas *replicas);
+
+/* Sets the variables of every replica, and their averages, to the kept copy, which stays. The optimizer's other state
+ * stays as it is. Errors: LK_ERR_STATE (nothing is kept). */
+LK_API lk_status lk_replicas_take_back(lk_replicas *replicas);
+
 /* As lk_trainer_digest. Waits. Errors: LK_ERR_ARGUMENT (no such replica). */
 LK_API lk_status lk_replicas_digest(lk_replicas *replicas, int replica, char digest[33]);
 

@@ -48,7 +48,13 @@ typedef enum lk_fuse_mode { LK_FUSE_ON, LK_FUSE_OFF } lk_fuse_mode;
 typedef enum lk_graph_mode { LK_GRAPHS_ON, LK_GRAPHS_OFF } lk_graph_mode;
 
 /* The dtype that layers compute in: see lk_forward_opts.dtype. */
-typedef enum lk_precision { LK_PRECISION_F32, LK_PRECISION_BF16 } lk_precision;
+typedef enum lk_precision {
+    LK_PRECISION_F32,
+    LK_PRECISION_BF16,
+    LK_PRECISION_AUTO /* BF16 where devices multiply it faster than f32: processors with AMX, GPUs of compute capability
+                       * 8.0 or more, TPUs; else F32. It depends on the kind of device alone, not on the model or on a
+                       * timing; lk_plan.dtype is the choice, and records have it */
+} lk_precision;
 
 /* The metric that chooses the best checkpoint. */
 typedef enum lk_best_metric {
@@ -159,6 +165,14 @@ typedef struct lk_optimizer_config {
     double warmup_epochs;   /* may be a fraction; -1: 5 if scale_lr raises the rate, else 0 */
     bool scale_lr;          /* multiply base_lr by (samples in an update) / (the recipe's batch size) */
     double label_smoothing; /* see lk_smoothed_cross_entropy; 0: none */
+    /* The factors of the samples' training loss by class: "balanced", (samples) / ((classes with samples) * (samples of
+     * the class)) over the training set; or "3:2,shirt:0.5", classes by number or name, 1 for the others. The sum is
+     * still divided by the number of samples, as in Keras. NULL: none. */
+    const char *class_weights;
+    /* "3:0.5": the rate is multiplied by 0.5 after 3 epochs in a row without a smaller validation loss, as
+     * lk_callback_rate_on_plateau does; NULL: never. */
+    const char *lr_plateau;
+    double average; /* lk_optimizer_opts.average: evaluation, prediction and checkpoints use the average; 0: none */
 } lk_optimizer_config;
 
 typedef struct lk_batch_norm_config {
@@ -175,6 +189,7 @@ typedef struct lk_stop_config {
     double target_accuracy; /* validation accuracy to exceed; below 0: no target */
     double patience;        /* epochs in a row above the target, rounded up; -1: 2 */
     int64_t early_stop;     /* stop after this many epochs without a smaller validation loss; 0: never */
+    bool restore_best;      /* at the end take back the variables of the epoch with the smallest validation loss */
     FILE *stream;           /* gets a line that says so when training ends early; NULL: none */
 } lk_stop_config;
 
@@ -252,7 +267,7 @@ LK_API const lk_recipe *lk_recipe_at(int index);
 
 /* The options of `lockstep train`, with offsets into lk_train_config: for lk_options_parse and lk_options_set. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 89 };
+enum { LK_TRAIN_OPTION_COUNT = 93 };
 
 /* The options with which lk_dataset_open opens the data of a configuration, without its limits. Borrows the strings. */
 LK_API lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config);

@@ -118,12 +118,16 @@ typedef struct lk_plan {
     double base_lr;       /* learning rate before scale_lr */
     lk_schedule schedule; /* schedule.base: learning rate after scale_lr */
     double label_smoothing;
+    int64_t plateau_epochs; /* of lk_optimizer_config.lr_plateau; 0: the rate does not depend on the loss */
+    double plateau_factor;
+    const double *class_weights; /* [classes]; NULL: all classes weigh alike */
     int64_t top_k;
     lk_batch_norm_mode batch_norm;
     int64_t batch_norm_group;   /* least samples of a group, for all modes: see lk_batch_norm_config.group */
     int64_t batch_norm_groups;  /* groups that a batch is cut into; 0: each shard is one, or there is no batch-norm */
     int64_t precise_batch_norm; /* lk_batch_norm_config.precise */
     lk_dtype dtype;             /* of the forward and backward pass: LK_F32 or LK_BF16 */
+    const char *dtype_reason;   /* static: why LK_PRECISION_AUTO chose it; NULL: it was asked for */
     bool tf32;                  /* f32 products may use TF32: see lk_device_set_tf32 */
     lk_augment_opts augment;    /* with normalization */
     double patience;            /* epochs above the target accuracy, if there is a target */

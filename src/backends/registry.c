@@ -101,6 +101,7 @@ static const lk_backend cpu = {
     .products = &lk__cpu_products,
     .merges = lk__cpu_merges,
     .stays_apart = lk__cpu_stays_apart,
+    .bf16_is_fast = lk__cpu_bf16_is_fast,
 };
 
 #endif
@@ -145,17 +146,23 @@ static const lk_backend cuda = {
     .choices = &lk__cuda_choices,
     .merges = lk__cuda_merges,
     .has_tf32 = true,
+    .bf16_is_fast = lk__cuda_bf16_is_fast,
 };
 
 /* These are in every build too: a plug-in is loaded at run time. Both kinds are devices of the same plug-in. */
 static const lk_kernel_table *const pjrt_tables[] = {&lk__pjrt_table, NULL};
+
+static const char *registry_pjrt_bf16_is_fast(const lk_device *device)
+{
+    return strcmp(device->backend->kind, "tpu") == 0 ? "TPUs multiply bf16" : NULL;
+}
 
 #define PJRT_BACKEND(name, count)                                                                                   \
     {                                                                                                               \
         .kind = name, .tables = pjrt_tables, .available = count, .describe = lk__pjrt_describe,                     \
         .describe_kind = lk__pjrt_describe_kind, .open = lk__pjrt_open, .close = lk__pjrt_close,                    \
         .alloc = lk__pjrt_alloc, .free = lk__pjrt_free, .offload = &lk__pjrt_offload, .modules = &lk__pjrt_modules, \
-        .choices = &lk__pjrt_choices,                                                                               \
+        .choices = &lk__pjrt_choices, .bf16_is_fast = registry_pjrt_bf16_is_fast,                                   \
     }
 
 static const lk_backend tpu = PJRT_BACKEND("tpu", lk__tpu_available);

@@ -185,6 +185,10 @@ typedef struct lk_backend {
     const struct lk_products *products;
 
     bool has_tf32; /* kernels look at lk_call.tf32 */
+
+    /* Returns why the device multiplies bf16 faster than f32, a static text; NULL: it does not. A function of the kind
+     * of device, never of a timing. NULL: no device does. */
+    const char *(*bf16_is_fast)(const lk_device *device);
 } lk_backend;
 
 struct lk_device {

@@ -361,3 +361,10 @@ static lk_status choices_of_call(const lk_call *call, lk_call_choice *choice)
 }
 
 const lk_choices lk__cpu_choices = {.describe = choices_describe, .list = choices_list, .of_call = choices_of_call};
+
+/* AVX512_BF16 alone does not: where it was measured, it does half the products of f32 (docs/lab/bf16.md). */
+const char *lk__cpu_bf16_is_fast(const lk_device *device)
+{
+    (void)device;
+    return lk__isa() && lk__isa()->tiles ? "the processor has AMX" : NULL;
+}

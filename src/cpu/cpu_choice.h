@@ -39,3 +39,6 @@ bool lk__cpu_chooses_block(const lk_call *call);
 
 /* See lk_backend.choices. */
 extern const lk_choices lk__cpu_choices;
+
+/* See lk_backend.bf16_is_fast. */
+const char *lk__cpu_bf16_is_fast(const lk_device *device);

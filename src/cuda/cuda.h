@@ -21,6 +21,7 @@ bool lk__cuda_has_driver(void);
 lk_status lk__cuda_describe(int index, char *text, int size);
 lk_status lk__cuda_identify(int index, lk_device_identity *identity);
 lk_status lk__cuda_describe_kind(char *text, int size);
+const char *lk__cuda_bf16_is_fast(const lk_device *device);
 
 lk_status lk__cuda_open(lk_device *device, void **state);
 void lk__cuda_close(lk_device *device, void *state);

@@ -492,3 +492,12 @@ const lk_offload lk__cuda_offload = {
     .memory_left = cuda_device_offload_memory_left,
     .workspace = cuda_device_offload_workspace,
 };
+
+const char *lk__cuda_bf16_is_fast(const lk_device *device)
+{
+    const lk_gpu_driver *driver;
+    lk_gpu_info info;
+    bool is_known =
+        cuda_device_find_gpu(device->index, &driver) == LK_OK && driver->describe(device->index, &info) == LK_GPU_OK;
+    return is_known && info.capability[0] >= 8 ? "the GPU's tensor cores multiply bf16" : NULL;
+}

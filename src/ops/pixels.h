@@ -17,6 +17,21 @@ typedef struct lk_pixels {
 /* to = from / 255. */
 void lk__pixels_from_bytes(const uint8_t *from, int64_t count, float *to);
 
+/* to[y][x] = from[height - 1 - y][x]. */
+void lk__pixels_flip_down(const float *from, lk_plane_size size, float *to);
+
+/* An affine map from a pixel (y, x) to the place that it is taken from, both counted from the image's center:
+ * (yy y + yx x + down, xy y + xx x + right). */
+typedef struct lk_pixel_map {
+    double yy, yx, xy, xx, down, right;
+} lk_pixel_map;
+
+/* The map that turns the picture counterclockwise by these degrees, -180 … 180. */
+lk_pixel_map lk__pixels_rotation(double degrees);
+
+/* Takes each pixel from where the map says, bilinear between pixels; 0 outside. */
+void lk__pixels_map(const float *from, lk_plane_size size, const lk_pixel_map *map, float *to);
+
 /* to[y][x] = from[y + down][x + right], bilinear; coordinates outside count as the nearest pixel. `right` > 0 moves the
  * picture to the left. |down| < height, |right| < width. line: scratch, [width + 1]. */
 void lk__pixels_shift(const float *from, lk_plane_size size, double down, double right, float *line, float *to);
@@ -29,6 +44,9 @@ void lk__pixels_crop(const float *from, lk_plane_size size, int64_t down, int64_
 
 /* (pixel - mean) / deviation, in place. */
 void lk__pixels_normalize(float *pixels, int64_t count, float mean, float deviation);
+
+/* Sets to 0 the rectangle of height x width at (top, left), which is inside. */
+void lk__pixels_erase(float *pixels, lk_plane_size size, int64_t top, int64_t left, int64_t height, int64_t width);
 
 /* Sets to 0 the square of `side` pixels that begins at (center_y - side / 2, center_x - side / 2), as far as it is
  * inside. */

@@ -7,6 +7,8 @@
 #include "optim/pack.h"
 #include "lockstep/ops.h"
 
+#include <string.h>
+
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
 /* Keeps a reference to a new tensor; NULL is the failure of the operator that should have made it. */
@@ -55,10 +57,14 @@ static lk_status optimizer_make_slots(lk_optimizer *o)
 {
     const char *names[LK_OPTIMIZER_SLOTS];
     lk__optimizer_slots(&o->opts, names);
-    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
-        if (names[i])
-            LK_TRY(optimizer_keep(lk_zeros(lk_tensor_device(o->packed), LK_F32, o->own->shape), &o->slots[i]));
-    return LK_OK;
+    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++) {
+        if (!names[i])
+            break;
+        LK_TRY(optimizer_keep(lk_zeros(lk_tensor_device(o->packed), LK_F32, o->own->shape), &o->slots[i]));
+        if (strcmp(names[i], LK_AVERAGE) == 0)
+            o->average = o->slots[i];
+    }
+    return o->average ? lk_copy_into(o->average, o->own) : LK_OK;
 }
 
 static lk_status optimizer_make_gradients(lk_optimizer *o)
@@ -159,6 +165,17 @@ void lk_optimizer_release(lk_optimizer *optimizer)
         optimizer->own_gradients, optimizer->own_offsets, optimizer->adapted, optimizer->skip,    optimizer->norm};
     lk__tensors_release(tensors, sizeof tensors / sizeof *tensors);
     LK_FREE_ALL(optimizer->parameters, optimizer->slices, optimizer->zeroed, optimizer);
+}
+
+lk_status lk__optimizer_swap_average(lk_optimizer *o)
+{
+    lk_scope_begin();
+    lk_tensor *parameters = lk_copy(o->own, lk_tensor_device(o->own));
+    lk_status status = parameters ? lk_copy_into(o->own, o->average) : lk_error_status();
+    if (status == LK_OK)
+        status = lk_copy_into(o->average, parameters);
+    lk_scope_end();
+    return status;
 }
 
 /* --- queries ------------------------------------------------------------------------------------------------------ */

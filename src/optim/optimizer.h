@@ -4,7 +4,10 @@
 #include "base/status.h"
 #include "lockstep/optim.h"
 
-enum { LK_OPTIMIZER_SLOTS = 2 };
+enum { LK_OPTIMIZER_SLOTS = 3 };
+
+/* The name of the slot that averages the parameters. */
+#define LK_AVERAGE "average"
 
 struct lk_optimizer {
     lk_optimizer_opts opts; /* with defaults filled in */
@@ -25,6 +28,7 @@ struct lk_optimizer {
     int64_t own_begin;
 
     lk_tensor *slots[LK_OPTIMIZER_SLOTS]; /* the state of the slice, in its layout; NULL: not needed */
+    lk_tensor *average;                   /* the slot LK_AVERAGE; NULL: there is none */
     lk_tensor *offsets;                   /* i64 [n + 1]: where each parameter begins in `packed`, and the end */
     lk_tensor *adapted;                   /* f32 [n], for LARS: 1 if the parameter has two axes or more, else 0 */
 
@@ -39,3 +43,6 @@ struct lk_optimizer {
  * only its state. Norms are still those of all gradients and parameters. */
 lk_optimizer *lk__optimizer_new_slice(const lk_optimizer_opts *opts, lk_tensor *packed, lk_tensor *const *parameters,
                                       int n, lk_tensor *own, int64_t begin);
+
+/* Exchanges the slice of the parameters and its average. Asynchronous. */
+lk_status lk__optimizer_swap_average(lk_optimizer *optimizer);

@@ -66,6 +66,7 @@ lk_status lk__optimizer_check(lk_optimizer_opts *opts)
     LK_TRY(optimizer_check_not_negative("weight_decay", opts->weight_decay));
     LK_TRY(optimizer_check_share("beta1", opts->beta1));
     LK_TRY(optimizer_check_share("beta2", opts->beta2));
+    LK_TRY(optimizer_check_share("average", opts->average));
     LK_TRY(optimizer_check_epsilon(opts->epsilon));
     LK_TRY(optimizer_check_not_negative("trust", opts->trust));
     LK_TRY(optimizer_check_not_negative("clip_norm", opts->clip_norm));
@@ -77,6 +78,15 @@ lk_status lk__optimizer_check(lk_optimizer_opts *opts)
 void lk__optimizer_slots(const lk_optimizer_opts *opts, const char *slots[LK_OPTIMIZER_SLOTS])
 {
     bool adam = lk__optimizer_is_adam(opts->kind), momentum = opts->kind == LK_LARS || opts->momentum > 0;
-    slots[0] = adam ? "m" : momentum ? "momentum" : NULL;
-    slots[1] = adam ? "v" : NULL;
+    int n = 0;
+    if (momentum && !adam)
+        slots[n++] = "momentum";
+    if (adam) {
+        slots[n++] = "m";
+        slots[n++] = "v";
+    }
+    if (opts->average > 0)
+        slots[n++] = LK_AVERAGE;
+    while (n < LK_OPTIMIZER_SLOTS)
+        slots[n++] = NULL;
 }

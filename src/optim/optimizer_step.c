@@ -20,6 +20,7 @@ typedef struct step {
     double power1, power2; /* beta1^t, beta2^t */
     lk_update_scales scales;
     lk_update_control control;
+    lk_tensor *average_rates; /* of a recorded step; else NULL */
 } step;
 
 /* Powers are computed by repeated multiplication, because pow() differs from one C library to another. */
@@ -118,7 +119,8 @@ static lk_status step_update_sgd(const step *s)
                                .momentum = o->opts.momentum,
                                .weight_decay = o->opts.weight_decay,
                                .nesterov = o->opts.nesterov};
-    return lk__momentum_update(s->at, o->own, o->own_gradients, o->slots[0], &s->control, &attrs);
+    lk_tensor *v = o->opts.momentum > 0 ? o->slots[0] : NULL;
+    return lk__momentum_update(s->at, o->own, o->own_gradients, v, &s->control, &attrs);
 }
 
 static lk_adam_attrs step_adam_attrs(const step *s)
@@ -164,6 +166,22 @@ static lk_status step_update(const step *s)
     }
 }
 
+/* Minus the share by which the average moves towards the parameters. */
+static double step_average_rate(const lk_optimizer *o)
+{
+    double t = (double)o->steps;
+    return fmin(o->opts.average, (1 + t) / (10 + t)) - 1;
+}
+
+/* An update of the average a by the "gradient" w - a, with a weight decay of -1. */
+static lk_status step_update_average(const step *s)
+{
+    const lk_optimizer *o = s->optimizer;
+    lk_momentum_attrs attrs = {.rate = step_average_rate(o), .weight_decay = -1};
+    lk_update_control control = {.skip = s->control.skip, .rates = s->average_rates};
+    return o->average ? lk__momentum_update(s->at, o->average, o->own, NULL, &control, &attrs) : LK_OK;
+}
+
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
 static lk_status step_run(step *s, lk_tensor *const *gradients)
@@ -175,7 +193,8 @@ static lk_status step_run(step *s, lk_tensor *const *gradients)
         LK_TRY(step_copy_gradient(s, i, gradients[i]));
     if (step_needs_norms(&o->opts))
         LK_TRY(step_find_scales(s));
-    return step_update(s);
+    LK_TRY(step_update(s));
+    return step_update_average(s);
 }
 
 static void step_keep_result(lk_tensor *made, lk_tensor **kept)
@@ -270,10 +289,21 @@ lk_status lk__optimizer_record(lk_call_site at, lk_optimizer *optimizer, lk_tens
     s.loss = loss;
     s.control.rates = rates;
     s.scales = (lk_update_scales){.skip = optimizer->skip, .norm = optimizer->norm}; /* the next step reads the flag */
+    if (optimizer->average) {
+        s.control.rates = lk_slice_at(at, rates, 0, 0, LK_UPDATE_RATES);
+        s.average_rates = lk_slice_at(at, rates, 0, LK_UPDATE_RATES, LK_OPTIMIZER_RATES);
+        if (!s.control.rates || !s.average_rates)
+            return lk_error_status();
+    }
     return step_run(&s, gradients);
 }
 
-lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[])
+int lk__optimizer_rate_count(const lk_optimizer *optimizer)
+{
+    return optimizer->average ? LK_OPTIMIZER_RATES : LK_UPDATE_RATES;
+}
+
+lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[LK_OPTIMIZER_RATES])
 {
     step s = step_new(LK_HERE, optimizer, rate);
     LK_TRY(step_check_rate(rate));
@@ -281,6 +311,8 @@ lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double value
     values[0] = lk__optimizer_is_adam(optimizer->opts.kind) ? adam.step : rate;
     values[1] = adam.unbias;
     values[2] = adam.keep;
+    values[3] = step_average_rate(optimizer);
+    values[4] = values[5] = 0;
     return LK_OK;
 }
 

@@ -12,6 +12,18 @@ static const uint8_t *ref_images_as_dense(lk_ref_view image, void *dense)
     return dense;
 }
 
+typedef struct ref_images_reading {
+    lk_ref_view images;
+    void *bytes; /* for an image that is not dense */
+} ref_images_reading;
+
+static lk_status ref_images_read(void *user, int64_t sample, lk_pixels *pixels)
+{
+    const ref_images_reading *r = user;
+    *pixels = (lk_pixels){.bytes = ref_images_as_dense(lk__ref_row(r->images, sample), r->bytes)};
+    return LK_OK;
+}
+
 static lk_status ref_images_prepare(const lk_augmentation *augmentation, lk_ref_view images, const int64_t *indices,
                                     int64_t epoch, lk_ref_view out, float *scratch, float *image, void *bytes)
 {
@@ -20,8 +32,9 @@ static lk_status ref_images_prepare(const lk_augmentation *augmentation, lk_ref_
             LK_FAIL(LK_ERR_ARGUMENT, "prepare_images: index %lld at %lld is not in [0, %lld)", (long long)indices[i],
                     (long long)i, (long long)images.shape.dim[0]);
         lk_ref_view to = lk__ref_row(out, i);
-        lk_pixels pixels = {.bytes = ref_images_as_dense(lk__ref_row(images, indices[i]), bytes)};
-        lk__augmentation_apply(augmentation, pixels, epoch, indices[i], scratch, image);
+        ref_images_reading reading = {images, bytes};
+        LK_TRY(lk__augmentation_make(augmentation, ref_images_read, &reading, images.shape.dim[0], epoch, indices[i],
+                                     scratch, image));
         lk__ref_copy_elements(to, lk__ref_dense(image, LK_F32, to.shape));
     }
     return LK_OK;

@@ -55,9 +55,10 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     LK_TRY(lk__check_no_pass(trainer, "evaluation"));
     if (!trainer->data.val_set)
         return LK_OK;
+    LK_TRY(lk__trainer_swap_average(trainer, LK_OK));
     lk_status status = lk__or_give_up(trainer, lk__pass_run(trainer, &p, 0, false));
     lk__pending_drop(trainer);
-    LK_TRY(status);
+    LK_TRY(lk__trainer_swap_average(trainer, status));
     if (!p.ended) {
         lk__end_interruption(trainer);
         LK_FAIL(LK_ERR_INTERRUPTED, "evaluation: interrupted after %lld samples", (long long)p.samples);

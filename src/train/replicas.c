@@ -9,6 +9,7 @@
 #include "optim/optimizer.h"
 #include "optim/optimizer_step.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/replicas_state.h"
 #include "train/trainer.h"
 #include "train/update_program.h"
 
@@ -22,6 +23,7 @@ struct lk_replicas {
     lk_optimizer **optimizers;   /* [owner]; NULL: none */
     lk_slices *slices;           /* of `packed`, which the owners update; NULL: each owner updates all of them */
     lk_update_programs *updates; /* of devices that compile */
+    float *kept;                 /* by lk_replicas_keep: all variables, one after the other; NULL: nothing is kept */
     lk_tensor *skipped; /* of devices that compile: whether the first owner's last update was skipped; may be NULL */
     lk_stored *stored;  /* how the replicas read the variables that one device stores; NULL: each has its own */
 };
@@ -150,7 +152,7 @@ void lk_replicas_release(lk_replicas *replicas)
         lk__release_tensors(replicas->owned, replicas->n_variables);
         lk__free(replicas->owned);
     }
-    LK_FREE_ALL(replicas->optimizers, replicas->packed, replicas->variables, replicas);
+    LK_FREE_ALL(replicas->kept, replicas->optimizers, replicas->packed, replicas->variables, replicas);
 }
 
 lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica)
@@ -175,6 +177,52 @@ lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int replica)
     if (!replicas->optimizers || replica < 0 || replica >= replicas->n_devices)
         return NULL;
     return replicas->optimizers[replicas->n_owners == 1 ? 0 : replica];
+}
+
+/* --- averages and kept variables ---------------------------------------------------------------------------------- */
+
+lk_status lk_replicas_swap_average(lk_replicas *replicas)
+{
+    if (!replicas->optimizers || !replicas->optimizers[0]->average)
+        LK_FAIL(LK_ERR_STATE, "replicas: there is no average of the parameters (lk_optimizer_opts.average)");
+    LK_TRY(lk__replicas_begin_update(replicas));
+    for (int o = 0; o < replicas->n_owners; o++)
+        LK_TRY(lk__optimizer_swap_average(replicas->optimizers[o]));
+    if (replicas->slices)
+        LK_TRY(lk__slices_gather(replicas->slices));
+    return lk__replicas_end_update(replicas);
+}
+
+float *lk__replicas_kept(lk_replicas *replicas, bool make)
+{
+    int64_t elements = 0;
+    for (int i = 0; i < replicas->n_variables; i++)
+        elements += lk_shape_count(lk_model_variable_shape(replicas->model, i));
+    if (!replicas->kept && make)
+        replicas->kept = lk__calloc((size_t)elements, sizeof *replicas->kept);
+    return replicas->kept;
+}
+
+lk_status lk_replicas_keep(lk_replicas *replicas)
+{
+    float *kept = lk__replicas_kept(replicas, true);
+    return kept ? lk__replicas_read(replicas, kept) : LK_ERR_MEMORY;
+}
+
+lk_status lk_replicas_take_back(lk_replicas *replicas)
+{
+    if (!replicas->kept)
+        LK_FAIL(LK_ERR_STATE, "replicas: nothing is kept to take back");
+    const float **values = lk__calloc((size_t)replicas->n_variables, sizeof *values), *at = replicas->kept;
+    if (!values)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < replicas->n_variables; i++) {
+        values[i] = at;
+        at += lk_shape_count(lk_model_variable_shape(replicas->model, i));
+    }
+    lk_status status = lk__replicas_write(replicas, values);
+    lk__free((void *)values);
+    return status;
 }
 
 /* --- updates ------------------------------------------------------------------------------------------------------ */

@@ -33,6 +33,9 @@ lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner);
  */
 const lk_slices *lk__replicas_slices(const lk_replicas *replicas);
 
+/* The copy of lk_replicas_keep; NULL: there is none. make: makes it if it is missing; NULL: LK_ERR_MEMORY. */
+float *lk__replicas_kept(lk_replicas *replicas, bool make);
+
 /* Every write to these variables happens between these two calls. */
 lk_status lk__replicas_begin_update(lk_replicas *replicas);
 lk_status lk__replicas_end_update(lk_replicas *replicas);

@@ -190,7 +190,9 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
     char name[64];
     const char *then = lk_checkpoint_get_setting(c->checkpoint, setting->name);
     const char *now = setting->text ? setting->text : "";
-    bool epochs_are_free = c->trainer->plan.schedule.kind != LK_SCHEDULE_COSINE; /* whose rates depend on the end */
+    /* The rates of a cosine depend on the end, and there the best weights were taken back. */
+    bool epochs_are_free =
+        c->trainer->plan.schedule.kind != LK_SCHEDULE_COSINE && !c->trainer->config.stop.restore_best;
     if (strcmp(setting->name, "epochs") == 0 && epochs_are_free)
         return LK_OK;
     if (then && strcmp(setting->name, "model") == 0)

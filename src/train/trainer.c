@@ -60,6 +60,10 @@ static lk_status trainer_make_model(lk_trainer *trainer)
         LK_FAIL(LK_ERR_ARGUMENT, "%s %s: nothing is left to train; it must leave at least one parameter of model %s",
                 trainer->config.freeze ? "--freeze" : "model", trainer->config.freeze ? trainer->config.freeze : "",
                 plan->model);
+    if (plan->optimizer_opts.average > 0 && trainer->server.has_optimizer)
+        LK_FAIL(LK_ERR_UNSUPPORTED,
+                "--ema: servers of strategy parameter-server keep no average of what they hold; the other strategies "
+                "do");
     if (plan->frozen > 0 && trainer->server.has_optimizer)
         LK_FAIL(LK_ERR_UNSUPPORTED,
                 "--strategy parameter-server: servers hold the parameters that change, and workers would not get the "
@@ -208,6 +212,14 @@ lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer)
 lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback)
 {
     return lk__callbacks_add(&trainer->callbacks, callback);
+}
+
+lk_status lk__trainer_swap_average(lk_trainer *trainer, lk_status status)
+{
+    if (trainer->plan.optimizer_opts.average == 0)
+        return status;
+    lk_status swapped = lk_replicas_swap_average(trainer->replicas);
+    return status == LK_OK ? swapped : status;
 }
 
 void lk_trainer_interrupt(lk_trainer *trainer)

@@ -57,3 +57,7 @@ struct lk_trainer {
     struct lk_fit *fit;         /* the call of lk_trainer_fit in progress; NULL: none */
     lk_scaling_report *scaling; /* see lk_trainer_scaling */
 };
+
+/* Exchanges the parameters and their averages before an evaluation and after it; without averages does nothing.
+ * status: of the evaluation; returned if it is an error. */
+lk_status lk__trainer_swap_average(lk_trainer *trainer, lk_status status);

@@ -1,10 +1,12 @@
 #include "train/trainer_data.h"
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
 #include "data/dataset.h"
 #include "train/plan/agreement.h"
+#include "train/plan/class_weights.h"
 #include "train/step/device_data.h"
 #include "train/step/shard_run.h"
 #include "train/trainer.h"
@@ -80,9 +82,13 @@ static lk_status trainer_data_take_own(lk_trainer *trainer)
             LK_FAIL(LK_ERR_ARGUMENT, "--%s: must not be set with a data set that the program gives; it is for files",
                     options[i].name);
     const lk_stop_config *stop = &trainer->config.stop;
-    if (!data->val_set && (stop->target_accuracy >= 0 || stop->early_stop > 0))
-        LK_FAIL(LK_ERR_ARGUMENT, "--%s: needs an evaluation, and the program gives no validation set",
-                stop->early_stop > 0 ? "early-stop" : "target-accuracy");
+    const char *needs = stop->early_stop > 0               ? "early-stop"
+                        : stop->target_accuracy >= 0       ? "target-accuracy"
+                        : stop->restore_best               ? "restore-best"
+                        : trainer->plan.plateau_epochs > 0 ? "lr-plateau"
+                                                           : NULL;
+    if (!data->val_set && needs)
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s: needs an evaluation, and the program gives no validation set", needs);
     trainer->data.train_set = lk_dataset_retain(data->train_set);
     trainer->data.val_set = data->limit_val != 0 ? lk_dataset_retain(data->val_set) : NULL;
     trainer->plan.data = lk_dataset_name(data->train_set);
@@ -150,6 +156,7 @@ lk_status lk__trainer_data_open(lk_trainer *trainer)
     lk_plan *plan = &trainer->plan;
     LK_TRY(trainer_data_open_sets(trainer));
     LK_TRY(trainer_data_check_classes(trainer->data.train_set, config->data.limit_train, plan));
+    LK_TRY(lk__class_weights_plan(trainer));
     if (plan->top_k > plan->classes)
         LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
                 (long long)plan->classes);
@@ -231,6 +238,7 @@ void lk__trainer_data_release(lk_trainer_data *data)
     lk__device_data_release(data->train_on_devices);
     lk__device_data_release(data->val_on_devices);
     lk_channel_moments_free(&data->moments);
+    lk__free(data->class_weights);
     lk_dataset_release(data->train_set);
     lk_dataset_release(data->val_set);
 }

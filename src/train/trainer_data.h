@@ -8,6 +8,7 @@ typedef struct lk_device_data lk_device_data;
 
 typedef struct lk_trainer_data {
     lk_dataset *train_set, *val_set;                   /* val_set NULL: no evaluation */
+    double *class_weights;                             /* [classes]; NULL: all classes weigh alike */
     lk_channel_moments moments;                        /* empty: images are not normalized */
     lk_device_data *train_on_devices, *val_on_devices; /* NULL: loaders prepare images */
     lk_loader *train_loader, *val_loader;

@@ -88,6 +88,23 @@ static lk_status trainer_devices_of_plugin(int64_t shards, lk__spec_text devices
     return LK_OK;
 }
 
+/* bf16 if all devices multiply it faster. */
+static void trainer_devices_choose_dtype(lk_trainer *trainer)
+{
+    lk_plan *plan = &trainer->plan;
+    if (trainer->config.execution.dtype != LK_PRECISION_AUTO)
+        return;
+    plan->dtype = LK_BF16;
+    for (int d = 0; d < trainer->n_devices && plan->dtype == LK_BF16; d++) {
+        const lk_device *device = trainer->devices[d];
+        plan->dtype_reason = device->backend->bf16_is_fast ? device->backend->bf16_is_fast(device) : NULL;
+        if (!plan->dtype_reason)
+            plan->dtype = LK_F32;
+    }
+    if (!plan->dtype_reason)
+        plan->dtype_reason = "the devices do not multiply bf16 faster";
+}
+
 lk_status lk__trainer_devices_open(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
@@ -117,6 +134,7 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
     if (config->devices.pjrt && !trainer->devices[0]->backend->modules)
         LK_FAIL(LK_ERR_ARGUMENT, "--pjrt: %s has no use for a plug-in; devices pjrt:0, tpu:0 and --strategy tpu have",
                 lk_device_name(trainer->devices[0]));
+    trainer_devices_choose_dtype(trainer);
     LK_TRY(lk__use_algorithms(trainer));
     trainer->strategy =
         lk_strategy_new(config->devices.strategy ? config->devices.strategy : lk__strategy_default(trainer->n_devices),

@@ -9,6 +9,7 @@
 #include "lockstep/ops.h"
 #include "nn/model.h"
 #include "optim/optimizer.h"
+#include "train/plan/class_weights.h"
 #include "train/processes.h"
 #include "train/replicas.h"
 #include "train/step/groups.h"
@@ -65,6 +66,7 @@ lk_status lk__trainer_sums_new(lk_trainer *trainer)
      * gradients they would keep every bucket waiting. */
     LK_TRY(trainer_sums_plan_buckets(trainer));
     lk__shard_sum_set_buckets(sums->train, trainer->n_parameters, sums->buckets);
+    LK_TRY(lk__class_weights_place(trainer));
     LK_TRY(lk__plan_votes(trainer));
     LK_TRY(lk__plan_groups(trainer));
     return lk__plan_precise_statistics(trainer);
@@ -90,6 +92,7 @@ void lk__trainer_sums_release(lk_trainer *trainer)
 {
     lk_trainer_sums *sums = &trainer->sums;
     lk__release_tensors(sums->seeds, trainer->n_devices);
+    lk__release_tensors(sums->weights, trainer->n_devices);
     lk__release_tensors(sums->results, (int64_t)trainer->n_devices * sums->n_values);
     lk__release_tensors(sums->accumulated, (int64_t)trainer->n_devices * sums->n_values);
     lk__free(sums->places);

@@ -19,14 +19,15 @@ typedef struct lk_trainer_sums {
     lk_shard_sum *val;       /* of an evaluation step's metrics */
     lk_range *groups;        /* [n_groups]: shards with which batch-norm takes statistics; NULL: each alone */
     int n_groups;
-    lk_shard_sum *sync;               /* of batch-norm's sums in the middle of a pass, one for each group; else NULL */
-    lk_shard_sum *statistics;         /* with --precise-bn: of statistics alone; else NULL */
-    lk_shard_sum *votes;              /* with several processes: of each shard's vote to end training; else NULL */
-    lk_tensor **places;               /* [n_values]: where `train` writes gradients; NULL: to new tensors */
-    lk_tensor **results;              /* the sums of the step in progress: [replica * n_values + i] */
-    lk_tensor **accumulated;          /* with --accumulate: those of the update's batches so far, added up; else NULL */
-    lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: the gradient that backward starts with */
-    int64_t seed_count;               /* the samples of the update */
+    lk_shard_sum *sync;       /* of batch-norm's sums in the middle of a pass, one for each group; else NULL */
+    lk_shard_sum *statistics; /* with --precise-bn: of statistics alone; else NULL */
+    lk_shard_sum *votes;      /* with several processes: of each shard's vote to end training; else NULL */
+    lk_tensor **places;       /* [n_values]: where `train` writes gradients; NULL: to new tensors */
+    lk_tensor **results;      /* the sums of the step in progress: [replica * n_values + i] */
+    lk_tensor **accumulated;  /* with --accumulate: those of the update's batches so far, added up; else NULL */
+    lk_tensor *weights[LK_MAX_DEVICES]; /* f32 [training samples]: the factor of each one's loss; NULL: no weights */
+    lk_tensor *seeds[LK_MAX_DEVICES];   /* 1 / seed_count on each device: the gradient that backward starts with */
+    int64_t seed_count;                 /* the samples of the update */
 } lk_trainer_sums;
 
 /* Makes the sums that the plan needs. Strategy, model and loaders exist already. Errors: LK_ERR_MEMORY. */

@@ -78,7 +78,7 @@ static lk_status update_program_run(lk_update_programs **programs, recording *r,
                                     lk_tensor **in, bool *present, lk_tensor **skipped)
 {
     lk_optimizer *optimizer = lk_replicas_optimizer(r->replicas, r->owner);
-    double rates[LK_UPDATE_RATES];
+    double rates[LK_OPTIMIZER_RATES];
     lk_program *program;
     int n_in = 0;
     for (int i = 0; i < r->n; i++) {
@@ -88,7 +88,7 @@ static lk_status update_program_run(lk_update_programs **programs, recording *r,
     }
     LK_TRY(lk__optimizer_rates(optimizer, rate, rates));
     in[n_in] = lk_tensor_from(lk_tensor_device(lk__replicas_owned(r->replicas, r->owner)[0]), LK_F64,
-                              LK_SHAPE(LK_UPDATE_RATES), rates);
+                              LK_SHAPE(lk__optimizer_rate_count(optimizer)), rates);
     if (!in[n_in++])
         return lk_error_status();
     LK_TRY(update_program_get(programs, r, in, n_in, &program));

@@ -62,6 +62,8 @@ run 2 data --out "$work/sheet.png"
 complains_just "--out belongs to 'lockstep data preview'"
 run 2 "${sheet[@]}" --augment flop
 complains_just "unknown augmentation 'flop': did you mean 'flip'?"
+run 2 "${sheet[@]}" --augment mixup=3
+complains_just "augmentation 'mixup=3': expected mixup=ALPHA, 0 to 1"
 run 2 "${sheet[@]}" --augment shift=1.5
 complains_just "augmentation 'shift=1.5': expected shift=SHARE, a share of width and height of at least 0 and below 1"
 run 2 "${sheet[@]}" --augment crop=-1

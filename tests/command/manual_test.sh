@@ -13,7 +13,7 @@ done
 # --- manual pages ----------------------------------------------------------------------------------------------------
 
 run 0 help
-mapfile -t commands < <(sed -nE 's/^  ([a-z]+) +.*/\1/p' "$work/stdout")
+mapfile -t commands < <(sed -nE 's/^  ([a-z-]+) +.*/\1/p' "$work/stdout")
 [[ ${#commands[@]} -gt 10 ]] || fail "help lists ${#commands[@]} commands"
 for name in lockstep "${commands[@]/#/lockstep-}"; do
     [[ -s $work/man/$name.1 ]] || fail "no manual page $name"
@@ -57,7 +57,7 @@ completes()
 }
 completes "train" lockstep tra
 completes "--dtype" lockstep train --dt
-completes "f32 bf16" lockstep train --dtype ""
+completes "f32 bf16 auto" lockstep train --dtype ""
 completes "bf16" lockstep train --dtype = b
 completes "--optimizer-state" lockstep launch -n 2 -- train --optimizer-
 completes "--workers" lockstep launch --wor

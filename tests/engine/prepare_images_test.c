@@ -1,6 +1,7 @@
 /* The operator prepare_images gives the loader's bits for every augmentation, for several epochs, for gray and color
  * images, in training and evaluation. $LOCKSTEP_TEST_DEVICES names another device than cpu. */
 #include "data/loading/augment.h"
+#include "core/backend.h"
 #include "data/data_testing.h"
 #include "lockstep/ops.h"
 #include "ops/ops.h"
@@ -86,6 +87,8 @@ static void check_settings(lk_dataset *dataset)
         {.width_shift = 0.2, .height_shift = 0.2},
         {.horizontal_flip = true},
         {.crop_padding = 4},
+        {.vertical_flip = true, .rotation = 30, .mixup = 0.5},
+        {.brightness = 0.4, .contrast = 0.4, .rand_augment = 15, .erase = 0.7, .standardize = true},
         {.cutout = 5},
         {.cutout = 14},
         {.center = true},
@@ -100,6 +103,8 @@ static void check_settings(lk_dataset *dataset)
          .standardize = true},
     };
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        if (device->backend->offload && !lk__augmentation_is_basic(&settings[i]))
+            continue; /* loaders make them */
         check_epoch(dataset, &settings[i], 0, false);
         check_epoch(dataset, &settings[i], 7, false);
         check_epoch(dataset, &settings[i], UINT32_MAX, false);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { SOAK_VALUE_BYTES = 96, SOAK_MAX_SETTINGS = 96, SOAK_MAX_ATTEMPTS = 4, SOAK_MAX_DISTURBANCES = 2 };
+enum { SOAK_VALUE_BYTES = 160, SOAK_MAX_SETTINGS = 112, SOAK_MAX_ATTEMPTS = 4, SOAK_MAX_DISTURBANCES = 2 };
 
 /* A row of an option table with the value that the case gives it. */
 typedef struct soak_setting {

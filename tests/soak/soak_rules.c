@@ -207,12 +207,24 @@ static bool rules_draw_lr_steps(soak_context *context, char text[SOAK_VALUE_BYTE
     return rules_word(context, text, (const char *const[]){"1:0.1", "0.5:0.3,2:0.1", "1:2,1.5:0.5,3:0.1", NULL});
 }
 
+static bool rules_draw_lr_plateau(soak_context *context, char text[SOAK_VALUE_BYTES])
+{
+    return rules_word(context, text, (const char *const[]){"1:0.5", "2:0.1", NULL});
+}
+
+static bool rules_draw_class_weights(soak_context *context, char text[SOAK_VALUE_BYTES])
+{
+    return rules_word(context, text, (const char *const[]){"balanced", "0:2.5,1:0.3", "1:0", NULL});
+}
+
 static bool rules_draw_augment(soak_context *context, char text[SOAK_VALUE_BYTES])
 {
-    static const char *const words[] = {"shift=0.2", "flip", "crop=2", "cutout=6"};
+    static const char *const words[] = {"shift=0.2", "flip",      "crop=2",         "cutout=6",
+                                        "vflip",     "rotate=20", "brightness=0.3", "contrast=0.5",
+                                        "rand=9",    "erase=0.5", "mixup=0.4"};
     text[0] = '\0';
-    for (int i = 0; i < 4; i++)
-        if (soak_random_chance(context->random, 0.5))
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (soak_random_chance(context->random, 0.3))
             snprintf(text + strlen(text), SOAK_VALUE_BYTES - strlen(text), "%s%s", *text ? "," : "", words[i]);
     return *text != '\0';
 }
@@ -359,6 +371,10 @@ static const soak_rule rules[] = {
     {.name = "schedule", .draw = rules_draw_schedule, .chance = 0.5},
     {.name = "lr-steps", .draw = rules_draw_lr_steps, .allow = rules_has_steps, .chance = 1},
     {.name = "min-lr", .draw = rules_draw_min_lr, .allow = rules_has_cosine, .chance = 0.5},
+    {.name = "lr-plateau", .draw = rules_draw_lr_plateau, .allow = rules_has_evaluation},
+    {.name = "ema", .low = 0.5, .high = 0.99},
+    {.name = "class-weights", .draw = rules_draw_class_weights},
+    {.name = "restore-best", .allow = rules_has_evaluation},
     {.name = "warmup-epochs", .low = 0, .high = 3},
     {.name = "label-smoothing", .low = 0, .high = 0.4},
     {.name = "top-k", .low = 0, .high = 4},

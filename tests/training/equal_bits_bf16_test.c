@@ -70,10 +70,32 @@ static void mlp(void **state)
     assert_string_not_equal(on_tiles.result.digest, on_vectors.result.digest);
 }
 
+/* Auto is bf16 on tiles and f32 elsewhere, whatever else the processor has. */
+static void automatic(void **state)
+{
+    (void)state;
+    if (!lk__isa_runs(&lk__isa_emulatedamxbf16)) {
+        print_message("SKIP: this processor does not have AVX2\n");
+        skip();
+    }
+    static const lk_isa *const without[] = {&lk__isa_emulated, &lk__isa_emulatedbf16};
+    lk_train_config config = in_bf16("lenet", 8), f32 = config, choice = config;
+    f32.execution.dtype = LK_PRECISION_F32;
+    choice.execution.dtype = LK_PRECISION_AUTO;
+    outcome on_tiles = train_everywhere(choice, &lk__isa_emulatedamxbf16);
+    outcome wanted = train_on(config, "1xcpu", &lk__isa_emulatedamxbf16);
+    same(&on_tiles, &wanted);
+    for (int i = 0; i < 2; i++) {
+        outcome in_f32 = train_on(f32, "2xcpu", without[i]), chosen = train_on(choice, "2xcpu", without[i]);
+        same(&in_f32, &chosen);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resnet20),
+        cmocka_unit_test(automatic),
         cmocka_unit_test(mlp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

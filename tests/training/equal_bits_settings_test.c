@@ -53,6 +53,68 @@ static void momentum_and_clipping_keep_equal_bits(void **state)
     changes(&before, &config);
 }
 
+/* The average changes no update, so the digest stays; the evaluation and the state are the average's. */
+static void averages_keep_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    for (int kind = 0; lk_optimizer_name(kind); kind++) {
+        lk_train_config config = settings();
+        config.optimizer.name = lk_optimizer_name(kind);
+        outcome plain = train_on_any_devices(config);
+        config.optimizer.average = 0.8;
+        outcome out = train_on_any_devices(config);
+        assert_string_equal(out.result.digest, plain.result.digest);
+        assert_string_not_equal(out.result.state_digest, plain.result.state_digest);
+        assert_true(out.result.val.loss.sum != plain.result.val.loss.sum);
+        config.execution.executor = LK_EXECUTOR_EAGER;
+        outcome eager = train_on_any_devices(config);
+        assert_string_equal(eager.result.state_digest, out.result.state_digest);
+    }
+    lk_train_config config = settings();
+    config.optimizer.average = 0.8;
+    config.batch_norm.precise = 2;
+    changes(&before, &config); /* statistics of the average */
+}
+
+static void class_weights_keep_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    static const char *const weights[] = {"balanced", "3:2.5,5:0", NULL};
+    for (int i = 0; weights[i]; i++)
+        for (int micro = 0; micro < 2; micro++) {
+            lk_train_config config = settings();
+            config.optimizer.class_weights = weights[i];
+            config.batch_norm.mode = micro ? LK_BN_SYNC : LK_BN_GROUP;
+            config.optimizer.label_smoothing = 0.1 * micro;
+            changes(&before, &config);
+        }
+    lk_train_config config = settings();
+    config.optimizer.class_weights = "0:1,1:1"; /* the default, by another order of operators */
+    outcome ones = train_on_any_devices(config);
+    assert_float_equal(ones.result.val.loss.sum, before.result.val.loss.sum, 1e-3);
+}
+
+static void plateaus_keep_equal_bits(void **state)
+{
+    (void)state;
+    lk_train_config config = settings();
+    config.epochs = 3;
+    config.optimizer.base_lr = 1e-12; /* no loss is smaller than the first */
+    config.optimizer.lr_plateau = "1:0.1";
+    outcome out = train_on_any_devices(config);
+    assert_float_equal(out.epochs[2].rate, 1e-13, 1e-16);
+    config = settings();
+    config.epochs = 3;
+    config.optimizer.base_lr = 1.2; /* later losses are larger */
+    config.stop.restore_best = true;
+    outcome best = train_on_any_devices(config);
+    config.stop.restore_best = false;
+    outcome last = train_on_any_devices(config);
+    assert_string_not_equal(best.result.digest, last.result.digest);
+}
+
 /* A batch of 16 is one group by default. */
 static void batch_norm_over_the_batch_keeps_equal_bits(void **state)
 {
@@ -172,9 +234,13 @@ static void schedules_keep_equal_bits(void **state)
 static void augmentation_keeps_equal_bits(void **state)
 {
     (void)state;
-    static const char *const augments[] = {"shift=0.2", "flip", "crop=4", "cutout=8", "shift=0.2,flip,crop=2,cutout=6"};
+    static const char *const augments[] = {
+        "shift=0.2",      "flip",         "crop=4",
+        "cutout=8",       "vflip",        "rotate=20",
+        "brightness=0.3", "contrast=0.3", "rand=9",
+        "erase=0.5",      "mixup=0.4",    "shift=0.2,flip,rotate=10,crop=2,rand=5,cutout=6,erase=0.3,mixup=0.2"};
     outcome before = unchanged();
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof augments / sizeof *augments; i++) {
         lk_train_config config = settings();
         config.data.augment = augments[i];
         changes(&before, &config);
@@ -248,6 +314,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizers_keep_equal_bits),
+        cmocka_unit_test(averages_keep_equal_bits),
+        cmocka_unit_test(class_weights_keep_equal_bits),
+        cmocka_unit_test(plateaus_keep_equal_bits),
         cmocka_unit_test(momentum_and_clipping_keep_equal_bits),
         cmocka_unit_test(batch_norm_over_the_batch_keeps_equal_bits),
         cmocka_unit_test(batch_norm_over_groups_keeps_equal_bits),

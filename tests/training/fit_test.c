@@ -544,6 +544,29 @@ static void an_early_stop_ends_training(void **state)
     assert_true(result.epochs < 9);
 }
 
+/* Each epoch's validation loss is larger than the one before it. */
+static void the_best_weights_are_taken_back(void **state)
+{
+    (void)state;
+    for (int average = 0; average < 2; average++) {
+        lk_train_config config = small_training();
+        config.epochs = 3;
+        config.optimizer.base_lr = 0.8;
+        config.optimizer.average = average ? 0.5 : 0;
+        config.stop.restore_best = true;
+        lk_trainer *trainer = new_trainer(&config);
+        outcome out = fit(trainer);
+        lk_metrics val;
+        assert_ok(lk_trainer_evaluate(trainer, &val));
+        double best = INFINITY;
+        for (int e = 0; e < 3; e++)
+            best = fmin(best, out.epochs[e].val.loss.sum);
+        assert_true(val.loss.sum == best);
+        assert_true(out.epochs[2].val.loss.sum > best);
+        lk_trainer_release(trainer);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +588,7 @@ int main(void)
         FOLDER_TEST(images_of_another_size_are_refused),
         FOLDER_TEST(the_configuration_is_carried_out),
         cmocka_unit_test(an_early_stop_ends_training),
+        cmocka_unit_test(the_best_weights_are_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,6 +182,29 @@ static void adapts_layers(lk_train_config *c)
     c->optimizer.name = "lars";
     c->optimizer.weight_decay = 1e-4;
     c->data.normalize = LK_NORMALIZE_STANDARD;
+    c->data.augment = "vflip,rotate=20,contrast=0.2,rand=9,erase=0.5,mixup=0.3";
+}
+
+static void averages(lk_train_config *c)
+{
+    c->optimizer.average = 0.9;
+    c->optimizer.class_weights = "balanced";
+    c->execution.dtype = LK_PRECISION_AUTO;
+}
+
+static void shards_averages(lk_train_config *c)
+{
+    averages(c);
+    adapts(c);
+    c->devices.optimizer_state = 1;
+}
+
+static void helps(lk_train_config *c)
+{
+    averages(c);
+    c->optimizer.base_lr = 1.2; /* losses grow */
+    c->optimizer.lr_plateau = "1:0.5";
+    c->stop.restore_best = true;
 }
 
 static void runs_eagerly(lk_train_config *c)
@@ -194,9 +217,10 @@ static void runs_eagerly(lk_train_config *c)
 static void resumes_with_any_setting(void **state)
 {
     (void)state;
-    static const setting settings[] = {{"accumulate", accumulates}, {"bn sync", syncs},     {"bn group", groups},
-                                       {"precise bn", measures},    {"bf16", rounds},       {"adam", adapts},
-                                       {"lars", adapts_layers},     {"eager", runs_eagerly}};
+    static const setting settings[] = {{"accumulate", accumulates}, {"bn sync", syncs},      {"bn group", groups},
+                                       {"precise bn", measures},    {"bf16", rounds},        {"adam", adapts},
+                                       {"lars", adapts_layers},     {"eager", runs_eagerly}, {"averages", averages},
+                                       {"shares", shards_averages}, {"helps", helps}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         lk_train_config config = usual();
         kept whole = {0}, resumed = {0};

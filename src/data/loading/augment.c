@@ -1,10 +1,14 @@
 #include "data/loading/augment.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "data/dataset.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
 /* Added to the deviation, as in Keras' ImageDataGenerator, so that a constant channel is not divided by zero. */
 #define DEVIATION_FLOOR 1e-6
@@ -51,15 +55,31 @@ void lk__augmentation_free(lk_augmentation *augmentation)
     augmentation->mean = augmentation->divisor = NULL;
 }
 
-lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch, bool train,
-                            const lk_augment_opts *opts, const lk_channel_moments *moments, float *image)
+static lk_status augment_check_sample(const lk_dataset *dataset, int64_t index, int64_t epoch)
 {
     if (index < 0 || index >= lk_dataset_count(dataset))
         LK_FAIL(LK_ERR_ARGUMENT, "sample %" PRId64 ": expected 0 to %" PRId64, index, lk_dataset_count(dataset) - 1);
     if (epoch < 0 || epoch > UINT32_MAX)
         LK_FAIL(LK_ERR_ARGUMENT, "epoch %" PRId64 ": expected 0 to %" PRIu32, epoch, UINT32_MAX);
+    return LK_OK;
+}
+
+typedef struct reading {
+    const lk_dataset *dataset;
+    float *memory;
+} reading;
+
+static lk_status augment_read_pixels(void *user, int64_t sample, lk_pixels *pixels)
+{
+    const reading *r = user;
+    return lk__dataset_pixels(r->dataset, sample, r->memory, pixels);
+}
+
+lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch, bool train,
+                            const lk_augment_opts *opts, const lk_channel_moments *moments, float *image)
+{
+    LK_TRY(augment_check_sample(dataset, index, epoch));
     lk_augmentation a;
-    lk_pixels pixels;
     float *scratch = NULL;
     int64_t read = lk__dataset_reads(dataset) ? lk__dataset_image_values(dataset) : 0;
     lk_status status = lk__augmentation_init(dataset, seed, train, opts, moments, &a);
@@ -67,11 +87,79 @@ lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t s
         scratch = lk__calloc((size_t)(lk__augmentation_scratch(&a) + read), sizeof *scratch);
         status = scratch ? LK_OK : LK_ERR_MEMORY;
     }
+    reading r = {dataset, scratch};
     if (status == LK_OK)
-        status = lk__dataset_pixels(dataset, index, scratch, &pixels);
-    if (status == LK_OK)
-        lk__augmentation_apply(&a, pixels, epoch, index, scratch + read, image);
+        status = lk__augmentation_make(&a, augment_read_pixels, &r, lk_dataset_count(dataset), epoch, index,
+                                       scratch + read, image);
     lk__free(scratch);
     lk__augmentation_free(&a);
     return status;
+}
+
+/* --- descriptions ------------------------------------------------------------------------------------------------- */
+
+typedef struct description {
+    char *text;
+    size_t size, used;
+} description;
+
+LK_PRINTF(2, 3) static void augment_say(description *d, const char *format, ...)
+{
+    va_list arguments;
+    if (d->used > 0 && d->used + 2 < d->size) {
+        memcpy(d->text + d->used, ", ", 3);
+        d->used += 2;
+    }
+    va_start(arguments, format);
+    int length = vsnprintf(d->text + d->used, d->size - d->used, format, arguments);
+    va_end(arguments);
+    d->used = (size_t)lk__min((int64_t)d->size - 1, (int64_t)d->used + lk__max(0, length));
+}
+
+static void augment_say_rand(description *d, const lk_augment_choice *choice)
+{
+    for (int i = 0; i < LK_RAND_CHOICES; i++) {
+        lk_rand_operation operation = choice->rand[i].operation;
+        bool has_sign = operation > LK_RAND_IDENTITY && operation < LK_RAND_POSTERIZE;
+        augment_say(d, "%s%s", has_sign && choice->rand[i].negative ? "-" : "", lk__rand_name(operation));
+    }
+}
+
+lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch,
+                              const lk_augment_opts *opts, char *text, size_t size)
+{
+    lk_augmentation a;
+    lk_augment_choice c;
+    lk_augment_opts changes = *opts;
+    changes.center = changes.standardize = false;
+    description d = {.text = text, .size = size};
+    text[0] = '\0';
+    LK_TRY(augment_check_sample(dataset, index, epoch));
+    LK_TRY(lk__augmentation_init(dataset, seed, true, &changes, NULL, &a));
+    lk__augmentation_choose(&a, epoch, index, &c);
+    if (c.shift_down != 0 || c.shift_right != 0)
+        augment_say(&d, "shift %.1f %.1f", c.shift_down, c.shift_right);
+    if (c.flipped)
+        augment_say(&d, "flip");
+    if (c.flipped_down)
+        augment_say(&d, "vflip");
+    if (c.degrees != 0)
+        augment_say(&d, "rotate %.0f", c.degrees);
+    if (c.crop_down != 0 || c.crop_right != 0)
+        augment_say(&d, "crop %" PRId64 " %" PRId64, c.crop_down, c.crop_right);
+    if (c.brightness != 1)
+        augment_say(&d, "bright %.2f", c.brightness);
+    if (c.contrast != 1)
+        augment_say(&d, "contrast %.2f", c.contrast);
+    if (opts->rand_augment > 0)
+        augment_say_rand(&d, &c);
+    if (opts->cutout > 0)
+        augment_say(&d, "cutout %" PRId64 " %" PRId64, c.cutout_y, c.cutout_x);
+    if (c.erase_height > 0)
+        augment_say(&d, "erase %" PRId64 "x%" PRId64, c.erase_height, c.erase_width);
+    if (opts->mixup > 0)
+        augment_say(&d, "mix %.2f with %" PRId64, c.share,
+                    lk__augmentation_other(&c, index, lk_dataset_count(dataset)));
+    lk__augmentation_free(&a);
+    return LK_OK;
 }

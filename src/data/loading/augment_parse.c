@@ -30,6 +30,29 @@ static const lk_option words[] = {
      .greatest = LK_BELOW_ONE,
      .help = "height-shift=SHARE, a share of the height of at least 0 and below 1"},
     {.name = "flip", .type = LK_OPTION_FLAG, AT(horizontal_flip), .help = "flip, without a value"},
+    {.name = "vflip", .type = LK_OPTION_FLAG, AT(vertical_flip), .help = "vflip, without a value"},
+    {.name = "rotate",
+     .type = LK_OPTION_DOUBLE,
+     AT(rotation),
+     .greatest = 180,
+     .help = "rotate=DEGREES, an angle of 0 to 180"},
+    {.name = "brightness",
+     .type = LK_OPTION_DOUBLE,
+     AT(brightness),
+     .greatest = 1,
+     .help = "brightness=SHARE, a change of 0 to 1"},
+    {.name = "contrast",
+     .type = LK_OPTION_DOUBLE,
+     AT(contrast),
+     .greatest = 1,
+     .help = "contrast=SHARE, a change of 0 to 1"},
+    {.name = "rand",
+     .type = LK_OPTION_INT64,
+     AT(rand_augment),
+     .maximum = 30,
+     .help = "rand=MAGNITUDE, of RandAugment's operations, 0 to 30"},
+    {.name = "erase", .type = LK_OPTION_DOUBLE, AT(erase), .greatest = 1, .help = "erase=PROBABILITY, 0 to 1"},
+    {.name = "mixup", .type = LK_OPTION_DOUBLE, AT(mixup), .greatest = 1, .help = "mixup=ALPHA, 0 to 1"},
     {.name = "crop",
      .type = LK_OPTION_INT64,
      AT(crop_padding),
@@ -44,7 +67,9 @@ static const lk_option words[] = {
 /* clang-format on */
 enum { WORDS = sizeof words / sizeof words[0] };
 
-#define EXPECTED "shift=S, width-shift=S, height-shift=S, flip, crop=N, cutout=N or none"
+#define EXPECTED                                                                                              \
+    "shift=S, width-shift=S, height-shift=S, flip, vflip, rotate=DEGREES, crop=N, brightness=S, contrast=S, " \
+    "rand=M, cutout=N, erase=P, mixup=A or none"
 
 static const lk_option *augment_find_word(const char *name)
 {
@@ -105,10 +130,8 @@ lk_status lk_augment_parse(const char *text, lk_augment_opts *opts)
             LK_FAIL(LK_ERR_ARGUMENT, "augmentation '%.200s': 'none' stands alone", text);
         LK_TRY(augment_parse_word(word, &parsed));
     }
-    opts->width_shift = parsed.width_shift;
-    opts->height_shift = parsed.height_shift;
-    opts->horizontal_flip = parsed.horizontal_flip;
-    opts->crop_padding = parsed.crop_padding;
-    opts->cutout = parsed.cutout;
+    parsed.center = opts->center;
+    parsed.standardize = opts->standardize;
+    *opts = parsed;
     return LK_OK;
 }

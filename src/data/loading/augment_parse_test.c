@@ -32,6 +32,15 @@ static void test_words(void **state)
     check("crop=0,shift=0,cutout=0", 0, 0, false, 0, 0);
 }
 
+static void test_more_words(void **state)
+{
+    (void)state;
+    lk_augment_opts opts = parsed("vflip,rotate=15,brightness=0.2,contrast=.3,rand=9,erase=0.25,mixup=0.4");
+    assert_true(opts.vertical_flip && opts.rotation == 15 && opts.brightness == 0.2 && opts.contrast == 0.3);
+    assert_true(opts.rand_augment == 9 && opts.erase == 0.25 && opts.mixup == 0.4);
+    assert_true(!opts.horizontal_flip && opts.crop_padding == 0);
+}
+
 static void test_nothing(void **state)
 {
     (void)state;
@@ -66,6 +75,11 @@ static void test_wrong_words(void **state)
         {"crop=2.5", "augmentation 'crop=2.5': expected crop=PIXELS"},
         {"cutout=-1", "augmentation 'cutout=-1': expected cutout=PIXELS, a side of 0 or more"},
         {"cutout=99999999999999999999", "augmentation 'cutout=9999"},
+        {"rotate=200", "augmentation 'rotate=200': expected rotate=DEGREES, an angle of 0 to 180"},
+        {"rand=31", "augmentation 'rand=31': expected rand=MAGNITUDE"},
+        {"rand=1.5", "augmentation 'rand=1.5': expected rand=MAGNITUDE"},
+        {"mixup=1.1", "augmentation 'mixup=1.1': expected mixup=ALPHA, 0 to 1"},
+        {"vflip=1", "augmentation 'vflip=1': expected vflip, without a value"},
         {"flip,none", "augmentation 'flip,none': 'none' stands alone"},
         {"none,flip", "augmentation 'none,flip': 'none' stands alone"},
         {"cutout=0000000000000000000000000000000000000000000000000000000000000000008",
@@ -103,8 +117,11 @@ static void test_any_locale(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),       cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_wrong_words), cmocka_unit_test(test_keeps_an_earlier_error),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_more_words),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_wrong_words),
+        cmocka_unit_test(test_keeps_an_earlier_error),
         cmocka_unit_test(test_any_locale),
     };
     return cmocka_run_group_tests_name("augment_parse", tests, NULL, NULL);

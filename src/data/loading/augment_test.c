@@ -219,6 +219,101 @@ static void test_keys(void **state)
     lk_dataset_release(dataset);
 }
 
+/* --- vertical flips, rotation, erasing, mixup ----------------------------------------------------------------------
+ */
+
+static void test_more_choices(void **state)
+{
+    (void)state;
+    enum { DRAWS = 20000, SIDE = 28 };
+    static const lk_augment_opts more = {.vertical_flip = true,
+                                         .rotation = 30,
+                                         .brightness = 0.5,
+                                         .contrast = 0.25,
+                                         .erase = 0.5,
+                                         .mixup = 0.4,
+                                         .rand_augment = 9};
+    lk_dataset *dataset = open_pair(2, SIDE, SIDE);
+    lk_augmentation augmentation = augmentation_of(dataset, &more);
+    double degrees = 0, factors = 0, shares = 0;
+    int flips = 0, erased = 0, operations[LK_RAND_OPERATIONS] = {0};
+    for (int64_t i = 0; i < DRAWS; i++) {
+        lk_augment_choice c;
+        lk__augmentation_choose(&augmentation, i % 7, i, &c);
+        assert_true(fabs(c.degrees) <= 30 && c.brightness >= 0.5 && c.brightness <= 1.5 && c.contrast >= 0.75);
+        assert_true(c.share >= 0 && c.share <= 1 && c.share * 256 == floor(c.share * 256));
+        degrees += c.degrees;
+        factors += c.contrast;
+        shares += c.share;
+        flips += c.flipped_down;
+        erased += c.erase_height > 0;
+        double area = (double)(c.erase_height * c.erase_width);
+        assert_true(area < 0.45 * SIDE * SIDE && c.erase_top + c.erase_height <= SIDE);
+        assert_true(c.erase_left >= 0 && c.erase_left + c.erase_width <= SIDE);
+        for (int r = 0; r < LK_RAND_CHOICES; r++)
+            operations[c.rand[r].operation]++;
+        int64_t other = lk__augmentation_other(&c, i % 5, 5);
+        assert_true(other >= 0 && other < 5 && other != i % 5);
+    }
+    assert_true(fabs(degrees / DRAWS) < 5 * 30 / sqrt(3.0 * DRAWS));
+    assert_true(fabs(factors / DRAWS - 1) < 5 * 0.25 / sqrt(3.0 * DRAWS));
+    assert_true(fabs(flips - DRAWS / 2.0) < 5 * sqrt(DRAWS / 4.0));
+    assert_true(erased > 0.47 * DRAWS && erased < 0.52 * DRAWS);
+    assert_true(fabs(shares / DRAWS - 1.4 / 1.8) < 0.01); /* the mean of Beta(1.4, 0.4) */
+    for (int o = 0; o < LK_RAND_OPERATIONS; o++)
+        assert_true(fabs(operations[o] - 2.0 * DRAWS / LK_RAND_OPERATIONS) <
+                    5 * sqrt(2.0 * DRAWS / LK_RAND_OPERATIONS));
+    lk__augmentation_free(&augmentation);
+    lk_dataset_release(dataset);
+}
+
+static void sample(lk_dataset *dataset, int64_t index, lk_augment_opts opts, float *image)
+{
+    assert_ok(lk_augment_sample(dataset, index, 11, 3, true, &opts, NULL, image));
+}
+
+static void test_more_pictures(void **state)
+{
+    (void)state;
+    enum { SIDE = 12, VALUES = 3 * SIDE * SIDE };
+    static float plain[VALUES], own[VALUES], other[VALUES], mixed[VALUES];
+    lk_dataset *dataset = open_channels(COUNT, 3, SIDE, SIDE);
+    lk_augment_opts flip = {.vertical_flip = true}, both = {.mixup = 1, .vertical_flip = true},
+                    erase = {.erase = 1, .rotation = 45, .rand_augment = 30};
+    lk_augmentation a = augmentation_of(dataset, &both), e = augmentation_of(dataset, &erase);
+    for (int64_t i = 0; i < COUNT; i++) {
+        lk_augment_choice c;
+        char text[200];
+        lk__augmentation_choose(&a, 3, i, &c);
+        int64_t with = lk__augmentation_other(&c, i, COUNT);
+        sample(dataset, i, (lk_augment_opts){.crop_padding = 0}, plain);
+        sample(dataset, i, flip, own);
+        sample(dataset, with, flip, other);
+        sample(dataset, i, both, mixed);
+        for (int v = 0; v < VALUES; v++) {
+            int y = v / SIDE % SIDE, mirrored = v + (SIDE - 1 - 2 * y) * SIDE;
+            assert_true(own[v] == plain[c.flipped_down ? mirrored : v]);
+            assert_true(mixed[v] == (float)c.share * own[v] + (1 - (float)c.share) * other[v]);
+        }
+        assert_ok(lk_augment_describe(dataset, i, 11, 3, &both, text, sizeof text));
+        assert_int_equal(strstr(text, "vflip") != NULL, c.flipped_down);
+        assert_non_null(strstr(text, "mix 0."));
+        lk__augmentation_choose(&e, 3, i, &c);
+        sample(dataset, i, erase, mixed);
+        assert_true(c.erase_height > 0);
+        for (int v = 0; v < VALUES; v++) {
+            int y = v / SIDE % SIDE, x = v % SIDE;
+            assert_true(mixed[v] >= 0 && mixed[v] <= 1);
+            if (y >= c.erase_top && y < c.erase_top + c.erase_height && x >= c.erase_left &&
+                x < c.erase_left + c.erase_width)
+                assert_true(mixed[v] == 0);
+        }
+    }
+    lk__augmentation_free(&a);
+    lk__augmentation_free(&e);
+    lk_dataset_release(dataset);
+}
+
 /* --- loader ------------------------------------------------------------------------------------------------------- */
 
 static void check_epoch(lk_dataset *dataset, const lk_loader_opts *opts, int64_t epoch, int64_t first_batch)
@@ -326,6 +421,12 @@ static void test_errors(void **state)
     refuse(dataset, (lk_augment_opts){.crop_padding = 9}, NULL, "--augment crop=9: expected 0 to 8 for images of 9x10");
     refuse(dataset, (lk_augment_opts){.cutout = -2}, NULL, "--augment cutout=-2: expected 0 to 9");
     refuse(dataset, (lk_augment_opts){.cutout = 10}, NULL, "--augment cutout=10: expected 0 to 9");
+    refuse(dataset, (lk_augment_opts){.rotation = 181}, NULL, "--augment rotate=181: expected 0 to 180");
+    refuse(dataset, (lk_augment_opts){.brightness = NAN}, NULL, "--augment brightness=nan: expected 0 to 1");
+    refuse(dataset, (lk_augment_opts){.contrast = 1.5}, NULL, "--augment contrast=1.5: expected 0 to 1");
+    refuse(dataset, (lk_augment_opts){.erase = -1}, NULL, "--augment erase=-1: expected 0 to 1");
+    refuse(dataset, (lk_augment_opts){.mixup = 2}, NULL, "--augment mixup=2: expected 0 to 1");
+    refuse(dataset, (lk_augment_opts){.rand_augment = 31}, NULL, "--augment rand=31: expected 0 to 30");
     refuse(dataset, (lk_augment_opts){.center = true}, NULL, "lk_dataset_moments");
     refuse(dataset, (lk_augment_opts){.standardize = true}, &two, "moments of 2 channels for images of 1");
     expect_failure(lk_augment_sample(dataset, COUNT, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT,
@@ -340,9 +441,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(test_pictures), FOLDER_TEST(test_one_pixel), FOLDER_TEST(test_distribution),
-        FOLDER_TEST(test_keys),     FOLDER_TEST(test_loader),    FOLDER_TEST(test_loader_copies),
-        FOLDER_TEST(test_errors),
+        FOLDER_TEST(test_pictures), FOLDER_TEST(test_one_pixel),    FOLDER_TEST(test_distribution),
+        FOLDER_TEST(test_keys),     FOLDER_TEST(test_loader),       FOLDER_TEST(test_loader_copies),
+        FOLDER_TEST(test_errors),   FOLDER_TEST(test_more_choices), FOLDER_TEST(test_more_pictures),
     };
     return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
 }

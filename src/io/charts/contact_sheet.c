@@ -17,7 +17,7 @@ enum {
     GOOD_WIDTH = 100,
     MOST_SIDE = 16384,
     FIT = 256,
-    MOST_LINES = 4
+    MOST_LINES = 14
 };
 
 static const lk_font title_font = {15, true, LK__INK}, caption_font = {11, false, LK__INK};

@@ -61,6 +61,11 @@ lk_status lk__callbacks_add_configured(lk_trainer *trainer)
             callbacks, lk_callback_stop_at_accuracy(config->stop.target_accuracy, trainer->plan.patience, reason)));
     if (config->stop.early_stop > 0)
         LK_TRY(lk__callbacks_add(callbacks, lk_callback_stop_on_plateau(config->stop.early_stop, 0, reason)));
+    if (trainer->plan.plateau_epochs > 0)
+        LK_TRY(lk__callbacks_add(
+            callbacks, lk_callback_rate_on_plateau(trainer->plan.plateau_epochs, trainer->plan.plateau_factor, 0)));
+    if (config->stop.restore_best)
+        LK_TRY(lk__callbacks_add(callbacks, lk_callback_restore_best(reason)));
     if (is_first && config->records.total_time)
         LK_TRY(lk__callbacks_add(callbacks, lk_callback_total_time(lines)));
     return configured_add_checkpoints(callbacks, &config->checkpoints);

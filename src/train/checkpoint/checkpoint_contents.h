@@ -11,6 +11,7 @@ typedef struct lk_checkpoint_contents {
     int n_slots;           /* slots of the optimizer's state */
     const char *slot_names[LK_OPTIMIZER_SLOTS];
     float *slots[LK_OPTIMIZER_SLOTS]; /* for each slot the parameters, one after the other */
+    float *kept;                      /* the copy of lk_replicas_keep, like `variables`; NULL: there is none */
     lk_bytes state;                   /* state.json */
     lk_bytes implementations;         /* empty: the checkpoint has no such file */
     int64_t steps;                    /* gives the checkpoint its name */

@@ -9,6 +9,7 @@
 #include "io/safetensors_write.h"
 #include "nn/model.h"
 #include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/replicas_state.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -83,14 +84,16 @@ static char *checkpoint_write_slot_name(const char *slot, const char *variable)
 
 static lk_status checkpoint_write_optimizer(manifest *m, const lk_checkpoint_contents *c)
 {
-    int parameters = lk_model_parameter_count(c->model), n = 0;
-    lk_safetensors_entry *entries = lk__calloc((size_t)(c->n_slots * parameters) + 1, sizeof *entries);
+    int parameters = lk_model_parameter_count(c->model), variables = lk_model_variable_count(c->model), n = 0;
+    lk_safetensors_entry *entries = lk__calloc((size_t)(c->n_slots + 1) * (size_t)variables + 1, sizeof *entries);
     lk_status status = entries ? LK_OK : LK_ERR_MEMORY;
-    for (int s = 0; s < c->n_slots && status == LK_OK; s++) {
-        const float *values = c->slots[s];
-        for (int i = 0; i < parameters && status == LK_OK; i++) {
+    for (int s = 0; s < c->n_slots + (c->kept != NULL) && status == LK_OK; s++) {
+        bool is_slot = s < c->n_slots;
+        const float *values = is_slot ? c->slots[s] : c->kept;
+        const char *slot = is_slot ? c->slot_names[s] : LK_KEPT;
+        for (int i = 0; i < (is_slot ? parameters : variables) && status == LK_OK; i++) {
             lk_shape shape = lk_model_variable_shape(c->model, i);
-            char *name = checkpoint_write_slot_name(c->slot_names[s], lk_model_variable_name(c->model, i));
+            char *name = checkpoint_write_slot_name(slot, lk_model_variable_name(c->model, i));
             status = name ? LK_OK : LK_ERR_MEMORY;
             entries[n++] = (lk_safetensors_entry){name, shape, values};
             values += lk_shape_count(shape);

@@ -98,8 +98,11 @@ lk_status lk__replicas_end_sharing(const lk_replicas *replicas, lk_status status
 static lk_status replicas_state_share(lk_replicas *replicas, float *values)
 {
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    int average = lk__replicas_average_slot(replicas); /* lk__checkpoint_contents_copy reads it first */
+    for (int i = 0; i < optimizer->n && average >= 0; i++)
+        LK_TRY(lk__replicas_read_state(replicas, average, i, values));
     for (int s = 0; lk_optimizer_state(optimizer, s, NULL); s++)
-        for (int i = 0; i < optimizer->n; i++)
+        for (int i = 0; i < optimizer->n && s != average; i++)
             LK_TRY(lk__replicas_read_state(replicas, s, i, values));
     return LK_OK;
 }
@@ -134,6 +137,30 @@ lk_status lk__replicas_write_state(lk_replicas *replicas, int slot, int i, const
     return LK_OK;
 }
 
+int lk__replicas_average_slot(lk_replicas *replicas)
+{
+    const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    for (int s = 0; optimizer && lk_optimizer_state(optimizer, s, NULL); s++)
+        if (optimizer->slots[s] == optimizer->average)
+            return s;
+    return -1;
+}
+
+lk_status lk__replicas_read(lk_replicas *replicas, float *values)
+{
+    const lk_model *model = lk__replicas_model(replicas);
+    lk_tensor *const *variables = lk__replicas_owned(replicas, 0);
+    int slot = lk__replicas_average_slot(replicas);
+    for (int i = 0; i < lk_model_variable_count(model); i++) {
+        size_t count = (size_t)lk_tensor_count(variables[i]);
+        LK_TRY(slot >= 0 && i < lk_model_parameter_count(model)
+                   ? lk__replicas_read_state(replicas, slot, i, values)
+                   : lk_tensor_read(variables[i], values, count * sizeof *values));
+        values += count;
+    }
+    return LK_OK;
+}
+
 /* Finds the tensor "SLOT.VARIABLE", such as "momentum.conv1.weight"; NULL: no such tensor. */
 static const lk_safetensor *replicas_state_find_tensor(const lk_checkpoint *checkpoint, const char *slot,
                                                        const char *variable)
@@ -159,18 +186,38 @@ static lk_status replicas_state_find_values(const lk_checkpoint *checkpoint, con
     return LK_OK;
 }
 
+/* The averages stay as they are. */
+static lk_status replicas_state_write_variables(lk_replicas *replicas, const float *const *values)
+{
+    const lk_model *model = lk__replicas_model(replicas);
+    LK_TRY(lk__replicas_begin_update(replicas));
+    for (int o = 0; o < lk__replicas_owners(replicas); o++) {
+        lk_tensor *const *variables = lk__replicas_owned(replicas, o);
+        for (int i = 0; i < lk_model_variable_count(model); i++)
+            if (values[i])
+                LK_TRY(lk_tensor_write(variables[i], values[i], (size_t)lk_tensor_count(variables[i]) * sizeof(float)));
+    }
+    return lk__replicas_end_update(replicas);
+}
+
 static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int slot,
                                              const char *slot_name)
 {
     const lk_model *model = lk__replicas_model(replicas);
     lk_tensor *const *parameters = lk__replicas_owned(replicas, 0);
-    for (int i = 0; i < lk_model_parameter_count(model); i++) {
-        const float *values;
+    const float **own = lk__calloc((size_t)lk_model_variable_count(model), sizeof *own);
+    bool is_average = strcmp(slot_name, LK_TRAINED) == 0;
+    lk_status status = own ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < lk_model_parameter_count(model) && status == LK_OK; i++) {
         int64_t count = lk_tensor_count(parameters[i]);
-        LK_TRY(replicas_state_find_values(checkpoint, slot_name, lk_model_variable_name(model, i), count, &values));
-        LK_TRY(lk__replicas_write_state(replicas, slot, i, values));
+        status = replicas_state_find_values(checkpoint, slot_name, lk_model_variable_name(model, i), count, &own[i]);
+        if (status == LK_OK && !is_average)
+            status = lk__replicas_write_state(replicas, slot, i, own[i]);
     }
-    return LK_OK;
+    if (status == LK_OK && is_average) /* the model's values are the averages already */
+        status = replicas_state_write_variables(replicas, own);
+    lk__free((void *)own);
+    return status;
 }
 
 static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint,
@@ -178,9 +225,12 @@ static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const l
 {
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     const char *name, *first = lk_model_variable_name(lk__replicas_model(replicas), 0);
-    for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++)
+    for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++) {
+        if (strcmp(name, LK_AVERAGE) == 0)
+            name = LK_TRAINED;
         if (same_settings || replicas_state_find_tensor(checkpoint, name, first))
             LK_TRY(replicas_state_restore_slot(replicas, checkpoint, s, name));
+    }
     for (int o = 0; o < lk__replicas_owners(replicas); o++)
         lk__optimizer_resume(lk_replicas_optimizer(replicas, o), checkpoint->optimizer_steps);
     return LK_OK;
@@ -207,15 +257,31 @@ static lk_status replicas_state_compare_kind(const lk_checkpoint *checkpoint, co
 
 lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values)
 {
+    int slot = lk__replicas_average_slot(replicas);
+    LK_TRY(replicas_state_write_variables(replicas, values));
+    for (int i = 0; i < lk_model_parameter_count(lk__replicas_model(replicas)) && slot >= 0; i++)
+        if (values[i])
+            LK_TRY(lk__replicas_write_state(replicas, slot, i, values[i]));
+    return LK_OK;
+}
+
+/* Reads the copy of lk_replicas_keep. */
+static lk_status replicas_state_restore_kept(lk_replicas *replicas, const lk_checkpoint *checkpoint)
+{
     const lk_model *model = lk__replicas_model(replicas);
-    LK_TRY(lk__replicas_begin_update(replicas));
-    for (int o = 0; o < lk__replicas_owners(replicas); o++) {
-        lk_tensor *const *variables = lk__replicas_owned(replicas, o);
-        for (int i = 0; i < lk_model_variable_count(model); i++)
-            if (values[i])
-                LK_TRY(lk_tensor_write(variables[i], values[i], (size_t)lk_tensor_count(variables[i]) * sizeof(float)));
+    if (!replicas_state_find_tensor(checkpoint, LK_KEPT, lk_model_variable_name(model, 0)))
+        return LK_OK;
+    float *to = lk__replicas_kept(replicas, true);
+    if (!to)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < lk_model_variable_count(model); i++) {
+        const float *values;
+        int64_t count = lk_shape_count(lk_model_variable_shape(model, i));
+        LK_TRY(replicas_state_find_values(checkpoint, LK_KEPT, lk_model_variable_name(model, i), count, &values));
+        memcpy(to, values, (size_t)count * sizeof *to);
+        to += count;
     }
-    return lk__replicas_end_update(replicas);
+    return LK_OK;
 }
 
 lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint, bool same_settings)
@@ -224,5 +290,8 @@ lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *check
     LK_TRY(lk__checkpoint_check_model(checkpoint, lk__replicas_model(replicas)));
     LK_TRY(replicas_state_compare_kind(checkpoint, lk_replicas_optimizer(replicas, 0), same_settings, &same));
     LK_TRY(lk__replicas_write(replicas, checkpoint->values));
-    return same ? replicas_state_restore_optimizer(replicas, checkpoint, same_settings) : LK_OK;
+    if (!same)
+        return LK_OK;
+    LK_TRY(replicas_state_restore_optimizer(replicas, checkpoint, same_settings));
+    return replicas_state_restore_kept(replicas, checkpoint);
 }

@@ -3,6 +3,13 @@
 
 #include "train/checkpoint/checkpoint.h"
 
+/* If there are averages of the parameters, they are a checkpoint's model, and the parameters that training goes on with
+ * are in optimizer.safetensors under this slot. */
+#define LK_TRAINED "trained"
+
+/* The slot, in optimizer.safetensors, of the copy of lk_replicas_keep. */
+#define LK_KEPT "kept"
+
 /* Like lk_replicas_restore, but with same_settings false the optimizer may differ from the checkpoint's: one of another
  * kind starts anew, and so does each slot that the checkpoint lacks. */
 lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint, bool same_settings);
@@ -25,5 +32,13 @@ lk_status lk__replicas_share_state(lk_replicas *replicas);
 /* Returns `status`. If it is an error, and others wait for this process's part of the state, tells them. */
 lk_status lk__replicas_end_sharing(const lk_replicas *replicas, lk_status status);
 
-/* Writes values[i] to variable i on every replica, or where the variables are stored. */
+/* Reads all variables, one after the other, with averages in place of parameters if there are any. Waits, and must be
+ * called as lk__replicas_read_state. */
+lk_status lk__replicas_read(lk_replicas *replicas, float *values);
+
+/* The slot of the parameters' averages; -1: there are none. */
+int lk__replicas_average_slot(lk_replicas *replicas);
+
+/* Writes values[i] to variable i, and to its average, on every replica, or where the variables are stored. NULL: the
+ * variable stays. */
 lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values);

@@ -2,6 +2,7 @@
  * devices opened. */
 #include "train/plan/plan.h"
 
+#include "base/number.h"
 #include "base/status.h"
 #include "train/plan/recipes.h"
 #include "train/trainer.h"
@@ -88,6 +89,7 @@ static lk_status plan_optimizer(const lk_train_config *config, const char *name,
     opts->nesterov = config->optimizer.nesterov;
     opts->weight_decay = config->optimizer.weight_decay;
     opts->clip_norm = config->optimizer.clip_norm;
+    opts->average = config->optimizer.average;
     opts->skip_nonfinite = config->checks.nan_guard != LK_NAN_GUARD_OFF;
     opts->sticky = config->checks.nan_guard == LK_NAN_GUARD_STOP;
     return LK_OK;
@@ -149,6 +151,25 @@ static lk_status plan_schedule(const lk_train_config *config, const lk_train_con
     return LK_OK;
 }
 
+/* Reads "3:0.5". */
+static lk_status plan_plateau(const lk_train_config *config, lk_plan *plan)
+{
+    const char *text = config->optimizer.lr_plateau;
+    char *end;
+    if (!text || !*text)
+        return LK_OK;
+    double epochs = lk__number_starts(text) ? lk__number_parse(text, &end) : 0;
+    bool is_whole =
+        epochs >= 1 && epochs <= 1e6 && epochs == floor(epochs) && *end == ':' && lk__number_starts(end + 1);
+    double factor = is_whole ? lk__number_parse(end + 1, &end) : 0;
+    if (!(factor > 0 && factor < 1) || *end)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--lr-plateau %s: must be a number of epochs and a factor above 0 and below 1, as in 3:0.5", text);
+    plan->plateau_epochs = (int64_t)epochs;
+    plan->plateau_factor = factor;
+    return LK_OK;
+}
+
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 /* Options that need an evaluation. */
@@ -164,6 +185,9 @@ static lk_status plan_check_evaluation(const lk_train_config *config)
     if (config->stop.early_stop > 0)
         LK_FAIL(LK_ERR_ARGUMENT, "--early-stop %lld: needs an evaluation, and --limit-val 0 leaves it out",
                 (long long)config->stop.early_stop);
+    if (config->stop.restore_best || (config->optimizer.lr_plateau && *config->optimizer.lr_plateau))
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s: needs an evaluation, and --limit-val 0 leaves it out",
+                config->stop.restore_best ? "restore-best" : "lr-plateau");
     return LK_OK;
 }
 
@@ -230,6 +254,7 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     LK_TRY(lk__plan_batch_norm(config, plan));
     LK_TRY(plan_optimizer(config, config->optimizer.name ? config->optimizer.name : recipe.optimizer.name, plan));
     LK_TRY(plan_schedule(&named, &recipe, plan));
+    LK_TRY(plan_plateau(config, plan));
     LK_TRY(plan_patience(config, plan));
     return plan_augment(config, plan);
 }

@@ -32,6 +32,7 @@ static lk_train_config settings_resolve(const lk_train_config *asked, const lk_p
     config.devices.storage = plan->storage;
     config.devices.shards = plan->shards;
     config.execution.micro_batch = plan->micro_batch;
+    config.execution.dtype = plan->dtype == LK_BF16 ? LK_PRECISION_BF16 : LK_PRECISION_F32;
     config.batch_norm.group = plan->batch_norm == LK_BN_GROUP ? plan->batch_norm_group : 0;
     config.epochs = plan->epochs;
     config.batch_size = plan->batch_size;

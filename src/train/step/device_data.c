@@ -138,7 +138,13 @@ static lk_status device_data_decide(lk_trainer *trainer)
     if (!is_bytes && asked == LK_DATA_ON_DEVICE)
         LK_FAIL(LK_ERR_ARGUMENT, "--data-on device: must be with images of bytes, and those of %s are floats",
                 trainer->plan.data);
-    if (!is_bytes)
+    bool is_made = lk__augmentation_is_basic(&plan->augment) || !trainer->devices[0]->backend->offload;
+    if (!is_made && asked == LK_DATA_ON_DEVICE)
+        LK_FAIL(LK_ERR_UNSUPPORTED,
+                "--data-on device: %s makes only shifts, horizontal flips, crops and cutouts; --data-on host makes all "
+                "of --augment %s",
+                lk_device_name(trainer->devices[0]), trainer->config.data.augment);
+    if (!is_bytes || !is_made)
         return LK_OK;
     LK_TRY(device_data_find_lacking(trainer, bytes, &lacking, &left));
     if (lacking && asked == LK_DATA_ON_DEVICE)

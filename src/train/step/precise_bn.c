@@ -101,7 +101,9 @@ lk_status lk__measure_statistics(lk_trainer *trainer)
         return LK_ERR_MEMORY;
     lk_status status = lk_loader_start(trainer->data.statistics_loader, trainer->progress.epoch - 1);
     if (status == LK_OK)
-        status = precise_bn_run_batches(trainer, n, sums);
+        status = lk__trainer_swap_average(trainer, LK_OK);
+    if (status == LK_OK)
+        status = lk__trainer_swap_average(trainer, precise_bn_run_batches(trainer, n, sums));
     lk__release_tensors(sums, n_sums);
     lk__free(sums);
     return status;

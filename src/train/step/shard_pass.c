@@ -224,8 +224,7 @@ static lk_status shard_pass_forward_metrics(void *user)
     LK_TRY(lk__shard_pass_statistics(v->pass));
     for (int64_t i = 0; i < v->pass->n; i++) {
         lk_tensor **metrics = v->values + i * trainer->sums.n_values + trainer->sums.n_updated;
-        LK_TRY(lk__metrics_of(trainer, v->pass->logits[i], v->pass->shards[i].labels, trainer->plan.label_smoothing,
-                              metrics));
+        LK_TRY(lk__metrics_of(trainer, v->pass->logits[i], &v->pass->shards[i], true, metrics));
         v->pass->losses[i] = metrics[0];
     }
     return LK_OK;

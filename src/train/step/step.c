@@ -30,10 +30,20 @@ static lk_tensor *train_step_count_hits(lk_tensor *logits, lk_tensor *labels, in
     return lk_sum(lk_in_top_k(logits, labels, (int)k), NULL);
 }
 
-lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor *labels, double smoothing,
+/* The sum of the samples' losses, each times its factor. */
+static lk_tensor *train_step_weigh_loss(lk_tensor *logits, const lk_shard *shard, double smoothing, lk_tensor *weights)
+{
+    lk_tensor *losses = lk_smoothed_cross_entropy(logits, shard->labels, smoothing, LK_REDUCTION_NONE);
+    return lk_sum(lk_mul(losses, lk_gather(weights, shard->indices)), NULL);
+}
+
+lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, const lk_shard *shard, bool training,
                          lk_tensor **metrics)
 {
-    metrics[0] = lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM);
+    lk_tensor *labels = shard->labels, *weights = training ? trainer->sums.weights[shard->replica] : NULL;
+    double smoothing = training ? trainer->plan.label_smoothing : 0;
+    metrics[0] = weights ? train_step_weigh_loss(logits, shard, smoothing, weights)
+                         : lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM);
     metrics[1] = train_step_count_hits(logits, labels, 1);
     lk_tensor *last = metrics[1];
     if (trainer->plan.top_k > 0)
@@ -60,7 +70,7 @@ static lk_status train_step_training_piece(lk_trainer *trainer, const lk_shard *
     if (!tape)
         return lk_error_status();
     lk_tensor *logits = lk_model_forward(trainer->model, variables, shard->images, &opts);
-    lk_status status = lk__metrics_of(trainer, logits, shard->labels, trainer->plan.label_smoothing, metrics);
+    lk_status status = lk__metrics_of(trainer, logits, shard, true, metrics);
     if (status == LK_OK)
         status = lk_tape_gradient(tape, metrics[0], seed, values);
     lk_tape_release(tape);
@@ -80,7 +90,7 @@ static lk_status train_step_evaluation_piece(lk_trainer *trainer, const lk_shard
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
     lk_tensor *logits =
         lk_model_forward(trainer->model, variables, shard->images, &(lk_forward_opts){.dtype = trainer->plan.dtype});
-    return lk__metrics_of(trainer, logits, shard->labels, 0, values);
+    return lk__metrics_of(trainer, logits, shard, false, values);
 }
 
 lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)

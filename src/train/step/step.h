@@ -2,13 +2,15 @@
 #pragma once
 
 #include "train/trainer.h"
+#include "lockstep/replicas.h"
 
 /* A step has two metrics, loss and hits; with --top-k a third, top-k hits. */
 enum { LK_MAX_METRICS = 3 };
 int lk__metric_count(const lk_trainer *trainer);
 
-/* Pushes the metrics of a shard: sets metrics[], scalars, each a sum over the samples. smoothing: of the labels. */
-lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor *labels, double smoothing,
+/* Pushes the metrics of a shard: sets metrics[], scalars, each a sum over the samples. training: the loss has the
+ * plan's label smoothing and class weights. */
+lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, const lk_shard *shard, bool training,
                          lk_tensor **metrics);
 
 /* The settings of the forward pass in a training step of `update`. */

@@ -483,13 +483,14 @@ lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tens
     lk_tensor *out[MAX_OUTPUTS];
     lk_program *program = NULL;
     lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
-    double rates[LK_UPDATE_RATES];
+    double rates[LK_OPTIMIZER_RATES];
     int n = lk__metric_count(trainer);
     LK_TRY(
         lk__shard_of_batch(trainer->data.train_set, batch, (lk_range){0, batch->count}, trainer->devices[0], &whole));
     step_program_set_inputs(&p, &whole, trainer->sums.seeds[0], &inputs);
     LK_TRY(lk__optimizer_rates(optimizer, trainer->progress.update.rate, rates));
-    inputs.in[inputs.n] = lk_tensor_from(trainer->devices[0], LK_F64, LK_SHAPE(LK_UPDATE_RATES), rates);
+    lk_shape shape = LK_SHAPE(lk__optimizer_rate_count(optimizer));
+    inputs.in[inputs.n] = lk_tensor_from(trainer->devices[0], LK_F64, shape, rates);
     if (!inputs.in[inputs.n++])
         return lk_error_status();
     LK_TRY(step_program_get(trainer, &p, &inputs, &program));
@@ -520,7 +521,10 @@ static lk_status step_program_make_inputs(const lk_trainer *trainer, const purpo
     }
     LK_TRY(status);
     LK_TRY(lk__tensor_new(device, LK_F32, LK_SCALAR, &inputs->in[inputs->n++]));
-    return p->updates ? lk__tensor_new(device, LK_F64, LK_SHAPE(LK_UPDATE_RATES), &inputs->in[inputs->n++]) : LK_OK;
+    if (!p->updates)
+        return LK_OK;
+    lk_shape rates = LK_SHAPE(lk__optimizer_rate_count(lk_replicas_optimizer(trainer->replicas, 0)));
+    return lk__tensor_new(device, LK_F64, rates, &inputs->in[inputs->n++]);
 }
 
 /* The replica that has the most samples of a batch. */

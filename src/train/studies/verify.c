@@ -90,6 +90,8 @@ static lk_status verify_run_devices(verification *v, int run)
     config.data.limit_val = 0; /* no evaluation, and nothing that needs one */
     config.stop.target_accuracy = config.stop.patience = -1;
     config.stop.early_stop = 0;
+    config.stop.restore_best = false;
+    config.optimizer.lr_plateau = NULL;
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         return lk_error_status();
