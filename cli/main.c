@@ -3,6 +3,7 @@
 
 #include "lockstep/tensor.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -317,9 +318,27 @@ static void main_run_on_large_stack(command_line *line)
     pthread_join(thread, NULL);
 }
 
+static void main_end_after_exception(void)
+{
+    static const char line[] = "lockstep: a C++ library gave up, most likely because there is no memory\n";
+    (void)!write(STDERR_FILENO, line, sizeof line - 1);
+    _exit(1);
+}
+
+/* oneDNN's C functions throw where memory runs out, which would abort. The symbol is std::set_terminate in the C++
+ * ABI. */
+static void main_catch_exceptions(void)
+{
+    void (*(*set_terminate)(void (*)(void)))(void);
+    *(void **)&set_terminate = dlsym(RTLD_DEFAULT, "_ZSt13set_terminatePFvvE");
+    if (set_terminate)
+        set_terminate(main_end_after_exception);
+}
+
 int main(int argc, char **argv)
 {
     command_line line = {argc, argv, 0};
+    main_catch_exceptions();
     main_occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* writes beyond the file size limit then fail as on a full disk */
