@@ -50,7 +50,7 @@ static network make_network(lk_device *device, const int64_t sizes[SHARDS])
 
 static network make_dense_network(lk_device *device, const int64_t sizes[SHARDS])
 {
-    network net = {.parameters = {numbers(device, LK_SHAPE(SIDE * SIDE, CHANNELS), 1),
+    network net = {.parameters = {numbers(device, LK_SHAPE(COLORS * SIDE * SIDE, CHANNELS), 1),
                                   numbers(device, LK_SHAPE(CHANNELS), 2), numbers(device, LK_SHAPE(CHANNELS), 3),
                                   numbers(device, LK_SHAPE(CHANNELS), 4),
                                   numbers(device, LK_SHAPE(CHANNELS, CLASSES), 5)},
@@ -88,7 +88,7 @@ static lk_status shard(const network *net, lk_tensor *const *in, int64_t begin, 
     if (!tape)
         return lk_error_status();
     if (net->is_dense) {
-        y = lk_matmul(lk_reshape(x, LK_SHAPE(end - begin, SIDE * SIDE)), p[0]);
+        y = lk_matmul(lk_reshape(x, LK_SHAPE(end - begin, COLORS * SIDE * SIDE)), p[0]);
         y = lk_relu(lk_add(lk_add(y, p[1]), lk_mul(p[2], p[3])));
     } else {
         y = lk_conv2d(x, p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}});
