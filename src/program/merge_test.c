@@ -28,16 +28,6 @@ typedef struct network {
     uint64_t step;
 } network;
 
-static lk_device *open_gpu(void)
-{
-    const char *spec = getenv("LOCKSTEP_TEST_DEVICES");
-    if (!spec) {
-        print_message("SKIP: LOCKSTEP_TEST_DEVICES names no GPU\n");
-        skip();
-    }
-    return open_device(spec);
-}
-
 static network make_network(lk_device *device, const int64_t sizes[SHARDS])
 {
     network net = {.parameters = {numbers(device, LK_SHAPE(CHANNELS, COLORS, 3, 3), 1),

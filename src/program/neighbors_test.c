@@ -19,16 +19,6 @@ typedef struct network {
     lk_tensor *weights, *other_weights;
 } network;
 
-static lk_device *open_gpu(void)
-{
-    const char *spec = getenv("LOCKSTEP_TEST_DEVICES");
-    if (!spec) {
-        print_message("SKIP: LOCKSTEP_TEST_DEVICES names no GPU\n");
-        skip();
-    }
-    return open_device(spec);
-}
-
 static lk_tensor *sum_of(lk_tensor *x, int n)
 {
     lk_tensor *parts[ADDENDS];

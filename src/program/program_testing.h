@@ -8,6 +8,17 @@
 
 #include <stdlib.h>
 
+/* Opens the GPU that $LOCKSTEP_TEST_DEVICES names, or skips the test. */
+static inline lk_device *open_gpu(void)
+{
+    const char *spec = getenv("LOCKSTEP_TEST_DEVICES");
+    if (!spec) {
+        print_message("SKIP: LOCKSTEP_TEST_DEVICES names no GPU\n");
+        skip();
+    }
+    return open_device(spec);
+}
+
 /* Makes f32 numbers in [-1, 1], different for each seed. */
 static inline lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
 {
