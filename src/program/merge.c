@@ -179,18 +179,36 @@ static lk_status merge_note(merging *m, int j, int k, bool apart)
     return LK_OK;
 }
 
-/* Notes the storages that the calls j are the first to use, for results that are `apart` or all equal. *fits: false if
- * one of them is a variable, which passes must write in their order. */
-static lk_status merge_note_results(merging *m, int j, bool apart, bool *fits)
+/* Undoes that for the results in `noted`. */
+static void merge_forget(const merging *m, int j, unsigned noted)
+{
+    for (int k = 0; k < merge_call(m, j, 0)->n_out; k++) {
+        if (!(noted & 1U << k))
+            continue;
+        const made its = *merge_made(m, merge_operand(m, j, 0, true, k));
+        for (int v = 0; v < m->n; v++)
+            *merge_made(m, merge_operand(m, j, v, true, k)) = (made){0};
+        if (merge_is_apart(&its))
+            lk__storage_release(its.whole);
+    }
+}
+
+/* Notes the storages that the calls j are the first to use, for results that are `apart` or all equal, and adds them to
+ * *noted. *fits: false if one of them is a variable, which passes must write in their order, or if the calls only make
+ * storages plain that other calls have left apart. */
+static lk_status merge_note_results(merging *m, int j, bool apart, unsigned *noted, bool *fits)
 {
     const lk_call *one = merge_call(m, j, 0);
     for (int k = 0; k < one->n_out && *fits; k++) {
         if (!one->out[k] || merge_made(m, one->out[k])->first)
             continue;
+        *fits &= one->op != &lk__op_plain;
         for (int v = 0; v < m->n; v++)
             *fits &= merge_is_inside(m, merge_operand(m, j, v, true, k));
-        if (*fits)
+        if (*fits) {
             LK_TRY(merge_note(m, j, k, apart));
+            *noted |= 1U << k;
+        }
     }
     return LK_OK;
 }
@@ -211,6 +229,7 @@ static lk_status merge_calls_whole(merging *m, int j, bool *fits)
 {
     const lk_call *one = merge_call(m, j, 0);
     lk_call merged = *one;
+    unsigned noted = 0;
     bool apart = false;
     memset(merged.in, 0, sizeof merged.in);
     memset(merged.out, 0, sizeof merged.out);
@@ -218,16 +237,18 @@ static lk_status merge_calls_whole(merging *m, int j, bool *fits)
     for (int k = 0; k < one->n_out; k++)
         apart |= one->out[k] && merge_is_apart(merge_made(m, one->out[k]));
     if (status == LK_OK && *fits)
-        status = merge_note_results(m, j, apart, fits);
+        status = merge_note_results(m, j, apart, &noted, fits);
     if (status == LK_OK && *fits)
         status = merge_operands(m, j, true, merged.out, fits, &apart);
     merged.parts = apart ? m->n : 0;
     if (status == LK_OK && *fits && apart)
         *fits = merge_is_taken(m, one, &merged);
-    if (status == LK_OK && *fits)
+    if (status == LK_OK && *fits) {
         m->calls[m->n_calls++] = merged;
-    else
-        lk__call_release(&merged);
+        return LK_OK;
+    }
+    lk__call_release(&merged);
+    merge_forget(m, j, noted);
     return status;
 }
 

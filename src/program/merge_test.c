@@ -4,6 +4,7 @@
 
 #include "base/mem_testing.h"
 #include "core/backend.h"
+#include "core/tensor.h"
 #include "ops/ops.h"
 #include "ops/pairwise_sum.h"
 #include "lockstep/autograd.h"
@@ -80,7 +81,8 @@ static lk_status shard(const network *net, lk_tensor *const *in, int64_t begin, 
         return lk_error_status();
     if (net->is_dense) {
         y = lk_matmul(lk_reshape(x, LK_SHAPE(end - begin, COLORS * SIDE * SIDE)), p[0]);
-        y = lk_relu(lk_add(lk_add(y, p[1]), lk_mul(p[2], p[3])));
+        y = lk_add(lk_add(y, p[1]), lk_mul(p[2], p[3])); /* not merged; the view makes it plain */
+        y = lk_relu(lk_reshape(y, LK_SHAPE(end - begin, CHANNELS / 2, 2)));
     } else {
         y = lk_conv2d(x, p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}});
         y = lk_relu(lk_batch_norm(y, p[2], p[3], 1e-5, NULL));
@@ -197,6 +199,19 @@ static lk_device *open_processor(void)
     return device;
 }
 
+/* Kernels of calls that stay apart write only whole storages, unless the backend says otherwise. */
+static void expect_whole_results(network *net, lk_device *device)
+{
+    lk_program *program = record(net, device, true);
+    assert_non_null(program);
+    for (int i = 0; i < program->n_calls; i++) {
+        const lk_call *call = &program->calls[i];
+        bool anywhere = device->backend->stays_apart(call) == LK_APART_ANY_RESULTS;
+        assert_true(anywhere || call->op->id < 0 || lk__tensor_is_whole(call->out[0]));
+    }
+    lk_program_release(program);
+}
+
 /* Products are merged; losses, sums and gradients of weights are not. */
 static void dense_layers_are_merged_on_a_processor(void **state)
 {
@@ -208,6 +223,7 @@ static void dense_layers_are_merged_on_a_processor(void **state)
         network net = make_dense_network(device, sizes[i]);
         int merged = count_calls(&net, device, true), apart = count_calls(&net, device, false);
         assert_true(i == 3 ? merged == apart : merged < apart);
+        expect_whole_results(&net, device);
         expect_the_operators_bits(&net, device);
     }
     lk_scope_end();
