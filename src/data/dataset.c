@@ -235,6 +235,12 @@ lk_status lk__dataset_pixels(const lk_dataset *dataset, int64_t index, float *me
     return samples->read ? dataset_call_reader(dataset, index, memory) : LK_OK;
 }
 
+lk_status lk__dataset_read(void *reading, int64_t index, lk_pixels *pixels)
+{
+    const lk_dataset_reading *r = reading;
+    return lk__dataset_pixels(r->dataset, index, r->memory, pixels);
+}
+
 lk_status lk_dataset_read(const lk_dataset *dataset, int64_t index, float *image)
 {
     if (index < 0 || index >= dataset->count)

@@ -37,6 +37,14 @@ lk_status lk__samples_generate(const lk_dataset_kind *kind, lk_split split, int6
  * only a data set with lk__dataset_reads needs. Errors: those of lk_dataset_arrays.read. */
 lk_status lk__dataset_pixels(const lk_dataset *dataset, int64_t index, float *memory, lk_pixels *pixels);
 
+/* For lk__augmentation_make: does the same for a data set and memory. */
+typedef struct lk_dataset_reading {
+    const lk_dataset *dataset;
+    float *memory;
+} lk_dataset_reading;
+
+lk_status lk__dataset_read(void *reading, int64_t index, lk_pixels *pixels);
+
 /* Returns whether a function of the program gives the images. */
 bool lk__dataset_reads(const lk_dataset *dataset);
 

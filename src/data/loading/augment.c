@@ -64,17 +64,6 @@ static lk_status augment_check_sample(const lk_dataset *dataset, int64_t index, 
     return LK_OK;
 }
 
-typedef struct reading {
-    const lk_dataset *dataset;
-    float *memory;
-} reading;
-
-static lk_status augment_read_pixels(void *user, int64_t sample, lk_pixels *pixels)
-{
-    const reading *r = user;
-    return lk__dataset_pixels(r->dataset, sample, r->memory, pixels);
-}
-
 lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch, bool train,
                             const lk_augment_opts *opts, const lk_channel_moments *moments, float *image)
 {
@@ -87,9 +76,9 @@ lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t s
         scratch = lk__calloc((size_t)(lk__augmentation_scratch(&a) + read), sizeof *scratch);
         status = scratch ? LK_OK : LK_ERR_MEMORY;
     }
-    reading r = {dataset, scratch};
+    lk_dataset_reading r = {dataset, scratch};
     if (status == LK_OK)
-        status = lk__augmentation_make(&a, augment_read_pixels, &r, lk_dataset_count(dataset), epoch, index,
+        status = lk__augmentation_make(&a, lk__dataset_read, &r, lk_dataset_count(dataset), epoch, index,
                                        scratch + read, image);
     lk__free(scratch);
     lk__augmentation_free(&a);

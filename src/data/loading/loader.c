@@ -82,17 +82,6 @@ static lk_range loader_wanted_images(const lk_loader *loader, int64_t count)
                       lk_part(count, opts->shards, opts->end_shard - 1).end};
 }
 
-typedef struct loader_reading {
-    const lk_loader *loader;
-    float *memory;
-} loader_reading;
-
-static lk_status loader_read_pixels(void *user, int64_t sample, lk_pixels *pixels)
-{
-    const loader_reading *r = user;
-    return lk__dataset_pixels(r->loader->dataset, sample, r->memory, pixels);
-}
-
 static lk_status loader_fill_batch(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
                                    const lk_batch_memory *memory)
 {
@@ -105,8 +94,8 @@ static lk_status loader_fill_batch(const lk_loader *loader, int64_t index, float
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t sample = loader->order[first + i];
         if (i >= wanted.begin && i < wanted.end) {
-            loader_reading reading = {loader, scratch};
-            LK_TRY(lk__augmentation_make(&loader->augmentation, loader_read_pixels, &reading,
+            lk_dataset_reading reading = {loader->dataset, scratch};
+            LK_TRY(lk__augmentation_make(&loader->augmentation, lk__dataset_read, &reading,
                                          lk_dataset_count(loader->dataset), loader->epoch, sample,
                                          scratch + loader->read, memory->images + i * loader->pixels));
         }
