@@ -311,9 +311,10 @@ static void network_close(void)
 
 /* --- joining ------------------------------------------------------------------------------------------------------ */
 
+/* One that has ended is not: it may be started again. */
 static bool network_is_there(const network_rank *r)
 {
-    return !r->peer || (r->session != 0 && r->is_heard);
+    return !r->peer || (r->session != 0 && r->is_heard && r->lost_at == 0);
 }
 
 /* Returns the first process that has not come; NULL: all have. */
