@@ -26,7 +26,7 @@ static bool draw_allows_servers(const soak_case *drawn)
 {
     return drawn->fixed_devices == 0 && !draw_is(drawn, "bn", "sync") && draw_number(drawn, "accumulate", 1) == 1 &&
            draw_number(drawn, "precise-bn", 0) == 0 && draw_number(drawn, "audit-every", 0) == 0 &&
-           draw_number(drawn, "ema", 0) == 0 && !soak_settings_value(&drawn->settings, "freeze");
+           !soak_settings_value(&drawn->settings, "ema") && !soak_settings_value(&drawn->settings, "freeze");
 }
 
 static void draw_shape(soak_random *random, const soak_means *means, const soak_case *drawn, soak_attempt *attempt)
