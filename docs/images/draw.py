@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the diagrams of the documents, as SVG, into the folder of this script: layers, a step, the tree, and the promise."""
+"""Draws the diagrams of the documents, as SVG, into the folder of this script: layers, a step, the tree, a sum along it, and the promise."""
 from pathlib import Path
 
 INK, SOFT, LINE, PAPER = "#1f2937", "#6b7280", "#cbd5e1", "#ffffff"
@@ -102,6 +102,33 @@ def tree():
     picture.write("tree.svg")
 
 
+def exchange():
+    """Cells of a row that a device has: of its own sum, of a node of two devices, or of the whole sum."""
+    own, pairs, whole = (GRAY, LINE), (PALE[BLUE], BLUE), (PALE[GREEN], GREEN)
+    heads = ["own sums", "1: halves", "2: quarters", "3: quarters", "4: halves"]
+    sums = ["", "0 + 1 and 2 + 3", "(0 + 1) + (2 + 3)", "the sum goes back", "all have it"]
+    having = [[range(4)] * 4, [(0, 1), (2, 3), (0, 1), (2, 3)], [(0,), (2,), (1,), (3,)], [(0, 1), (2, 3), (0, 1), (2, 3)], [range(4)] * 4]
+    partners = [None, ((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 2), (1, 3)), ((0, 1), (2, 3))]
+    looks = [own, pairs, whole, whole, whole]
+    picture = Picture(820, 340, "A sum of four devices along the tree, in four steps")
+    for device in range(4):
+        picture.text(24, 110 + 56 * device, f"device {device}", 13, SOFT)
+    for column, (head, note, (fill, edge)) in enumerate(zip(heads, sums, looks)):
+        x = 100 + 146 * column
+        picture.text(x, 36, head, 13, INK, weight="bold")
+        picture.text(x, 56, note, 12.5, SOFT)
+        for device in range(4):
+            for cell in range(4):
+                full = cell in having[column][device]
+                picture.box(x + 22 * cell, 90 + 56 * device, 20, 30, fill if full else PAPER, edge if full else LINE)
+        for i, pair in enumerate(partners[column] or ()):
+            at = x - 16 - 14 * (i if pair[1] - pair[0] == 2 else 0)
+            picture.line(at, 105 + 56 * pair[0], at, 105 + 56 * pair[1], SOFT, arrow=True)
+            picture.line(at, 105 + 56 * pair[1], at, 105 + 56 * pair[0], SOFT, arrow=True)
+    picture.text(24, 325, "Arrows join devices that send each other cells. Additions are those of the tree, so the bits are too.", 13, SOFT)
+    picture.write("exchange.svg")
+
+
 def step():
     picture = Picture(820, 330, "A training step on two devices")
     lanes = ["host thread", "device 0", "device 1", "links"]
@@ -162,5 +189,6 @@ def promise():
 
 layers()
 tree()
+exchange()
 step()
 promise()
