@@ -2,7 +2,6 @@
 #include "base/minmax.h"
 #include "cpu/dense/dense.h"
 #include "cpu/vector/rectify.h"
-#include "cpu/vector/transpose.h"
 #include "cpu/vector/vector.h"
 #include "lockstep/dist.h"
 
@@ -207,56 +206,29 @@ LK_BODY void tile_load(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, con
         sum[i][j] = vec_loadu(from + i * row + j * LK_WIDTH);
 }
 
-/* Stores the first n of eight words. Pairs of bf16 may begin at any even address. */
-LK_BODY void words_store(float *to, __m256 words, int n)
-{
-    __m128 four = _mm256_castps256_ps128(words);
-    if (n >= 8) {
-        _mm256_storeu_ps(to, words);
-        return;
-    }
-    if (n >= 4) {
-        _mm_storeu_ps(to, four);
-        four = _mm256_extractf128_ps(words, 1);
-    }
-    if (n % 4 >= 2) {
-        double two = _mm_cvtsd_f64(_mm_castps_pd(four));
-        memcpy(to + n / 4 * 4, &two, sizeof two);
-        four = _mm_movehl_ps(four, four);
-    }
-    if (n % 2 == 1) {
-        float one = _mm_cvtss_f32(four);
-        memcpy(to + n - 1, &one, sizeof one);
-    }
-}
-
 /* Stores n rows of a tile whose columns are contiguous in y. rounds: to bf16, which needs an even n. */
 LK_BODY void tile_store_columns(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, const int wide, const bool rounds)
 {
-    enum { EIGHT = 8, ROOM = (ROWS + EIGHT - 1) / EIGHT * EIGHT };
-    float buffer[ROOM * WIDTH];
     const int each = rounds ? LK_PER_WORD : 1, words = n / each;
+    int64_t step = y->column_stride * (int64_t)(rounds ? sizeof(uint16_t) : sizeof(float));
     LK_UNROLL
-    for (int i = 0; i < (words + EIGHT - 1) / EIGHT * EIGHT; i++)
-        LK_UNROLL
     for (int j = 0; j < wide; j++) {
-        float *to = buffer + i * WIDTH + j * LK_WIDTH;
-        vec row[LK_PER_WORD];
-        for (int h = 0; h < LK_PER_WORD; h++)
-            row[h] = i < words && h < each ? sum[i * each + h][j] : vec_zero();
-        if (rounds)
-            word_storeu((element *)(void *)to, word_round(row));
-        else
-            vec_storeu(to, row[0]);
-    }
-    LK_UNROLL
-    for (int i = 0; i < words; i += EIGHT)
-        for (int64_t j = 0; j < y->columns; j += 4) {
-            __m256 column[4];
-            transpose_half(buffer + i * WIDTH + j, WIDTH, column);
-            for (int c = 0; c < 4 && j + c < y->columns; c++)
-                words_store(dense_address(y, i * each, j + c), column[c], words - i);
+        vec turned[LK_WIDTH];
+        LK_UNROLL
+        for (int i = 0; i < LK_WIDTH; i++) {
+            vec row[LK_PER_WORD];
+            for (int h = 0; h < LK_PER_WORD; h++)
+                row[h] = i < words && h < each ? sum[i * each + h][j] : vec_zero();
+            turned[i] = rounds ? word_bits(word_round(row)) : row[0];
         }
+        vec_transpose(turned);
+        char *to = dense_address(y, 0, j * LK_WIDTH);
+        int64_t columns = y->columns - j * LK_WIDTH;
+        LK_UNROLL
+        for (int c = 0; c < LK_WIDTH; c++)
+            if (c < columns)
+                vec_store_first((float *)(void *)(to + c * step), words, turned[c]);
+    }
 }
 
 LK_BODY void tile_store(vec sum[ROWS][PAIR], const lk_matrix *y, const int n, const int wide)

@@ -25,6 +25,7 @@
  *   mask_ordered(a): a is not NaN                       mask_and, mask_bits(m), mask_of_bits(bits)
  *   mask_first(n): the first n lanes, n >= 0            mask_bytes_equal(bytes, n): lane i where bytes[i] == n
  *   vec_where(m, a): a, or 0                            vec_select(m, a, b): a, or b
+ *   vec_store_first(address, n, a): the first n lanes   vec_transpose(rows): rows of LK_WIDTH vectors to columns
  *
  *   int_set(n), int_select(m, a, b)                     int_store_bytes(a, to): the lowest byte of each lane
  *
@@ -33,10 +34,10 @@
  *   vec_widen(address): LK_WIDTH elements               vec_round(address, a): to LK_WIDTH elements
  *   word_load, word_store: aligned; word_loadu, _storeu word_broadcast(address): the word that begins there
  *   word_gather(address, step), for pairs: the words that begin at every step-th element
- *   word_store_first(address, n, a), for pairs: the first n words
- *   word_transpose(rows), for pairs: exchanges rows and columns of LK_WIDTH vectors
+ *   word_store_first(address, n, a), word_transpose(rows), for pairs: as vec_store_first and vec_transpose
  *   word_fmadd(a, b, c): c + the products of a and b    word_join(addresses), word_round(vecs): see below
  *   word_zero, word_pinned(a)                           word_part(a, i): element i of each word, widened
+ *   word_bits(a): the words themselves as floats
  *   word_broadcast_first(address): the element there, and zero for the others of the word
  *   word_where(masks, a): element i of a where masks[i] is true, or 0
  *   word_firsts(a, b), word_seconds(a, b), for pairs: words of the first, or second, elements of a and of b

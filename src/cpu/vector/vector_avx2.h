@@ -1,10 +1,9 @@
 /* AVX2 implementation of vector.h: eight lanes, 16 registers. */
 #pragma once
 
-#include "base/avx2.h"
+#include "cpu/vector/transpose.h"
 
-#include <immintrin.h>
-#include <stdint.h>
+#include <string.h>
 
 #define LK_F32_SUFFIX avx2
 
@@ -105,4 +104,37 @@ LK_BODY void int_store_bytes(vec_int a, uint8_t *to)
 {
     __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     _mm_storel_epi64((__m128i *)(void *)to, _mm_packus_epi16(words, words));
+}
+
+/* A masked store takes longer on some processors. */
+LK_BODY void vec_store_first(float *to, int64_t n, vec a)
+{
+    __m128 four = _mm256_castps256_ps128(a);
+    if (n >= 8) {
+        _mm256_storeu_ps(to, a);
+        return;
+    }
+    if (n >= 4) {
+        _mm_storeu_ps(to, four);
+        four = _mm256_extractf128_ps(a, 1);
+    }
+    if (n % 4 >= 2) {
+        double two = _mm_cvtsd_f64(_mm_castps_pd(four));
+        memcpy(to + n / 4 * 4, &two, sizeof two);
+        four = _mm_movehl_ps(four, four);
+    }
+    if (n % 2 == 1) {
+        float one = _mm_cvtss_f32(four);
+        memcpy(to + n - 1, &one, sizeof one);
+    }
+}
+
+LK_BODY void vec_transpose(vec rows[LK_WIDTH])
+{
+    float buffer[LK_WIDTH * LK_WIDTH];
+    LK_UNROLL
+    for (int i = 0; i < LK_WIDTH; i++)
+        vec_storeu(buffer + i * LK_WIDTH, rows[i]);
+    transpose_half(buffer, LK_WIDTH, rows);
+    transpose_half(buffer + LK_WIDTH / 2, LK_WIDTH, rows + LK_WIDTH / 2);
 }

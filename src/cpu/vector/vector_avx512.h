@@ -102,3 +102,43 @@ LK_BODY void int_store_bytes(vec_int a, uint8_t *to)
 {
     _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(a));
 }
+
+LK_BODY void vec_store_first(float *to, int64_t n, vec a)
+{
+    _mm512_mask_storeu_ps(to, mask_first(n), a);
+}
+
+/* Take parts of 128 bits of a, and the same of b: 0 and 2, or 1 and 3. */
+LK_BODY vec vec_even_parts(vec a, vec b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0x88);
+}
+
+LK_BODY vec vec_odd_parts(vec a, vec b)
+{
+    return _mm512_shuffle_f32x4(a, b, 0xdd);
+}
+
+LK_BODY void vec_transpose(vec rows[LK_WIDTH])
+{
+    vec r[LK_WIDTH];
+    LK_UNROLL
+    for (int i = 0; i < LK_WIDTH; i += 4) { /* four rows, in each part for itself */
+        vec low_ab = _mm512_unpacklo_ps(rows[i], rows[i + 1]), high_ab = _mm512_unpackhi_ps(rows[i], rows[i + 1]),
+            low_cd = _mm512_unpacklo_ps(rows[i + 2], rows[i + 3]),
+            high_cd = _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]);
+        r[i] = _mm512_shuffle_ps(low_ab, low_cd, 0x44);
+        r[i + 1] = _mm512_shuffle_ps(low_ab, low_cd, 0xee);
+        r[i + 2] = _mm512_shuffle_ps(high_ab, high_cd, 0x44);
+        r[i + 3] = _mm512_shuffle_ps(high_ab, high_cd, 0xee);
+    }
+    LK_UNROLL
+    for (int i = 0; i < 4; i++) { /* the parts */
+        vec even = vec_even_parts(r[i], r[i + 4]), even_rest = vec_even_parts(r[i + 8], r[i + 12]),
+            odd = vec_odd_parts(r[i], r[i + 4]), odd_rest = vec_odd_parts(r[i + 8], r[i + 12]);
+        rows[i] = vec_even_parts(even, even_rest);
+        rows[i + 4] = vec_even_parts(odd, odd_rest);
+        rows[i + 8] = vec_odd_parts(even, even_rest);
+        rows[i + 12] = vec_odd_parts(odd, odd_rest);
+    }
+}

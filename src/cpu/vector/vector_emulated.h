@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LK_F32_SUFFIX emulated
 
@@ -198,4 +199,19 @@ LK_BODY void int_store_bytes(vec_int a, uint8_t *to)
 {
     store_eight_bytes(a.half[0], to);
     store_eight_bytes(a.half[1], to + 8);
+}
+
+LK_BODY void vec_store_first(float *to, int64_t n, vec a)
+{
+    memcpy(to, &a, (size_t)(n < LK_WIDTH ? n : LK_WIDTH) * sizeof *to);
+}
+
+LK_BODY void vec_transpose(vec rows[LK_WIDTH])
+{
+    float from[LK_WIDTH][LK_WIDTH], to[LK_WIDTH][LK_WIDTH];
+    memcpy(from, rows, sizeof from);
+    for (int i = 0; i < LK_WIDTH; i++)
+        for (int j = 0; j < LK_WIDTH; j++)
+            to[j][i] = from[i][j];
+    memcpy(rows, to, sizeof to);
 }

@@ -143,38 +143,19 @@ LK_BODY void word_store_first(element *to, int64_t n, vec_word a)
     _mm512_mask_storeu_epi32(to, mask_first(n), a);
 }
 
-/* Take parts of 128 bits of a, and the same of b: 0 and 2, or 1 and 3. */
-LK_BODY __m512 word_even_parts(__m512 a, __m512 b)
+LK_BODY vec word_bits(vec_word a)
 {
-    return _mm512_shuffle_f32x4(a, b, 0x88);
-}
-
-LK_BODY __m512 word_odd_parts(__m512 a, __m512 b)
-{
-    return _mm512_shuffle_f32x4(a, b, 0xdd);
+    return _mm512_castsi512_ps(a);
 }
 
 LK_BODY void word_transpose(vec_word rows[LK_WIDTH])
 {
-    __m512 r[LK_WIDTH];
+    vec bits[LK_WIDTH];
     LK_UNROLL
-    for (int i = 0; i < LK_WIDTH; i += 4) { /* four rows, in each part for itself */
-        __m512 a = _mm512_castsi512_ps(rows[i]), b = _mm512_castsi512_ps(rows[i + 1]),
-               c = _mm512_castsi512_ps(rows[i + 2]), d = _mm512_castsi512_ps(rows[i + 3]);
-        __m512 low_ab = _mm512_unpacklo_ps(a, b), high_ab = _mm512_unpackhi_ps(a, b), low_cd = _mm512_unpacklo_ps(c, d),
-               high_cd = _mm512_unpackhi_ps(c, d);
-        r[i] = _mm512_shuffle_ps(low_ab, low_cd, 0x44);
-        r[i + 1] = _mm512_shuffle_ps(low_ab, low_cd, 0xee);
-        r[i + 2] = _mm512_shuffle_ps(high_ab, high_cd, 0x44);
-        r[i + 3] = _mm512_shuffle_ps(high_ab, high_cd, 0xee);
-    }
+    for (int i = 0; i < LK_WIDTH; i++)
+        bits[i] = word_bits(rows[i]);
+    vec_transpose(bits);
     LK_UNROLL
-    for (int i = 0; i < 4; i++) { /* the parts */
-        __m512 even = word_even_parts(r[i], r[i + 4]), even_rest = word_even_parts(r[i + 8], r[i + 12]),
-               odd = word_odd_parts(r[i], r[i + 4]), odd_rest = word_odd_parts(r[i + 8], r[i + 12]);
-        rows[i] = _mm512_castps_si512(word_even_parts(even, even_rest));
-        rows[i + 4] = _mm512_castps_si512(word_even_parts(odd, odd_rest));
-        rows[i + 8] = _mm512_castps_si512(word_odd_parts(even, even_rest));
-        rows[i + 12] = _mm512_castps_si512(word_odd_parts(odd, odd_rest));
-    }
+    for (int i = 0; i < LK_WIDTH; i++)
+        rows[i] = _mm512_castps_si512(bits[i]);
 }

@@ -191,12 +191,17 @@ LK_BODY void word_store_first(element *to, int64_t n, vec_word a)
     memcpy(to, &a, (size_t)(n < LK_WIDTH ? n : LK_WIDTH) * sizeof(int32_t));
 }
 
+LK_BODY vec word_bits(vec_word a)
+{
+    vec bits;
+    memcpy(&bits, &a, sizeof bits);
+    return bits;
+}
+
 LK_BODY void word_transpose(vec_word rows[LK_WIDTH])
 {
-    int32_t from[LK_WIDTH][LK_WIDTH], to[LK_WIDTH][LK_WIDTH];
-    memcpy(from, rows, sizeof from);
-    for (int i = 0; i < LK_WIDTH; i++)
-        for (int j = 0; j < LK_WIDTH; j++)
-            to[j][i] = from[i][j];
-    memcpy(rows, to, sizeof to);
+    vec bits[LK_WIDTH];
+    memcpy(bits, rows, sizeof bits);
+    vec_transpose(bits);
+    memcpy(rows, bits, sizeof bits);
 }

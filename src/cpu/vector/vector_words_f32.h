@@ -93,3 +93,8 @@ LK_BODY vec_word word_where(const vec_mask masks[LK_PER_WORD], vec_word a)
 {
     return vec_where(masks[0], a);
 }
+
+LK_BODY vec word_bits(vec_word a)
+{
+    return a;
+}
