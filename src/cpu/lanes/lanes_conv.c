@@ -20,7 +20,7 @@ void lk__lanes_pack(const lk_lanes_conv *conv, const void *w, bool for_gradient,
 {
     int64_t kh = conv->kernel[0], kw = conv->kernel[1], in = conv->in[2], out = conv->out[2];
     int64_t stride_out = (for_gradient ? 1 : in) * kh * kw, stride_in = (for_gradient ? out : 1) * kh * kw;
-    lk_lanes_tiling tiling = lk__lanes_tiling(out);
+    lk_lanes_tiling tiling = lk__lanes_tiling(out, TILE);
     const element *from = w;
     element *to = packed;
     for (int64_t t = 0; t < tiling.tiles; t++) {
@@ -271,7 +271,7 @@ static void lanes_conv_all_windows(const pair *p, const element *packed, const f
     const lk_lanes_conv *conv = &block->conv;
     int64_t channels = conv->out[2],
             each = conv->kernel[0] * conv->kernel[1] * lk__lanes_words(conv->in[2]) * LK_PER_WORD;
-    lk_lanes_tiling tiling = lk__lanes_tiling(channels);
+    lk_lanes_tiling tiling = lk__lanes_tiling(channels, TILE);
     for (int64_t row = 0; row < block->pool.out[0]; row++) {
         for (int64_t column = 0; column < block->pool.out[1]; column++) {
             window w = lanes_conv_window_at(block, row, column);

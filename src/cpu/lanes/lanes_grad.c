@@ -7,7 +7,8 @@
  * That last sum runs over pixels: dw[o][row][column][c] += dconv[pixel][o] * x[pixel + (row, column)][c], lane by lane.
  * A tile of output channels by neighboring elements of x stays in registers over a band of rows. For this loop dconv
  * lies as [pixel][tile], and x is cut into slices of two channels, [slice][H][W][2]: what a tile reads is then
- * contiguous, and all taps of a band find it in the first-level cache.
+ * contiguous, and all taps of a band find it in the first-level cache. With 32 registers a tile takes more elements of
+ * x, not more channels: a band of twelve channels of sixteen images would not fit into that cache.
  *
  * For bf16 a word must hold two elements whose products go into the same sum. Two channels, as in the tensors, do not.
  * Two pixels would, but the pairs differ from tap to tap, and x would have to be there twice. So both blocks of images
@@ -15,10 +16,11 @@
  * anyway are written in such words; a missing second block is zeros. dx takes dconv with channels in pairs. */
 #include "cpu/lanes/lanes_tiles.h"
 #include "cpu/vector/interleave.h"
+#include "lockstep/dist.h"
 
 #include <string.h>
 
-enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR, SLICE = 2, BAND_PIXELS = 104 };
+enum { TILE = 6, POSITIONS = LK_REGISTERS == 32 ? 4 : 2, PAIR = LK_LANES_PAIR, SLICE = 2, BAND_PIXELS = 104 };
 
 /* Blocks of images that are summed together. */
 enum { TOGETHER = LK_PER_WORD };
@@ -27,7 +29,7 @@ enum { TOGETHER = LK_PER_WORD };
 enum { TILE_WORDS = (TILE + LK_PER_WORD - 1) / LK_PER_WORD };
 
 /* Sums of a tile, rounded up to vectors of eight. */
-enum { TILE_SUMS = (PAIR * TILE + 7) / 8 * 8 };
+enum { TILE_SUMS = (POSITIONS * TILE + 7) / 8 * 8 };
 
 typedef lk_pixel_range range;
 
@@ -53,10 +55,17 @@ static int64_t lanes_grad_band_rows(const lk_lanes_block *block)
     return rows < 1 ? 1 : rows < lk__lanes_used(block, 0) ? rows : lk__lanes_used(block, 0);
 }
 
-/* Returns the number of tiles of neighboring (column, channel) positions in a row of the kernel. */
-static int64_t lanes_grad_position_tiles(const lk_lanes_conv *conv, int64_t slice)
+/* Returns the number of tiles of `run` neighboring (column, channel) positions in a row of the kernel. */
+static int64_t lanes_grad_position_tiles(int64_t run)
 {
-    return (conv->kernel[1] * lanes_grad_slice_channels(conv, slice) + PAIR - 1) / PAIR;
+    return (run + POSITIONS - 1) / POSITIONS;
+}
+
+/* The positions of tile t of them. */
+static range lanes_grad_positions(int64_t run, int64_t t)
+{
+    lk_range part = lk_part(run, lanes_grad_position_tiles(run), t);
+    return (range){part.begin, part.end};
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -78,8 +87,9 @@ static size_t lanes_grad_sums_count(const lk_lanes_block *block)
     const lk_lanes_conv *conv = &block->conv;
     int64_t positions = 0;
     for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++)
-        positions += lanes_grad_position_tiles(conv, g);
-    return (size_t)(lk__lanes_tiling(conv->out[2]).tiles * conv->kernel[0] * positions * TILE_SUMS + 15) / 16 * 16;
+        positions += lanes_grad_position_tiles(conv->kernel[1] * lanes_grad_slice_channels(conv, g));
+    return (size_t)(lk__lanes_tiling(conv->out[2], TILE).tiles * conv->kernel[0] * positions * TILE_SUMS + 15) / 16 *
+           16;
 }
 
 /* x in its own layout is one slice already if it is f32 and has one or two channels and no padding. */
@@ -205,12 +215,12 @@ LK_BODY void correlate(const band *b, int n_out, int n_in, float *sums)
         sum[i] = vec_zero();
     for (int64_t p = 0; p < b->pixels; p++, dconv += n_out * LK_ELEMENTS) {
         const element *x = b->x + b->offsets[p];
-        vec_word value[PAIR];
+        vec_word value[POSITIONS];
         for (int j = 0; j < n_in; j++)
             value[j] = word_load(x + j * LK_ELEMENTS);
         LK_UNROLL
         for (int o = 0; o < n_out; o++) {
-            /* loaded once; as a memory operand of each product it would be loaded PAIR times */
+            /* loaded once; as a memory operand of each product it would be loaded n_in times */
             vec_word d = word_pinned(word_load(dconv + o * LK_ELEMENTS));
             for (int j = 0; j < n_in; j++)
                 sum[j * n_out + o] = word_fmadd(d, value[j], sum[j * n_out + o]);
@@ -224,33 +234,37 @@ LK_BODY void correlate(const band *b, int n_out, int n_in, float *sums)
 typedef void (*correlate_fn)(const band *b, float *sums);
 
 /* clang-format off */
-#define CORRELATE_TILE(n_out)                                                                                          \
-    static void correlate_##n_out##_1(const band *b, float *sums)                                                      \
+#if LK_REGISTERS == 32
+#define EACH_N_IN(X, n_out) X(n_out, 1) X(n_out, 2) X(n_out, 3) X(n_out, 4)
+#else
+#define EACH_N_IN(X, n_out) X(n_out, 1) X(n_out, 2)
+#endif
+#define CORRELATE(n_out, n_in)                                                                                         \
+    static void correlate_##n_out##_##n_in(const band *b, float *sums)                                                 \
     {                                                                                                                  \
-        correlate(b, n_out, 1, sums);                                                                                  \
-    }                                                                                                                  \
-    static void correlate_##n_out##_2(const band *b, float *sums)                                                      \
-    {                                                                                                                  \
-        correlate(b, n_out, 2, sums);                                                                                  \
+        correlate(b, n_out, n_in, sums);                                                                               \
     }
-#define CORRELATE_OF(n_out) [n_out] = {NULL, correlate_##n_out##_1, correlate_##n_out##_2},
+#define CORRELATE_TILE(n_out) EACH_N_IN(CORRELATE, n_out)
+#define CORRELATE_ENTRY(n_out, n_in) [n_in] = correlate_##n_out##_##n_in,
+#define CORRELATE_OF(n_out) [n_out] = {EACH_N_IN(CORRELATE_ENTRY, n_out)},
 
-LK_LANES_TILES(CORRELATE_TILE)
+LK_UP_TO_SIX(CORRELATE_TILE)
 
-static const correlate_fn correlate_tile[TILE + 1][PAIR + 1] = {LK_LANES_TILES(CORRELATE_OF)};
+static const correlate_fn correlate_tile[TILE + 1][POSITIONS + 1] = {LK_UP_TO_SIX(CORRELATE_OF)};
 /* clang-format on */
 
 /* Correlates one tile of output channels with all taps of a slice of x. Returns the address of the next slice's
  * sums. */
 static float *lanes_grad_correlate_slice(const lk_lanes_conv *conv, band b, int n_out, int64_t size, float *sums)
 {
-    int64_t run = conv->kernel[1] * size, row_step = lanes_grad_padded_size(conv, 1) * size * LK_ELEMENTS;
+    int64_t run = conv->kernel[1] * size, tiles = lanes_grad_position_tiles(run);
+    int64_t row_step = lanes_grad_padded_size(conv, 1) * size * LK_ELEMENTS;
     const element *x = b.x;
     for (int64_t row = 0; row < conv->kernel[0]; row++) {
-        for (int64_t position = 0; position < run; position += PAIR, sums += TILE_SUMS) {
-            int n_in = run - position < PAIR ? 1 : PAIR;
-            b.x = x + row * row_step + position * LK_ELEMENTS;
-            correlate_tile[n_out][n_in](&b, sums);
+        for (int64_t t = 0; t < tiles; t++, sums += TILE_SUMS) {
+            range positions = lanes_grad_positions(run, t);
+            b.x = x + row * row_step + positions.begin * LK_ELEMENTS;
+            correlate_tile[n_out][positions.end - positions.begin](&b, sums);
         }
     }
     return sums;
@@ -341,7 +355,7 @@ static void lanes_grad_add_band(const lk_lanes_block *block, const lk_lanes_imag
     int64_t width = lk__lanes_used(block, 1),
             plane = lanes_grad_padded_size(conv, 0) * lanes_grad_padded_size(conv, 1) * LK_ELEMENTS;
     float *sums = m->sums;
-    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
+    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2], TILE);
     for (int64_t t = 0; t < tiling.tiles; t++) {
         lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
         lanes_grad_spread_band(block, images, n, rows, tile, m);
@@ -417,16 +431,18 @@ static const float *lanes_grad_store_slice(const lk_lanes_conv *conv, lk_lanes_t
                                            const float *sums, float *dw)
 {
     int64_t size = lanes_grad_slice_channels(conv, slice), n_taps = conv->kernel[0] * conv->kernel[1];
+    int64_t run = conv->kernel[1] * size;
     for (int64_t row = 0; row < conv->kernel[0]; row++) {
-        for (int64_t position = 0, column = 0; column < conv->kernel[1]; column++) {
-            for (int64_t c = 0; c < size; c++, position++) {
-                const float *from = sums + position / PAIR * TILE_SUMS + position % PAIR * tile.n;
-                int64_t to = (tile.first * conv->in[2] + slice * SLICE + c) * n_taps + row * conv->kernel[1] + column;
+        for (int64_t t = 0; t < lanes_grad_position_tiles(run); t++, sums += TILE_SUMS) {
+            range positions = lanes_grad_positions(run, t);
+            const float *from = sums;
+            for (int64_t p = positions.begin; p < positions.end; p++, from += tile.n) {
+                int64_t channel = slice * SLICE + p % size, tap = row * conv->kernel[1] + p / size;
+                float *to = dw + (tile.first * conv->in[2] + channel) * n_taps + tap;
                 for (int o = 0; o < tile.n; o++)
-                    dw[to + o * conv->in[2] * n_taps] = from[o];
+                    to[o * conv->in[2] * n_taps] = from[o];
             }
         }
-        sums += lanes_grad_position_tiles(conv, slice) * TILE_SUMS;
     }
     return sums;
 }
@@ -435,7 +451,7 @@ static void store_gradients(const lk_lanes_block *block, const work_memory *m, c
 {
     const lk_lanes_conv *conv = &block->conv;
     const float *sums = m->sums;
-    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
+    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2], TILE);
     for (int64_t t = 0; t < tiling.tiles; t++)
         for (int64_t g = 0; g < lanes_grad_slice_count(conv); g++)
             sums = lanes_grad_store_slice(conv, lk__lanes_tile(&tiling, t), g, sums, grad->dw);

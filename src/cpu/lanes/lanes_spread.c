@@ -160,7 +160,7 @@ static void lanes_spread_row(const lk_lanes_block *block, const lk_lanes_images 
     if (!covered)
         return;
     range rows = lk__geometry_window(pool, 0, window_row);
-    lk_lanes_tiling tiling = lk__lanes_tiling(tile.n);
+    lk_lanes_tiling tiling = lk__lanes_tiling(tile.n, TILE);
     for (int64_t o = 0; o < pool->out[1]; o++) {
         range columns = lk__geometry_window(pool, 1, o);
         int64_t window = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];

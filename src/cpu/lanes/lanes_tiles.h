@@ -11,9 +11,9 @@ enum { LK_LANES_PAIR = 2, LK_LANES_TILE = LK_REGISTERS == 32 ? 12 : 6 };
 
 /* Expands X(n) for each size of a tile. */
 #if LK_REGISTERS == 32
-#define LK_LANES_TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#define LK_LANES_TILES(X) LK_UP_TO_SIX(X) X(7) X(8) X(9) X(10) X(11) X(12)
 #else
-#define LK_LANES_TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define LK_LANES_TILES(X) LK_UP_TO_SIX(X)
 #endif
 
 /* Returns the number of blocks of LK_WIDTH images. */
@@ -37,15 +37,16 @@ static inline int64_t lk__lanes_block_elements(const int64_t size[2], int64_t ch
     return size[0] * size[1] * lk__lanes_words(channels) * LK_ELEMENTS;
 }
 
-/* Channels divided into as few tiles as possible, of sizes as equal as possible. A tile consists of whole words. */
+/* Channels divided into as few tiles of at most `most` as possible, of sizes as equal as possible. A tile consists of
+ * whole words. */
 typedef struct lk_lanes_tiling {
     int64_t channels, tiles, least, larger; /* the first `larger` have one word more than `least` */
 } lk_lanes_tiling;
 
-static inline lk_lanes_tiling lk__lanes_tiling(int64_t channels)
+static inline lk_lanes_tiling lk__lanes_tiling(int64_t channels, int most)
 {
-    enum { MOST = LK_LANES_TILE / LK_PER_WORD };
-    int64_t words = lk__lanes_words(channels), tiles = (words + MOST - 1) / MOST;
+    int64_t words = lk__lanes_words(channels), words_of_tile = most / LK_PER_WORD,
+            tiles = (words + words_of_tile - 1) / words_of_tile;
     return (lk_lanes_tiling){channels, tiles, words / tiles, words % tiles};
 }
 

@@ -98,3 +98,4 @@ enum { LK_EIGHTS = LK_WIDTH / 8 };
 
 /* Expands X(n) for each number that a loop in steps of six can leave over. */
 #define LK_UP_TO_FIVE(X) X(1) X(2) X(3) X(4) X(5)
+#define LK_UP_TO_SIX(X) LK_UP_TO_FIVE(X) X(6)
