@@ -4,7 +4,7 @@
 
 set(LK_KERNELS "")
 foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product lanes/lanes_conv lanes/lanes_grad
-             lanes/lanes_pool lanes/lanes_spread lanes/lanes_winograd lanes/lanes_winograd_points)
+             lanes/lanes_pool lanes/lanes_spread lanes/lanes_winograd lanes/lanes_winograd_points vector/interleave)
   list(APPEND LK_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 

@@ -8,10 +8,10 @@
 #include "core/tensor.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_choice.h"
+#include "cpu/isa.h"
 #include "cpu/lanes/cpu_lanes.h"
 #include "cpu/onednn/cpu_convert.h"
 #include "cpu/onednn/cpu_state.h"
-#include "cpu/vector/interleave.h"
 #include "ops/ops.h"
 
 /* --- stand-ins ---------------------------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static void cpu_bf16_widen_layout(lk_shape x, const lk_layout *from, const void 
 {
     if (from->pairs) {
         lk_interleaving shape = cpu_bf16_interleaving_of(x);
-        lk__widen_pairs(&shape, data, to);
+        lk__isa()->f32->interleaver->widen_pairs(&shape, data, to);
     } else {
         lk__bf16_widen(data, to, (int64_t)(from->bytes / sizeof(float)));
     }
@@ -119,7 +119,7 @@ static void cpu_bf16_round_layout(lk_shape x, const float *data, const lk_layout
 {
     if (to->pairs) {
         lk_interleaving shape = cpu_bf16_interleaving_of(x);
-        lk__round_pairs(&shape, data, rounded);
+        lk__isa()->f32->interleaver->round_pairs(&shape, data, rounded);
     } else {
         lk__bf16_round(data, rounded, (int64_t)(to->bytes / sizeof(float)));
     }
@@ -305,9 +305,9 @@ static bool cpu_bf16_convert_pairs(const lk_tensor *x, const lk_layout *to, void
         return false;
     lk_interleaving shape = cpu_bf16_interleaving_of(x->shape);
     if (is_into)
-        lk__interleave_pairs(&shape, lk__data(x), data);
+        lk__isa()->f32->interleaver->interleave_pairs(&shape, lk__data(x), data);
     else
-        lk__deinterleave_pairs(&shape, x->storage->data, data);
+        lk__isa()->f32->interleaver->deinterleave_pairs(&shape, x->storage->data, data);
     return true;
 }
 

@@ -8,11 +8,11 @@
 #include "cpu/cpu_choice.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
+#include "cpu/isa.h"
 #include "cpu/lanes/cpu_lanes.h"
 #include "cpu/lanes/cpu_lanes_winograd.h"
 #include "cpu/lanes/lanes.h"
 #include "cpu/onednn/cpu_state.h"
-#include "cpu/vector/interleave.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
@@ -181,19 +181,21 @@ static lk_interleaving lanes_block_interleaving_of(lk_shape x, int64_t images)
 static void lanes_block_interleave(const lk_tensor *x, int64_t images, const void *plain, void *vectors)
 {
     lk_interleaving shape = lanes_block_interleaving_of(x->shape, images);
+    const lk_interleaver *to = lk__isa()->f32->interleaver;
     if (x->dtype == LK_BF16)
-        lk__interleave_pairs(&shape, plain, vectors);
+        to->interleave_pairs(&shape, plain, vectors);
     else
-        lk__interleave(&shape, plain, vectors);
+        to->interleave(&shape, plain, vectors);
 }
 
 static void lanes_block_deinterleave(const lk_tensor *x, int64_t images, const void *vectors, void *plain)
 {
     lk_interleaving shape = lanes_block_interleaving_of(x->shape, images);
+    const lk_interleaver *from = lk__isa()->f32->interleaver;
     if (x->dtype == LK_BF16)
-        lk__deinterleave_pairs(&shape, vectors, plain);
+        from->deinterleave_pairs(&shape, vectors, plain);
     else
-        lk__deinterleave(&shape, vectors, plain);
+        from->deinterleave(&shape, vectors, plain);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */

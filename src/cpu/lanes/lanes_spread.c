@@ -23,9 +23,11 @@ const element *lk__lanes_vectors_of(const lk_lanes_block *block, const void *x, 
         return (const element *)x + b * lk__lanes_block_elements(size, channels);
     lk_interleaving shape = lk__interleaving_of_images(images, channels, size[0] * size[1], LK_WIDTH);
 #if defined(LK_VECTOR_BF16)
-    lk__interleave_pairs(&shape, (const uint16_t *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
+    LK_ISA_F32(lk__interleaver)
+        .interleave_pairs(&shape, (const uint16_t *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
 #else
-    lk__interleave(&shape, (const float *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
+    LK_ISA_F32(lk__interleaver)
+        .interleave(&shape, (const float *)x + b * size[0] * size[1] * channels * LK_WIDTH, made);
 #endif
     return made;
 }

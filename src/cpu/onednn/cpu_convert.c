@@ -1,14 +1,13 @@
 #include "cpu/onednn/cpu_convert.h"
 
-#include "base/avx2.h"
 #include "core/backend.h"
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_bf16.h"
 #include "cpu/cpu_dense.h"
+#include "cpu/isa.h"
 #include "cpu/onednn/cpu_state.h"
-#include "cpu/vector/interleave.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
@@ -22,7 +21,7 @@ enum { CONVERT = LK_OP_COUNT }; /* used in place of an operator's number in the 
 static bool cpu_convert_is_interleaving(const lk_tensor *x, const lk_layout *layout, lk_interleaving *shape)
 {
     const int64_t *dim = x->shape.dim;
-    if (!layout || !lk__has_avx2())
+    if (!layout || !lk__isa())
         return false;
     int64_t lanes = lk__lanes_of_tag(layout->tag), block = lk__block_of_tag(layout->tag);
     if (lanes > 0)
@@ -48,9 +47,9 @@ static void cpu_convert_copy_interleaved(const lk_tensor *in, const lk_tensor *o
     lk_interleaving shape;
     cpu_convert_is_interleaved_copy(in, out, &shape);
     if (out->storage->layout)
-        lk__interleave(&shape, lk__cpu_data(in), lk__cpu_data(out));
+        lk__isa()->f32->interleaver->interleave(&shape, lk__cpu_data(in), lk__cpu_data(out));
     else
-        lk__deinterleave(&shape, lk__cpu_data(in), lk__cpu_data(out));
+        lk__isa()->f32->interleaver->deinterleave(&shape, lk__cpu_data(in), lk__cpu_data(out));
 }
 
 /* --- oneDNN ------------------------------------------------------------------------------------------------------- */

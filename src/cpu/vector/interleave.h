@@ -17,19 +17,32 @@ typedef struct lk_interleaving {
 } lk_interleaving;
 
 /* Each lane is an image, and an inner is a channel. */
-lk_interleaving lk__interleaving_of_images(int64_t images, int64_t channels, int64_t pixels, int64_t width);
+static inline lk_interleaving lk__interleaving_of_images(int64_t images, int64_t channels, int64_t pixels,
+                                                         int64_t width)
+{
+    return (lk_interleaving){.width = width, .lanes = images, .inners = channels, .pixels = pixels};
+}
+
 /* Each lane is a channel. `channels` is a multiple of `width`. */
-lk_interleaving lk__interleaving_of_channels(int64_t images, int64_t channels, int64_t pixels, int64_t width);
+static inline lk_interleaving lk__interleaving_of_channels(int64_t images, int64_t channels, int64_t pixels,
+                                                           int64_t width)
+{
+    return (lk_interleaving){.width = width, .lanes = images * channels, .inners = 1, .pixels = pixels};
+}
 
-/* Call these only where lk__has_avx2() holds on x86-64. Vectors need no more than a float's alignment. */
-void lk__interleave(const lk_interleaving *shape, const float *plain, float *vectors);
-void lk__deinterleave(const lk_interleaving *shape, const float *vectors, float *plain);
+/* The conversions, compiled for several instruction sets (isa.h). Vectors need no more than a float's alignment. */
+typedef struct lk_interleaver {
+    void (*interleave)(const lk_interleaving *shape, const float *plain, float *vectors);
+    void (*deinterleave)(const lk_interleaving *shape, const float *vectors, float *plain);
 
-/* The same for bf16 elements, two of which share a word of a lane: an even inner is the low half, and the next inner
- * the high half, or 0 after the last. A pixel has (inners + 1) / 2 vectors of words, which have 32 bits. */
-void lk__interleave_pairs(const lk_interleaving *shape, const uint16_t *plain, void *words);
-void lk__deinterleave_pairs(const lk_interleaving *shape, const void *words, uint16_t *plain);
+    /* The same for bf16 elements, two of which share a word of a lane: an even inner is the low half, and the next
+     * inner the high half, or 0 after the last. A pixel has (inners + 1) / 2 vectors of words, which have 32 bits. */
+    void (*interleave_pairs)(const lk_interleaving *shape, const uint16_t *plain, void *words);
+    void (*deinterleave_pairs)(const lk_interleaving *shape, const void *words, uint16_t *plain);
 
-/* Convert between bf16 in pairs and f32 vectors of the same shape. Rounding is lk__bf16_round's. */
-void lk__widen_pairs(const lk_interleaving *shape, const void *words, float *vectors);
-void lk__round_pairs(const lk_interleaving *shape, const float *vectors, void *words);
+    /* Convert between bf16 in pairs and f32 vectors of the same shape. Rounding is lk__bf16_round's. */
+    void (*widen_pairs)(const lk_interleaving *shape, const void *words, float *vectors);
+    void (*round_pairs)(const lk_interleaving *shape, const float *vectors, void *words);
+} lk_interleaver;
+
+extern const lk_interleaver lk__interleaver_avx2, lk__interleaver_avx512, lk__interleaver_emulated;

@@ -1,22 +1,32 @@
 /* Conversions between row-major activations and vectors of images or channels. */
 #include "cpu/vector/interleave.h"
 
-#include "base/avx2.h"
 #include "base/bf16.h"
+#include "cpu/isa.h"
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
 #include <string.h>
 
 /* The shapes have pixels enough for overlapping tiles, and lanes missing from one half of sixteen and from both. */
-static const test_shape shapes[] = {{32, 50, 16}, {9, 3, 7},  {8, 20, 1}, {1, 1, 131}, {11, 32, 13},
-                                    {17, 16, 8},  {3, 48, 9}, {16, 5, 0}, {0, 8, 9},   {27, 2, 20}};
+static const test_shape shapes[] = {{32, 50, 16}, {9, 3, 7},  {8, 20, 1}, {1, 1, 131}, {11, 32, 13}, {17, 16, 8},
+                                    {3, 48, 9},   {16, 5, 0}, {0, 8, 9},  {27, 2, 20}, {48, 3, 37}};
 
 static lk_interleaving interleaving_of(test_layout layout, test_shape s)
 {
     int64_t lanes = test_lanes(layout);
     return lanes > 0 ? lk__interleaving_of_images(s.images, s.channels, s.pixels, lanes)
                      : lk__interleaving_of_channels(s.images, s.channels, s.pixels, test_block(layout));
+}
+
+/* Skips the test if the processor lacks the instruction set. */
+static const lk_interleaver *interleaver_of(const lk_isa *isa)
+{
+    if (!lk__isa_runs(isa)) {
+        print_message("SKIP: this processor does not have %s\n", isa->name);
+        skip();
+    }
+    return isa->f32->interleaver;
 }
 
 static float *numbers(int64_t count)
@@ -29,7 +39,7 @@ static float *numbers(int64_t count)
 }
 
 /* A guard value follows each result: tiles must not write past the end. */
-static void expect_both_ways(test_layout layout, test_shape s)
+static void expect_both_ways(const lk_interleaver *t, test_layout layout, test_shape s)
 {
     lk_interleaving shape = interleaving_of(layout, s);
     int64_t count = s.images * s.channels * s.pixels, size = test_size(layout, s);
@@ -38,9 +48,9 @@ static void expect_both_ways(test_layout layout, test_shape s)
         vectors[i] = NAN;
     vectors[size] = back[count] = -1;
     memset(back, 0, (size_t)count * sizeof *back);
-    lk__interleave(&shape, plain, vectors);
+    t->interleave(&shape, plain, vectors);
     expect_arranged(layout, s, vectors, plain);
-    lk__deinterleave(&shape, vectors, back);
+    t->deinterleave(&shape, vectors, back);
     assert_memory_equal(back, plain, (size_t)count * sizeof *back);
     assert_true(vectors[size] == -1 && back[count] == -1);
     free(plain);
@@ -51,15 +61,11 @@ static void expect_both_ways(test_layout layout, test_shape s)
 static void elements_go_where_the_layout_has_them(void **state)
 {
     static const test_layout layouts[] = {BLOCKS_OF_8, BLOCKS_OF_16, IMAGES, WIDE_IMAGES};
-    (void)state;
-    if (!lk__has_avx2()) {
-        print_message("SKIP: this processor has no AVX2\n");
-        skip();
-    }
+    const lk_interleaver *t = interleaver_of(*state);
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
             if (test_lanes(layouts[l]) > 0 || shapes[i].channels % test_block(layouts[l]) == 0)
-                expect_both_ways(layouts[l], shapes[i]);
+                expect_both_ways(t, layouts[l], shapes[i]);
 }
 
 /* --- bf16 in pairs ------------------------------------------------------------------------------------------------ */
@@ -80,7 +86,7 @@ static void expect_words(test_shape s, const uint32_t *words, const uint16_t *pl
             }
 }
 
-static void pairs_both_ways(test_shape s)
+static void pairs_both_ways(const lk_interleaver *t, test_shape s)
 {
     lk_interleaving shape = lk__interleaving_of_images(s.images, s.channels, s.pixels, LANES);
     int64_t count = s.images * s.channels * s.pixels,
@@ -92,15 +98,15 @@ static void pairs_both_ways(test_shape s)
     lk__bf16_round(numbers_of_plain, plain, count);
     memset(words, 0x5a, (size_t)(size + 1) * 4);
     back[count] = 0x5a5a;
-    lk__interleave_pairs(&shape, plain, words);
+    t->interleave_pairs(&shape, plain, words);
     expect_words(s, words, plain);
-    lk__deinterleave_pairs(&shape, words, back);
+    t->deinterleave_pairs(&shape, words, back);
     assert_memory_equal(back, plain, (size_t)count * 2);
     lk__bf16_widen(plain, numbers_of_plain, count);
-    lk__widen_pairs(&shape, words, vectors);
+    t->widen_pairs(&shape, words, vectors);
     expect_arranged(WIDE_IMAGES, s, vectors, numbers_of_plain);
     memset(words, 0x5a, (size_t)size * 4);
-    lk__round_pairs(&shape, vectors, words);
+    t->round_pairs(&shape, vectors, words);
     expect_words(s, words, plain);
     assert_true(words[size] == 0x5a5a5a5a && back[count] == 0x5a5a);
     free(numbers_of_plain);
@@ -112,18 +118,20 @@ static void pairs_both_ways(test_shape s)
 
 static void pairs_go_where_the_layout_has_them(void **state)
 {
-    (void)state;
-    if (!lk__has_avx2()) {
-        print_message("SKIP: this processor has no AVX2\n");
-        skip();
-    }
+    const lk_interleaver *t = interleaver_of(*state);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        pairs_both_ways(shapes[i]);
+        pairs_both_ways(t, shapes[i]);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_go_where_the_layout_has_them),
-                                       cmocka_unit_test(pairs_go_where_the_layout_has_them)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const lk_isa *isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        void *isa = (void *)(uintptr_t)isas[i];
+        const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(elements_go_where_the_layout_has_them, isa),
+                                           cmocka_unit_test_prestate(pairs_go_where_the_layout_has_them, isa)};
+        failed += cmocka_run_group_tests_name(isas[i]->name, tests, NULL, NULL);
+    }
+    return failed;
 }
