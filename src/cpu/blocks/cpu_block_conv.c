@@ -54,11 +54,15 @@ static lk_geometry conv_of_problem(const lk_conv_problem *p)
     return lk__geometry_of_conv(p->x, p->w, y, &p->attrs.conv);
 }
 
-/* With AVX-512 oneDNN comes close to the peak of a core unless the convolution is strided:
- * docs/lab/cpu-convolutions.md. In bf16 it would run on f32 stand-ins. */
+/* With AVX-512 oneDNN comes close to the peak of a core, but not in gradients of strided convolutions of many channels,
+ * whose planes are small: docs/lab/cpu-convolutions.md. In bf16 it would run on f32 stand-ins. */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem)
 {
-    return problem->dtype == LK_BF16 || lk__block_direct()->block == 8;
+    enum { MANY = 128 };
+    const int64_t *stride = problem->attrs.conv.stride;
+    bool is_gradient = problem->op == LK_OP_CONV2D_INPUT_GRAD || problem->op == LK_OP_CONV2D_WEIGHT_GRAD;
+    bool is_small = problem->x.dim[1] >= MANY && (stride[0] > 1 || stride[1] > 1);
+    return problem->dtype == LK_BF16 || lk__block_direct()->block == 8 || (is_gradient && is_small);
 }
 
 bool lk__cpu_winograd_takes(const lk_conv_problem *problem)
