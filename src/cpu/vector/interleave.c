@@ -170,7 +170,7 @@ LK_BODY void deinterleave_lanes(const lk_interleaving *s, int64_t lane, const fl
         }
 }
 
-static void deinterleave(const lk_interleaving *s, const float *vectors, float *plain)
+static void interleave_back(const lk_interleaving *s, const float *vectors, float *plain)
 {
     for (int64_t lane = 0, side; lane < s->lanes; lane += side) {
         side = interleave_side(s, lane);
@@ -266,7 +266,7 @@ LK_BODY void deinterleave_pairs_of_lanes(const lk_interleaving *s, int64_t lane,
         }
 }
 
-static void deinterleave_pairs(const lk_interleaving *s, const void *words, uint16_t *plain)
+static void interleave_pairs_back(const lk_interleaving *s, const void *words, uint16_t *plain)
 {
     for (int64_t lane = 0, side; lane < s->lanes; lane += side) {
         side = interleave_side(s, lane);
@@ -312,9 +312,9 @@ static void interleave_round_pairs(const lk_interleaving *s, const float *vector
 
 const lk_interleaver LK_ISA(lk__interleaver) = {
     .interleave = interleave,
-    .deinterleave = deinterleave,
+    .deinterleave = interleave_back,
     .interleave_pairs = interleave_pairs,
-    .deinterleave_pairs = deinterleave_pairs,
+    .deinterleave_pairs = interleave_pairs_back,
     .widen_pairs = interleave_widen_pairs,
     .round_pairs = interleave_round_pairs,
 };
