@@ -1,6 +1,7 @@
 /* Reads the files of JSON lines that callbacks/json_lines.c writes for callbacks/log_dir.c. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/append_file.h"
 #include "io/json.h"
 #include "lockstep/runs.h"
 #include "report/record_file.h"
@@ -24,6 +25,7 @@ typedef struct records {
     lk_run_epoch *epochs;
     lk_run_change *changes; /* owns reasons */
     int64_t capacity, changes_capacity;
+    bool stopped; /* the last event is the end of an incomplete training */
 } records;
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
@@ -138,6 +140,7 @@ static lk_status run_records_read_line(records *r, const char *text, size_t leng
     LK_TRY(lk__record_parse(r->path, number, text, length, &line));
     const char *event = json_string_value(json_object_get(line, "event"));
     lk_status status = LK_OK;
+    r->stopped = event && strcmp(event, "stopped") == 0;
     if (!event)
         status = lk__fail(LK_ERR_FORMAT, "%s:%lld: must be an object with an event", r->path, (long long)number);
     else if (strcmp(event, "settings") == 0)
@@ -198,6 +201,7 @@ lk_status lk_run_read(const char *path, lk_run **run)
     r->run.path = r->path;
     r->run.images_per_second = NAN;
     lk_status status = r->path ? run_records_read_file(r) : LK_ERR_MEMORY;
+    r->run.trains = status == LK_OK && !r->run.finished && !r->stopped && lk__append_is_held(path);
     if (status == LK_OK)
         *run = &r->run;
     else
@@ -261,6 +265,7 @@ char *lk_run_json(const lk_run *run)
                                                        : "validation"),
         lk__real_or_null("seconds", run->seconds),
         LK_BOOL("finished", run->finished),
+        LK_BOOL("trains", run->trains),
         LK_TEXT("digest", run->digest),
     };
     lk__json_open(&out, NULL, '{');

@@ -2,6 +2,7 @@
 #include "io/io_testing.h"
 
 #include "base/mem_testing.h"
+#include "io/append_file.h"
 #include "lockstep/runs.h"
 #include "report/record_names.h"
 
@@ -82,6 +83,31 @@ static void leaves_out_an_unfinished_line(void **state)
     lk_run_release(run);
 }
 
+/* A run trains if a process holds its file and has not written an end. */
+static void says_whether_a_run_trains(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *last;
+        bool trains;
+    } cases[] = {{"{\"event\":\"epoch\",\"epoch\":1}\n", true},
+                 {"{\"event\":\"stopped\"}\n", false},
+                 {"{\"event\":\"stopped\"}\n{\"event\":\"world\"}\n", true},
+                 {"{\"event\":\"done\"}\n", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lk_append_file file;
+        const char *path = write_run("epochs.jsonl", cases[i].last);
+        for (int held = 0; held <= 1; held++) {
+            if (held)
+                assert_int_equal(lk__append_open(&file, path, 0), LK_OK);
+            lk_run *run = read_run(path);
+            assert_int_equal(run->trains, held && cases[i].trains);
+            lk_run_release(run);
+        }
+        lk__append_close(&file);
+    }
+}
+
 static void says_what_is_wrong_where(void **state)
 {
     (void)state;
@@ -158,9 +184,10 @@ static void survives_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(reads_what_is_written),    FOLDER_TEST(leaves_out_an_unfinished_line),
-        FOLDER_TEST(says_what_is_wrong_where), FOLDER_TEST(takes_the_last_run_of_a_folder),
-        FOLDER_TEST(visits_folders_in_order),  FOLDER_TEST(survives_failed_allocations),
+        FOLDER_TEST(reads_what_is_written),     FOLDER_TEST(leaves_out_an_unfinished_line),
+        FOLDER_TEST(says_what_is_wrong_where),  FOLDER_TEST(takes_the_last_run_of_a_folder),
+        FOLDER_TEST(visits_folders_in_order),   FOLDER_TEST(survives_failed_allocations),
+        FOLDER_TEST(says_whether_a_run_trains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
