@@ -125,7 +125,8 @@ static void page_evaluation_put_pairs(lk_bytes *out, const evaluation *e)
     pair pairs[MOST_PAIRS + 1];
     int n = 0;
     for (int64_t i = 0; i < e->classes * e->classes; i++) {
-        if (i / e->classes == i % e->classes || e->counts[i] == 0)
+        bool is_less = n == MOST_PAIRS && e->counts[i] <= pairs[n - 1].count;
+        if (i / e->classes == i % e->classes || e->counts[i] == 0 || is_less)
             continue;
         pairs[n++] = (pair){i / e->classes, i % e->classes, e->counts[i]};
         qsort(pairs, (size_t)n, sizeof *pairs, page_evaluation_compare_pairs);
