@@ -53,19 +53,7 @@ static void page_evaluation_put_name(lk_bytes *out, const evaluation *e, int64_t
         lk__bytes_format(out, "%lld", (long long)class);
         return;
     }
-    int length = lk__utf8_length(name), at = 0;
-    lk_bytes shown = {0};
-    for (uint32_t c; (c = lk__utf8_next(&name)); at++) {
-        bool kept = most == 0 || length <= most || at < most / 2 || at >= length - (most / 2 - 1);
-        if (kept)
-            lk__bytes_utf8(&shown, c);
-        else if (at == most / 2)
-            lk__bytes_text(&shown, "…");
-    }
-    lk__bytes_char(&shown, '\0');
-    lk__html_text(out, shown.failed ? "" : (const char *)shown.data);
-    out->failed = out->failed || shown.failed;
-    lk__bytes_free(&shown);
+    lk__html_short(out, name, most);
 }
 
 static void page_evaluation_put_square(lk_bytes *out, const evaluation *e, int64_t label, int64_t predicted, double sum)
