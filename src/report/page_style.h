@@ -108,20 +108,23 @@ static const char page_script[] =
     "tip.style.left=left+'px';tip.style.top=Math.max(tip.offsetHeight,s.getBoundingClientRect().top-c."
     "getBoundingClientRect().top+(t+6)/k)+'px'})}}};charts(document);";
 
-/* Of a server's pages only. An event of the stream has elements that take the places of those with their ids. A browser
- * has few connections to a server, so a page that is not seen gives its own back. */
+/* Of a server's pages only. An event of the stream has elements that take the places of those with their ids, but not
+ * while somebody reads a value under the pointer. A browser has few connections to a server, so a page that is not seen
+ * gives its own back. */
 static const char page_live_script[] =
     "const at=document.body.dataset.events,sign=document.getElementById('link');let stream=null,since='';"
     "if(sessionStorage.theme){root.dataset.theme=sessionStorage.theme;name()}"
     "b.addEventListener('click',()=>{sessionStorage.theme=root.dataset.theme});"
+    "const put=part=>{const old=document.getElementById(part.id);if(!old)return;"
+    "if([...old.querySelectorAll('.tip')].some(t=>t.style.display==='block')){old.onpointerleave=()=>put(part);return}"
+    "old.replaceWith(part);charts(part)};"
     "const say=text=>{if(sign)sign.textContent=text};"
     "const follow=()=>{if(document.hidden){if(stream)stream.close();stream=null;return}if(stream||!at)return;"
     "stream=new EventSource(since?at.replace(/since=.*/,'since='+since):at);"
     "stream.onopen=()=>say('');stream.onerror=()=>{const ended=stream.readyState===2;"
     "say(ended?'not connected: load the page again':'not connected; trying again');if(ended)stream=null};"
     "stream.addEventListener('part',e=>{since=e.lastEventId;const t=document.createElement('template');"
-    "t.innerHTML=e.data;for(const part of [...t.content.children]){const old=document.getElementById(part.id);"
-    "if(old){old.replaceWith(part);charts(part)}}});"
+    "t.innerHTML=e.data;[...t.content.children].forEach(put)});"
     "stream.addEventListener('reload',()=>location.reload())};"
     "document.addEventListener('visibilitychange',follow);"
     "addEventListener('pagehide',()=>{if(stream)stream.close();stream=null});addEventListener('pageshow',follow);";

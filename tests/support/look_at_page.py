@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """look_at_page.py BROWSER PAGE [FOLDER]: opens a page, a file or the URL of `lockstep serve`, in a headless Chromium at the widths of a phone and of a desktop,
-light and dark, with and without scripts. Fails if the console has an error, if something is fetched from elsewhere, or if
+light and dark, with and without scripts. The page of a run that trains must change while it is open. Fails if the console has an error, if something is fetched from elsewhere, or if
 the page must be scrolled sideways. Leaves pictures in FOLDER. It talks to the browser over pipes."""
 import base64
 import json
@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 browser, page = sys.argv[1], sys.argv[2]
 is_served = page.startswith("http://")
@@ -62,6 +63,9 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
+    def evaluate(self, expression):
+        return self.call("Runtime.evaluate", returnByValue=True, expression=expression)["result"].get("value")
+
     def wait_for(self, event):
         while not any(e.get("method") == event for e in self.events):
             self.events.append(self.receive())
@@ -87,6 +91,9 @@ SIDEWAYS = """(() => { const d = document.documentElement, wide = [];
     if (e.getBoundingClientRect().right > d.clientWidth + 1) wide.push(e.tagName + '.' + e.className);
   return d.scrollWidth > d.clientWidth ? d.scrollWidth + ' > ' + d.clientWidth + ': ' + wide.slice(0, 5) : ''; })()"""
 
+# What the page of a run that trains says about the last step.
+NOW = "(document.querySelector('.now') || {textContent: null}).textContent"
+
 with tempfile.TemporaryDirectory() as profile:
     b = Browser(profile)
     failed = []
@@ -95,6 +102,7 @@ with tempfile.TemporaryDirectory() as profile:
         b.session = b.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             b.call(domain + ".enable")
+        changed = not is_served
         for width, height in ((390, 844), (1280, 800)):
             for theme in ("light", "dark"):
                 for scripts in (True, False):
@@ -106,30 +114,36 @@ with tempfile.TemporaryDirectory() as profile:
                     b.events = []
                     b.call("Page.navigate", url=page)
                     b.wait_for("Page.loadEventFired")
+                    if scripts and not changed:
+                        now = b.evaluate(NOW)
+                        changed = now is None
+                        for _ in range(600):
+                            if changed or b.evaluate(NOW) != now:
+                                changed = True
+                                break
+                            time.sleep(0.1)
+                        if not changed:
+                            failed.append(f"{name}: the page of a run that trains does not change")
                     if scripts:
-                        box = b.call("Runtime.evaluate", returnByValue=True, expression="""(() => {
+                        box = b.evaluate("""(() => {
                             const s = [...document.querySelectorAll('.chart svg')].find(s => s.clientWidth);
                             if (!s) return null; s.scrollIntoView(); const r = s.getBoundingClientRect();
-                            return [r.left + r.width / 2, r.top + r.height / 2]; })()""")["result"].get("value")
-                        if not box and is_served and b.call(
-                                "Runtime.evaluate", returnByValue=True,
-                                expression="!!document.querySelector('table.runs a')")["result"]["value"]:
+                            return [r.left + r.width / 2, r.top + r.height / 2]; })()""")
+                        if not box and is_served and b.evaluate("!!document.querySelector('table.runs a')"):
                             pass  # the list of runs, which has no chart
                         elif not box:
                             failed.append(f"{name}: no chart is shown")
                         else:
                             b.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
-                            tip = b.call("Runtime.evaluate", returnByValue=True, expression="""
-                                [...document.querySelectorAll('.tip')].map(t => t.style.display == 'block' ?
-                                t.textContent : '').join('')""")["result"]["value"]
+                            tip = b.evaluate("""[...document.querySelectorAll('.tip')].map(t => t.style.display == 'block' ?
+                                t.textContent : '').join('')""")
                             if not tip:
                                 failed.append(f"{name}: no value is shown under the pointer")
-                        if b.call("Runtime.evaluate", returnByValue=True,
-                                  expression="!!document.getElementById('injected')")["result"]["value"]:
+                        if b.evaluate("!!document.getElementById('injected')"):
                             failed.append(f"{name}: a text of the run became an element")
                     size = b.call("Page.getLayoutMetrics")["cssContentSize"]
                     if scripts:
-                        sideways = b.call("Runtime.evaluate", returnByValue=True, expression=SIDEWAYS)["result"]["value"]
+                        sideways = b.evaluate(SIDEWAYS)
                         if sideways:
                             failed.append(f"{name}: scrolls sideways: {sideways}")
                     elif size["width"] > width:

@@ -213,6 +213,13 @@ static enum MHD_Result server_take(void *cls, struct MHD_Connection *connection,
     return result;
 }
 
+/* Leaves an address with %00 as it is, which would otherwise end there. */
+static size_t server_unescape(void *cls, struct MHD_Connection *connection, char *text)
+{
+    (void)cls, (void)connection;
+    return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
+}
+
 /* Messages of the library are about single connections, which others may break as they like. */
 static void server_drop_message(void *cls, const char *format, va_list arguments)
 {
@@ -257,6 +264,7 @@ static lk_status server_start(lk_page_server *server, const lk_serve_opts *opts)
                          ? NULL
                          : MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
                                             server_take, server, MHD_OPTION_EXTERNAL_LOGGER, server_drop_message, NULL,
+                                            MHD_OPTION_UNESCAPE_CALLBACK, server_unescape, NULL,
                                             MHD_OPTION_LISTEN_SOCKET, server->listening, MHD_OPTION_CONNECTION_LIMIT,
                                             (unsigned)MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
                                             (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
@@ -279,6 +287,8 @@ lk_status lk_page_server_new(const char *folder, const lk_serve_opts *opts, lk_p
     s->site.host = opts->host;
     s->site.command = opts->command;
     lk_status status = lk__live_runs_open(&s->site.runs, folder);
+    if (status == LK_OK)
+        status = lk__live_runs_look(&s->site.runs); /* so that the first page has runs */
     if (status == LK_OK)
         status = server_start(s, opts);
     if (status != LK_OK) {
@@ -339,7 +349,11 @@ void lk_page_server_release(lk_page_server *server)
     for (stream *s = server->streams; s; s = s->next) /* no connection may be suspended when the daemon stops */
         server_stream_wake(s);
     if (server->daemon) {
-        MHD_run(server->daemon);
+        /* Let the streams end whole, of clients that read what they are sent. */
+        for (int i = 0; i < 50 && server->streams; i++) {
+            MHD_run(server->daemon);
+            poll(&(struct pollfd){.fd = server->epoll, .events = POLLIN}, 1, 10);
+        }
         MHD_stop_daemon(server->daemon); /* closes the socket */
     } else if (server->listening >= 0) {
         close(server->listening);
