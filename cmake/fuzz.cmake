@@ -106,6 +106,7 @@ lk_fuzz(checkpoint SOURCES src/train/checkpoint/checkpoint_folder.c src/train/ch
 lk_fuzz(records SOURCES src/report/run_records.c src/report/record_file.c src/io/json.c src/io/bytes.c)
 lk_fuzz(page SOURCES src/report/page_evaluation.c src/report/page_trace.c src/report/step_records.c
              src/report/record_file.c)
+lk_fuzz(site SOURCES src/report/live/live_site.c src/report/live/live_runs.c src/report/live/live_row.c)
 lk_fuzz(cifar SOURCES src/data/formats/cifar.c src/data/samples.c src/data/formats/byte_source.c)
 if(ONEDNN_FOUND)
   set(choice src/cpu/cpu_choice.c)

@@ -73,7 +73,7 @@ static lk_status record_read_tail(lk_record_tail *tail, const char *path, int fd
     int error = record_read_from(fd, tail->offset - (int64_t)seen, text);
     LK_TRY(lk__bytes_status(text));
     if (!error && (tail->device != about.st_dev || tail->inode != about.st_ino || text->size < seen ||
-                   memcmp(text->data, tail->seen, seen) != 0)) {
+                   (seen > 0 && memcmp(text->data, tail->seen, seen) != 0))) {
         *tail = (lk_record_tail){.device = about.st_dev, .inode = about.st_ino};
         lk__bytes_clear(text);
         seen = 0;

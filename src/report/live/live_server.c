@@ -42,7 +42,7 @@ typedef struct stream {
 struct lk_page_server {
     lk_live_site site;
     struct MHD_Daemon *daemon;
-    char url[512];
+    char *host, url[512];
     int listening, stop, epoll; /* stop: an eventfd */
     stream *streams;
     int stream_count;
@@ -238,15 +238,14 @@ static lk_status server_make_token(lk_live_site *site)
     return LK_OK;
 }
 
-static lk_status server_start(lk_page_server *server, const lk_serve_opts *opts)
+static lk_status server_start(lk_page_server *server, int port)
 {
-    lk_cluster_address named = {.port = opts->port};
+    lk_cluster_address named = {.port = port};
     lk_address address;
     char text[LK_ADDRESS_TEXT];
-    const char *host = opts->host ? opts->host : "127.0.0.1";
-    if (strlen(host) >= sizeof named.host)
-        LK_FAIL(LK_ERR_NOT_FOUND, "--host: '%.60s…' is no name of a host", host);
-    memcpy(named.host, host, strlen(host) + 1);
+    if (strlen(server->host) >= sizeof named.host)
+        LK_FAIL(LK_ERR_NOT_FOUND, "--host: '%.60s…' is no name of a host", server->host);
+    memcpy(named.host, server->host, strlen(server->host) + 1);
     LK_TRY(lk__address_resolve("--host", &named, &address));
     LK_TRY(lk__live_listen(&address, &server->listening));
     server->site.is_loopback = address.is_loopback;
@@ -284,13 +283,13 @@ lk_status lk_page_server_new(const char *folder, const lk_serve_opts *opts, lk_p
     if (!s)
         return LK_ERR_MEMORY;
     s->listening = s->stop = -1;
-    s->site.host = opts->host;
     s->site.command = opts->command;
-    lk_status status = lk__live_runs_open(&s->site.runs, folder);
+    s->site.host = s->host = lk__strdup(opts->host ? opts->host : "127.0.0.1");
+    lk_status status = s->host ? lk__live_runs_open(&s->site.runs, folder) : LK_ERR_MEMORY;
     if (status == LK_OK)
         status = lk__live_runs_look(&s->site.runs); /* so that the first page has runs */
     if (status == LK_OK)
-        status = server_start(s, opts);
+        status = server_start(s, opts->port);
     if (status != LK_OK) {
         lk_page_server_release(s);
         *server = NULL;
@@ -361,7 +360,7 @@ void lk_page_server_release(lk_page_server *server)
     if (server->stop >= 0)
         close(server->stop);
     lk__live_runs_free(&server->site.runs);
-    lk__free(server);
+    LK_FREE_ALL(server->host, server);
 }
 
 #else

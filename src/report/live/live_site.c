@@ -36,17 +36,17 @@ static bool site_has_token(const lk_live_site *site, const lk_live_request *requ
            (is_bearer && site_is_token(site, given + sizeof bearer - 1));
 }
 
-/* Copies the host of "host:port" or "[address]:port". */
-static bool site_read_host(const char *header, char host[MOST_HOST])
+/* Copies the host of "host:port" or "[address]:port"; the port may be missing. */
+static bool site_read_host(const char *header, bool is_bracketed, char host[MOST_HOST])
 {
-    bool is_bracketed = header && *header == '[';
-    const char *begin = is_bracketed ? header + 1 : header;
-    size_t length = header ? strcspn(begin, is_bracketed ? "]" : ":") : 0;
-    if (length == 0 || length >= MOST_HOST)
+    const char *begin = header + is_bracketed;
+    size_t length = strcspn(begin, is_bracketed ? "]" : ":");
+    const char *rest = begin + length;
+    if (length == 0 || length >= MOST_HOST || (is_bracketed && *rest++ != ']'))
         return false;
     memcpy(host, begin, length);
     host[length] = '\0';
-    return true;
+    return *rest == '\0' || (*rest == ':' && rest[1 + strspn(rest + 1, "0123456789")] == '\0');
 }
 
 /* A page of another site can ask for this one under a name of its own, which it lets stand for our address (DNS
@@ -54,19 +54,19 @@ static bool site_read_host(const char *header, char host[MOST_HOST])
 static bool site_is_asked_by_name(const lk_live_site *site, const char *header)
 {
     char host[MOST_HOST], own[MOST_HOST] = "";
-    unsigned char address[sizeof(struct in6_addr)];
-    if (!site_read_host(header, host))
+    struct in_addr v4;
+    struct in6_addr v6;
+    bool is_bracketed = header && *header == '[';
+    if (!header || !site_read_host(header, is_bracketed, host))
         return false;
+    if (is_bracketed)
+        return inet_pton(AF_INET6, host, &v6) == 1 && (!site->is_loopback || IN6_IS_ADDR_LOOPBACK(&v6));
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return !site->is_loopback || ntohl(v4.s_addr) >> 24 == 127;
     if (strcasecmp(host, "localhost") == 0)
         return true;
-    if (inet_pton(AF_INET, host, address) == 1)
-        return !site->is_loopback || address[0] == 127;
-    if (inet_pton(AF_INET6, host, address) == 1)
-        return !site->is_loopback || IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)(const void *)address);
-    if (site->is_loopback)
-        return false;
-    return (site->host && strcasecmp(host, site->host) == 0) ||
-           (gethostname(own, sizeof own - 1) == 0 && *own && strcasecmp(host, own) == 0);
+    return !site->is_loopback && ((site->host && strcasecmp(host, site->host) == 0) ||
+                                  (gethostname(own, sizeof own - 1) == 0 && *own && strcasecmp(host, own) == 0));
 }
 
 /* --- the list ----------------------------------------------------------------------------------------------------- */

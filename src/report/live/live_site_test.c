@@ -203,7 +203,12 @@ static void answers_only_who_may_ask(void **state)
                  {"box.example:1", 403, 200},
                  {"", 403, 403},
                  {"[", 403, 403},
-                 {"127.0.0.1.example", 403, 403}};
+                 {"127.0.0.1.example", 403, 403},
+                 {"[localhost]", 403, 403},
+                 {"[::1", 403, 403},
+                 {"[::1]x", 403, 403},
+                 {"localhost:80x", 403, 403},
+                 {"localhost:", 200, 200}};
     static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", ""};
     put_run("runs/a", 0, done);
     begin(&site, "runs");
