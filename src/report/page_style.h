@@ -146,4 +146,5 @@ static const char page_live_style[] =
     "var(--line)}"
     ".runs tr:last-child{border-bottom:0}.runs td,.runs td.n{border:0;padding:0;text-align:left;min-width:0;"
     "white-space:normal}.runs td[data-label]::before{content:attr(data-label) ' ';color:var(--faint);"
-    "font-size:.8125rem}.runs td.name,.runs td.problem{grid-column:1/-1}.runs td.epoch progress{max-width:8em}}\n";
+    "font-size:.8125rem}.runs td.mark{justify-self:end}.runs td.problem{grid-column:1/-1}.runs td.epoch "
+    "progress{max-width:8em}}\n";

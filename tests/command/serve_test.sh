@@ -99,7 +99,7 @@ arguments=("${small[@]}" --limit-train 6400 --epochs 1000 --log-dir runs/now)
 "$LOCKSTEP" "${arguments[@]}" >train.out 2>&1 </dev/null &
 trainer=$!
 others+=("$trainer")
-until_true 'the run in the list' grep -qE 'now/epochs.jsonl">now</a></td><td><span class="state trains">' list
+until_true 'the run in the list' grep -qE 'now/epochs.jsonl">now</a></td><td class="mark"><span class="state trains">' list
 curl -sN --max-time 300 -o progress "$url/events/now/epochs.jsonl?since=$(sed -n 's/^id: //p' list | tail -n 1)" &
 follower=$!
 others+=("$follower")

@@ -36,20 +36,21 @@ void lk__live_put_row(lk_bytes *out, const lk_live_run *live)
     lk__html_text(out, live->title);
     lk__bytes_text(out, "</a>");
     if (!run) {
-        lk__bytes_text(out, "</td><td><span class=\"state damaged\">damaged</span></td><td class=\"problem\" "
-                            "colspan=\"7\">");
+        lk__bytes_text(out,
+                       "</td><td class=\"mark\"><span class=\"state damaged\">damaged</span></td><td class=\"problem\" "
+                       "colspan=\"7\">");
         lk__html_text(out, live->problem ? live->problem : "");
         lk__bytes_text(out, "</td></tr>");
         return;
     }
     const char *state = lk__page_state(run);
-    lk__bytes_format(out, "</td><td><span class=\"state %s\">%s</span></td>", state, state);
+    lk__bytes_format(out, "</td><td class=\"mark\"><span class=\"state %s\">%s</span></td>", state, state);
     live_row_put_setting(out, run, "model", "model");
     live_row_put_setting(out, run, "data", "data");
     live_row_put_setting(out, run, "devices in use", "devices");
     lk__bytes_text(out, "<td class=\"epoch\" data-label=\"epoch\">");
     lk__page_put_epoch(out, run, &live->steps);
-    lk__bytes_text(out, "</td><td class=\"n\" data-label=\"accuracy\">");
+    lk__bytes_text(out, "</td><td class=\"n\" data-label=\"best accuracy\">");
     const lk_run_epoch *best = lk_run_best(run, &accuracy);
     lk__html_percent(out, accuracy, 2);
     lk__bytes_text(out, best && isnan(best->val_accuracy) ? " (training)" : "");
@@ -63,6 +64,6 @@ void lk__live_put_row(lk_bytes *out, const lk_live_run *live)
 void lk__live_put_columns(lk_bytes *out)
 {
     lk__bytes_text(out, "<thead><tr><th>run</th><th>state</th><th>model</th><th>data</th><th>devices</th><th>epoch</th>"
-                        "<th class=\"n\">accuracy</th><th class=\"n\">images/s</th><th class=\"n\">time</th></tr>"
+                        "<th class=\"n\">best accuracy</th><th class=\"n\">images/s</th><th class=\"n\">time</th></tr>"
                         "</thead>\n");
 }

@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 
+#include <stddef.h>
+
 #ifdef LK_HAVE_MICROHTTPD
 
 #include "base/clock.h"
