@@ -46,7 +46,7 @@ if serves_pages; then
     mv logs long hostile runs
     cp runs/logs/*.jsonl 'runs/<h1 id=injected>'
     echo '<h1 id=injected>' >runs/epochs.jsonl
-    "$LOCKSTEP" train --model lenet --data synthetic --limit-train 6400 --batch-size 16 --epochs 1000 --devices 1 \
+    "$LOCKSTEP" train --model lenet --data synthetic --limit-train 1600 --batch-size 16 --epochs 10000 --devices 1 \
         --log-dir runs/now >train.out 2>&1 </dev/null &
     others=($!)
     begin_server runs

@@ -95,7 +95,7 @@ fi
 curl -sN --max-time 300 -o list "$url/events?since=0" &
 listener=$!
 others+=("$listener")
-arguments=("${small[@]}" --limit-train 6400 --epochs 1000 --log-dir runs/now)
+arguments=("${small[@]}" --limit-train 1600 --epochs 10000 --log-dir runs/now)
 "$LOCKSTEP" "${arguments[@]}" >train.out 2>&1 </dev/null &
 trainer=$!
 others+=("$trainer")
