@@ -19,7 +19,7 @@ if(LK_CLANG AND NOT LK_SANITIZE AND NOT CMAKE_CROSSCOMPILING AND NOT DEFINED LK_
 endif()
 
 set(LK_FUZZ_LIBRARIES ${ZLIB_LIBRARIES} ${ONEDNN_LIBRARY})
-foreach(library XXHASH JANSSON HWLOC CURL CAIRO PNG JPEG ZMQ)
+foreach(library XXHASH JANSSON HWLOC CURL CAIRO PNG JPEG ZMQ MICROHTTPD)
   list(APPEND LK_FUZZ_LIBRARIES ${${library}_LINK_LIBRARIES})
 endforeach()
 list(REMOVE_DUPLICATES LK_FUZZ_LIBRARIES)
@@ -106,6 +106,7 @@ lk_fuzz(checkpoint SOURCES src/train/checkpoint/checkpoint_folder.c src/train/ch
 lk_fuzz(records SOURCES src/report/run_records.c src/report/record_file.c src/io/json.c src/io/bytes.c)
 lk_fuzz(page SOURCES src/report/page_evaluation.c src/report/page_trace.c src/report/step_records.c
              src/report/record_file.c)
+lk_fuzz(site SOURCES src/report/live/live_site.c src/report/live/live_runs.c src/report/live/live_row.c)
 lk_fuzz(cifar SOURCES src/data/formats/cifar.c src/data/samples.c src/data/formats/byte_source.c)
 if(ONEDNN_FOUND)
   set(choice src/cpu/cpu_choice.c)

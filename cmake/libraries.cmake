@@ -27,6 +27,7 @@ lk_find(CAIRO cairo-png)
 lk_find(PNG libpng>=1.6)
 lk_find(JPEG libjpeg>=2.0) # libjpeg-turbo: other libraries lack jpeg_mem_src and decode to other bits.
 lk_find(ZMQ libzmq>=4.3)
+lk_find(MICROHTTPD libmicrohttpd>=0.9.71) # earlier ones have another type of result
 
 # find_package(dnnl) does not work: Debian's configuration fails without OpenCL's headers, which a CPU does not need.
 if(LK_WITH_ONEDNN)
@@ -48,7 +49,7 @@ if(LK_WITH_ONEDNN)
   endif()
 endif()
 
-foreach(library ONEDNN HWLOC CURL CAIRO PNG JPEG ZMQ)
+foreach(library ONEDNN HWLOC CURL CAIRO PNG JPEG ZMQ MICROHTTPD)
   if(${library}_FOUND)
     message(STATUS "${library}: ${${library}_VERSION}")
     list(APPEND LK_BUILD_INFO LK_HAVE_${library} LK_${library}_VERSION="${${library}_VERSION}")

@@ -1,12 +1,14 @@
 #include "cli/cli.h"
 #include "cli/interrupts.h"
 #include "cli/text/progress.h"
+#include "cli/text/scaling_text.h"
 #include "cli/text/study_table.h"
 #include "cli/train_flags.h"
 
 #include "lockstep/build.h"
 #include "lockstep/callbacks.h"
 #include "lockstep/record.h"
+#include "lockstep/scaling.h"
 #include "lockstep/study.h"
 
 #include <errno.h>
@@ -131,6 +133,7 @@ typedef struct sweep {
     char out[PATH_MAX];
     int number;     /* of the study in `out` */
     bool unwritten; /* warned once that the JSON file cannot be written */
+    int disturbed;  /* number of runs whose cores other processes took */
 } sweep;
 
 enum { FILE_PATH = PATH_MAX + 32, MAX_STUDIES = 1000000 };
@@ -225,6 +228,18 @@ static lk_status sweep_add_log_dir(const sweep *s, const lk_study *study, int in
     return lk_trainer_add(trainer, lk_callback_log_dir(path));
 }
 
+static lk_status sweep_end_training(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    (void)result;
+    sweep *s = self;
+    const lk_scaling_report *scaling = lk_trainer_scaling(trainer);
+    if (status != LK_OK || !scaling || !cli_is_disturbed(scaling))
+        return LK_OK;
+    cli_print_other_processes(scaling, "  ", stderr);
+    s->disturbed++;
+    return LK_OK;
+}
+
 /* Prints the plan of the first run only: the names of the others say what differs. */
 static lk_status sweep_begin_run(void *user, const lk_study *study, int index, lk_trainer *trainer)
 {
@@ -237,6 +252,10 @@ static lk_status sweep_begin_run(void *user, const lk_study *study, int index, l
         cli_note_fallback();
     s->progress = (cli_progress){.announced = s->progress.announced};
     lk_status status = cli_progress_add(&s->progress, trainer);
+    if (status == LK_OK)
+        status = lk_trainer_add(trainer, lk_callback_scaling(NULL));
+    if (status == LK_OK)
+        status = lk_trainer_add(trainer, (lk_callback){.name = "cores", .train_end = sweep_end_training, .self = s});
     if (status == LK_OK && s->config.log_dir && *s->config.log_dir)
         status = sweep_add_log_dir(s, study, index, trainer);
     return status;
@@ -291,6 +310,12 @@ static int sweep_print_results(const sweep *s, const lk_study *study)
     if (ended < runs)
         fprintf(stream, "incomplete: %d of %d runs\n", ended, runs);
     fflush(stream);
+    if (s->disturbed > 0)
+        fprintf(stderr,
+                "warning: in %d of %d run%s other processes, or more devices than cores, took more than a tenth of the "
+                "cores' "
+                "time: these figures are not those of an idle machine\n",
+                s->disturbed, runs, runs == 1 ? "" : "s");
     if (!s->config.json)
         return failed > 0;
     char *json = lk_study_json(study);

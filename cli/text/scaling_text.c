@@ -39,8 +39,7 @@ static const char *scaling_text_source_of(const lk_scaling_report *r, const lk_s
                           : "against one as estimated from the recorded steps' computing time";
 }
 
-/* Returns whether other processes took more than a tenth of the cores' time. */
-static bool scaling_text_is_disturbed(const lk_scaling_report *r)
+bool cli_is_disturbed(const lk_scaling_report *r)
 {
     return r->steps > 0 && r->core_share < 0.9;
 }
@@ -54,7 +53,7 @@ static bool scaling_text_is_unlike_run(const lk_scaling_report *r)
 
 static bool scaling_text_is_believed(const lk_scaling_report *r, const lk_speedup *s)
 {
-    return isfinite(s->speedup) && !scaling_text_is_disturbed(r) && (s->measured || !scaling_text_is_unlike_run(r));
+    return isfinite(s->speedup) && !cli_is_disturbed(r) && (s->measured || !scaling_text_is_unlike_run(r));
 }
 
 /* Gives no number that is not believed. */
@@ -64,7 +63,7 @@ static void scaling_text_print_speedup(const lk_scaling_report *r, FILE *stream)
     if (scaling_text_is_believed(r, &s))
         fprintf(stream, "speed-up %.2f on %lld device%s, efficiency %.0f%%, %s\n", s.speedup, (long long)r->devices,
                 r->devices == 1 ? "" : "s", 100 * s.efficiency, scaling_text_source_of(r, &s));
-    else if (isfinite(s.speedup) && scaling_text_is_disturbed(r))
+    else if (isfinite(s.speedup) && cli_is_disturbed(r))
         fprintf(stream,
                 "speed-up unclear: other processes, or more devices than cores, took %.0f%% of the cores' time\n",
                 100 * (1 - r->core_share));
@@ -102,10 +101,9 @@ static void scaling_text_print_no_exchange(const lk_scaling_report *r, FILE *str
         fputs("exchange: latency and bandwidth not measured: the run is too short\n", stream);
 }
 
-/* Prints the share of time that other processes took the cores, if it is above a tenth. */
-static void scaling_text_print_other_processes(const lk_scaling_report *r, const char *indent, FILE *stream)
+void cli_print_other_processes(const lk_scaling_report *r, const char *indent, FILE *stream)
 {
-    if (scaling_text_is_disturbed(r))
+    if (cli_is_disturbed(r))
         fprintf(stream, "%sother processes, or more devices than cores, took the cores for %.0f%% of the %s time\n",
                 indent, 100 * (1 - r->core_share), r->servers > 0 ? "computing" : "operators'");
 }
@@ -192,7 +190,7 @@ void cli_print_scaling(const lk_scaling_report *r, bool verbose, FILE *stream)
     } else {
         scaling_text_print_no_exchange(r, stream);
     }
-    scaling_text_print_other_processes(r, "  ", stream);
+    cli_print_other_processes(r, "  ", stream);
     scaling_text_print_unlike_run(r, "  ", stream);
 }
 
@@ -258,7 +256,7 @@ static void scaling_text_print_step(const lk_scaling_report *r, FILE *stream)
     if (r->devices > 1 || r->workers > 1)
         fprintf(stream, ", mean of all %s", w.many);
     fputc('\n', stream);
-    scaling_text_print_other_processes(r, "", stream);
+    cli_print_other_processes(r, "", stream);
     scaling_text_print_unlike_run(r, "", stream);
 }
 

@@ -32,6 +32,7 @@
 #include "lockstep/record.h"
 #include "lockstep/runs.h"
 #include "lockstep/scaling.h"
+#include "lockstep/serve.h"
 #include "lockstep/status.h"
 #include "lockstep/study.h"
 #include "lockstep/tensor.h"

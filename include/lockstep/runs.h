@@ -45,6 +45,7 @@ typedef struct lk_run {
     const lk_run_change *changes; /* [n_changes], in order */
     int64_t n_epochs;
     bool finished;            /* the records have the last line of a complete training */
+    bool trains;              /* a process is training: it is not finished and holds the file's lock */
     double seconds;           /* that it has taken so far; NaN: no epoch is complete */
     const char *digest;       /* of the trained variables; NULL: it is not finished */
     const char *state_digest; /* with the optimizer's state; NULL: it is not finished */
@@ -66,8 +67,8 @@ LK_API const char *lk_run_get_setting(const lk_run *run, const char *name);
 LK_API const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy);
 
 /* Gives a summary as a JSON object without spaces: path, model, data, devices, epochs, best_accuracy, best_epoch,
- * best_of ("validation", or "training" if no epoch was evaluated), seconds, finished, digest; null for what there is
- * not. Free it with lk_free. NULL on failure: LK_ERR_MEMORY. */
+ * best_of ("validation", or "training" if no epoch was evaluated), seconds, finished, trains, digest; null for what
+ * there is not. Free it with lk_free. NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_run_json(const lk_run *run);
 
 /* Calls visit(user, path) for every file of records in a folder and below it, eight levels deep, in the order of their

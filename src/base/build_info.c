@@ -50,6 +50,12 @@
 #define ZMQ_STATE false, ""
 #endif
 
+#ifdef LK_HAVE_MICROHTTPD
+#define MICROHTTPD_STATE true, LK_MICROHTTPD_VERSION
+#else
+#define MICROHTTPD_STATE false, ""
+#endif
+
 #define TEXT_OF(token) #token
 #define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 #if defined(__clang__)
@@ -77,6 +83,8 @@ static lk_component components[] = {
     {"libjpeg", false, JPEG_STATE, "reads JPEG pictures; without it there are PNG, PGM and PPM", "libjpeg-dev"},
     {"ZeroMQ", false, ZMQ_STATE, "carries the messages of --strategy parameter-server; without it there is none",
      "libzmq3-dev"},
+    {"libmicrohttpd", false, MICROHTTPD_STATE,
+     "shows runs while they train (lockstep serve); without it there is no server", "libmicrohttpd-dev"},
 };
 
 static void build_info_ask_versions(void)

@@ -38,7 +38,20 @@ lk_status lk__append_open(lk_append_file *file, const char *path, int flags)
     }
     file->regular = S_ISREG(status.st_mode);
     file->whole = file->regular ? (int64_t)status.st_size : 0;
+    /* The lock ends with the process. It belongs to the open file: a process that asks does not lose its own. */
+    if (file->regular)
+        (void)fcntl(file->fd, F_OFD_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET});
     return LK_OK;
+}
+
+bool lk__append_is_held(const char *path)
+{
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool held = fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    if (fd >= 0)
+        close(fd);
+    return held;
 }
 
 static void append_forget_hash(lk_append_file *file)

@@ -18,9 +18,13 @@ typedef struct lk_append_file {
     int64_t hashed;
 } lk_append_file;
 
-/* flags: O_EXCL, O_TRUNC or 0. Errors: LK_ERR_IO (errno is set: EEXIST if O_EXCL finds a file), LK_ERR_MEMORY. */
+/* Opens a file, and locks it to show that it is written; a lock that another process has is no error. flags: O_EXCL,
+ * O_TRUNC or 0. Errors: LK_ERR_IO (errno is set: EEXIST if O_EXCL finds a file), LK_ERR_MEMORY. */
 lk_status lk__append_open(lk_append_file *file, const char *path, int flags);
 void lk__append_close(lk_append_file *file);
+
+/* Returns whether a process has the file open to append to it. Another file system than a local one may not say so. */
+bool lk__append_is_held(const char *path);
 
 /* Appends a record. On failure none of it stays in the file. */
 lk_status lk__append(lk_append_file *file, const void *data, size_t size);

@@ -62,9 +62,25 @@ static void a_file_that_was_emptied_has_no_mark(void **state)
     lk__append_close(&file);
 }
 
+static void a_file_that_is_open_is_held(void **state)
+{
+    (void)state;
+    lk_append_file file, other;
+    assert_false(lk__append_is_held(in_dir("c.csv")));
+    assert_int_equal(lk__append_open(&file, in_dir("c.csv"), 0), LK_OK);
+    assert_true(lk__append_is_held(file.path));
+    assert_true(lk__append_is_held(file.path)); /* asking does not take the lock away */
+    assert_int_equal(lk__append_open(&other, file.path, 0), LK_OK);
+    lk__append_close(&other);
+    assert_true(lk__append_is_held(file.path));
+    lk__append_close(&file);
+    assert_false(lk__append_is_held(in_dir("c.csv")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(marks_follow_a_file_that_grows_and_is_cut),
-                                       cmocka_unit_test(a_file_that_was_emptied_has_no_mark)};
+                                       cmocka_unit_test(a_file_that_was_emptied_has_no_mark),
+                                       cmocka_unit_test(a_file_that_is_open_is_held)};
     return cmocka_run_group_tests_name("append_file", tests, make_test_dir, remove_test_dir);
 }

@@ -5,12 +5,13 @@
 #include "io/append_file.h"
 #include "io/charts/canvas.h"
 #include "lockstep/runs.h"
+#include "report/page.h"
+#include "report/page_frame.h"
 #include "report/page_html.h"
 #include "report/page_parts.h"
-#include "report/page_style.h"
 #include "report/record_names.h"
-#include "report/step_records.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,9 +21,11 @@
 typedef struct page {
     const lk_page_run *runs;
     int count;
+    const lk_page_live *live; /* NULL: the page is a file */
     lk_bytes out, notes;
-    lk_step_records steps[LK_PAGE_RUNS];
-    double *epochs[LK_PAGE_RUNS]; /* numbers of the epochs as they are plotted */
+    lk_step_records read[LK_PAGE_RUNS];
+    const lk_step_records *steps[LK_PAGE_RUNS]; /* the live ones, or those that were read */
+    double *epochs[LK_PAGE_RUNS];               /* numbers of the epochs as they are plotted */
 } page;
 
 static bool page_is_evaluated(const lk_run *run)
@@ -50,10 +53,18 @@ static bool page_shares(const page *p, const char *name)
 /* --- files of the run ----------------------------------------------------------------------------------------------
  */
 
-/* Writes the path of a file next to the run's records, with the run's number if `numbered`. Returns whether the run has
- * one: records in a file of another name have none. */
-static bool page_find_file(const lk_run *run, const char *stem, const char *extension, bool numbered,
-                           char path[PATH_MAX])
+lk_status lk__page_check_inside(const char *folder, const char *path)
+{
+    char real[PATH_MAX];
+    size_t length = strlen(folder);
+    if (!realpath(path, real))
+        LK_FAIL(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (strncmp(real, folder, length) != 0 || (real[length] != '/' && folder[length - 1] != '/'))
+        LK_FAIL(LK_ERR_IO, "%s: leads out of the folder that is shown", path);
+    return LK_OK;
+}
+
+bool lk__page_find_file(const lk_run *run, const char *inside, const lk_page_file *file, char path[PATH_MAX])
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(run->path, '/'), *name = slash ? slash + 1 : run->path;
@@ -63,7 +74,22 @@ static bool page_find_file(const lk_run *run, const char *stem, const char *exte
         return false;
     if (slash == run->path)
         snprintf(folder, sizeof folder, "/");
-    return number > 0 && lk__record_path(folder, stem, extension, numbered ? number : 1, path) == LK_OK;
+    return number > 0 &&
+           lk__record_path(folder, file->stem, file->extension, file->is_shared ? 1 : number, path) == LK_OK &&
+           (!inside || lk__page_check_inside(inside, path) == LK_OK);
+}
+
+/* The same for the page's run `index`. */
+static bool page_find_file(const page *p, int index, const lk_page_file *file, char path[PATH_MAX])
+{
+    return lk__page_find_file(p->runs[index].run, p->live ? p->live->folder : NULL, file, path);
+}
+
+static void page_put_note(page *p, const char *text)
+{
+    lk__bytes_text(&p->notes, "<p class=\"note\">Left out: ");
+    lk__html_text(&p->notes, text);
+    lk__bytes_text(&p->notes, "</p>\n");
 }
 
 /* Notes that a file is left out. Only a lack of memory is an error; a file that is not there is nothing to tell. */
@@ -72,10 +98,9 @@ static lk_status page_without(page *p, lk_status status)
     if (status == LK_OK || status == LK_ERR_MEMORY)
         return status;
     if (status != LK_ERR_NOT_FOUND) {
-        lk__log(LK_LOG_WARNING, "%s; the page does without", lk_error_message());
-        lk__bytes_text(&p->notes, "<p class=\"note\">Left out: ");
-        lk__html_text(&p->notes, lk_error_message());
-        lk__bytes_text(&p->notes, "</p>\n");
+        if (!p->live)
+            lk__log(LK_LOG_WARNING, "%s; the page does without", lk_error_message());
+        page_put_note(p, lk_error_message());
     }
     lk_error_clear();
     return LK_OK;
@@ -84,22 +109,50 @@ static lk_status page_without(page *p, lk_status status)
 static lk_status page_read_steps(page *p, int index)
 {
     char path[PATH_MAX];
-    if (!page_find_file(p->runs[index].run, "steps", ".jsonl", true, path))
+    if (!page_find_file(p, index, &LK_PAGE_STEPS, path))
         return page_without(p, lk_error_status());
-    lk_status status = lk__step_records_read(path, &p->steps[index]);
+    lk_status status = lk__step_records_read(path, &p->read[index]);
     if (status != LK_OK)
-        lk__step_records_free(&p->steps[index]);
+        lk__step_records_free(&p->read[index]);
     return page_without(p, status);
 }
 
 /* --- results -------------------------------------------------------------------------------------------------------
  */
 
-static double page_rate(const lk_run *run)
+double lk__page_rate(const lk_run *run)
 {
     if (!isnan(run->images_per_second) || run->n_epochs == 0)
         return run->images_per_second;
     return run->epochs[run->n_epochs - 1].images_per_second;
+}
+
+const char *lk__page_state(const lk_run *run)
+{
+    return run->finished ? "finished" : run->trains ? "trains" : "interrupted";
+}
+
+void lk__page_put_epoch(lk_bytes *out, const lk_run *run, const lk_step_records *steps)
+{
+    const char *setting = lk_run_get_setting(run, "epochs");
+    double epochs = setting ? strtod(setting, NULL) : 0;
+    double trained = run->n_epochs ? (double)run->epochs[run->n_epochs - 1].epoch : 0;
+    if (run->trains && steps->count > 0)
+        trained = fmax(trained, steps->column[LK_STEP_EPOCH][steps->count - 1]);
+    bool is_part = run->trains || (!run->finished && trained < epochs);
+    if (!(trained >= 0 && trained < 1e9 && epochs < 1e9)) {
+        lk__bytes_text(out, "–");
+        return;
+    }
+    lk__bytes_fixed(out, trained, run->trains ? 2 : 0);
+    if (!is_part || !(epochs > 0))
+        return;
+    lk__bytes_format(out, " of %lld", (long long)epochs);
+    if (!run->trains)
+        return;
+    lk__bytes_text(out, "<progress aria-label=\"epochs\" value=\"");
+    lk__bytes_fixed(out, fmin(trained / epochs, 1), 4);
+    lk__bytes_text(out, "\"></progress>");
 }
 
 static void page_open_tile(page *p)
@@ -129,12 +182,32 @@ static void page_put_tiles(page *p, const lk_run *run)
              run->n_epochs == 1 ? "" : "s");
     page_close_tile(p, name);
     page_open_tile(p);
-    lk__html_number(&p->out, page_rate(run));
+    lk__html_number(&p->out, lk__page_rate(run));
     page_close_tile(p, "training images a second");
     page_open_tile(p);
     lk__html_number(&p->out, run->n_epochs ? run->epochs[run->n_epochs - 1].train_loss : NAN);
     page_close_tile(p, "training loss, last epoch");
     lk__bytes_text(&p->out, "</div>\n");
+}
+
+static void page_put_now(page *p)
+{
+    const lk_run *run = p->runs[0].run;
+    const lk_step_records *steps = p->steps[0];
+    if (!run->trains)
+        return;
+    lk__bytes_text(&p->out, "<section class=\"now\"><p>");
+    if (steps->count > 0) {
+        lk__bytes_text(&p->out, "Step ");
+        lk__bytes_fixed(&p->out, fmin(steps->column[LK_STEP_NUMBER][steps->count - 1], 1e15), 0);
+        lk__bytes_text(&p->out, ", loss ");
+        lk__html_number(&p->out, steps->column[LK_STEP_LOSS][steps->count - 1]);
+        lk__bytes_text(&p->out, ", epoch ");
+    } else {
+        lk__bytes_text(&p->out, "Epoch ");
+    }
+    lk__page_put_epoch(&p->out, run, steps);
+    lk__bytes_text(&p->out, "</p></section>\n");
 }
 
 /* --- curves --------------------------------------------------------------------------------------------------------
@@ -172,7 +245,7 @@ static lk_status page_put_step_chart(page *p, int column, const char *title, dou
     char names[LK_PAGE_RUNS][128];
     int64_t points = 0;
     for (int i = 0; i < p->count; i++) {
-        const lk_step_records *steps = &p->steps[i];
+        const lk_step_records *steps = p->steps[i];
         page_short_name(p->count > 1 ? p->runs[i].name : "training", names[i], sizeof names[i]);
         series[i] = (lk_series){names[i], steps->column[LK_STEP_NUMBER], steps->column[column], steps->count, false};
         points += steps->count;
@@ -213,7 +286,7 @@ static lk_status page_put_curves(page *p)
     static const char *const what[] = {"training loss by step", "training accuracy by step", "loss by epoch",
                                        "accuracy by epoch", "learning rate by step"};
     for (int i = 0; i < p->count; i++) {
-        steps += p->steps[i].count;
+        steps += p->steps[i]->count;
         epochs += p->runs[i].run->n_epochs;
     }
     for (int i = 0; i < 5; i++)
@@ -299,9 +372,12 @@ static void page_put_digests(page *p, const lk_page_run *one)
 static lk_status page_put_evaluation(page *p)
 {
     char path[PATH_MAX], matrix[PATH_MAX];
-    if (!page_find_file(p->runs[0].run, "evaluation", ".json", false, path) ||
-        !page_find_file(p->runs[0].run, "confusion", ".png", false, matrix))
+    if (!page_find_file(p, 0, &(lk_page_file){"evaluation", ".json", true}, path))
         return page_without(p, lk_error_status());
+    if (!page_find_file(p, 0, &(lk_page_file){"confusion", ".png", true}, matrix)) {
+        LK_TRY(page_without(p, lk_error_status()));
+        *matrix = '\0';
+    }
     return page_without(p, lk__page_put_evaluation(&p->out, path, matrix));
 }
 
@@ -309,7 +385,7 @@ static lk_status page_put_evaluation(page *p)
 static lk_status page_put_part(page *p, const char *stem, lk_status (*put)(lk_bytes *out, const char *path))
 {
     char path[PATH_MAX];
-    if (!page_find_file(p->runs[0].run, stem, ".json", true, path))
+    if (!page_find_file(p, 0, &(lk_page_file){stem, ".json", false}, path))
         return page_without(p, lk_error_status());
     return page_without(p, put(&p->out, path));
 }
@@ -329,14 +405,25 @@ static lk_status page_put_mistakes(lk_bytes *out, const char *path)
     return status;
 }
 
+/* Puts what changes while the run trains. */
+static lk_status page_put_progress(page *p)
+{
+    lk__bytes_text(&p->out, p->live ? "<div id=\"progress\">\n" : "");
+    if (p->live)
+        page_put_now(p);
+    page_put_tiles(p, p->runs[0].run);
+    LK_TRY(page_put_curves(p));
+    lk__bytes_text(&p->out, p->live ? "</div>\n" : "");
+    return LK_OK;
+}
+
 static lk_status page_put_one(page *p)
 {
     char path[PATH_MAX];
-    page_put_tiles(p, p->runs[0].run);
-    LK_TRY(page_put_curves(p));
+    LK_TRY(page_put_progress(p));
     LK_TRY(page_put_evaluation(p));
-    if (page_find_file(p->runs[0].run, "mistakes", ".png", false, path))
-        LK_TRY(page_without(p, page_put_mistakes(&p->out, path)));
+    bool found = page_find_file(p, 0, &(lk_page_file){"mistakes", ".png", true}, path);
+    LK_TRY(page_without(p, found ? page_put_mistakes(&p->out, path) : lk_error_status()));
     LK_TRY(page_put_part(p, "scaling", lk__page_put_scaling));
     LK_TRY(page_put_part(p, "trace", lk__page_put_trace));
     page_put_changes(p, p->runs[0].run);
@@ -365,7 +452,7 @@ static void page_put_results(page *p)
         lk__bytes_format(&p->out, "</td><td class=\"n\">%lld</td><td class=\"n\">", (long long)run->n_epochs);
         lk__html_duration(&p->out, run->seconds);
         lk__bytes_text(&p->out, "</td><td class=\"n\">");
-        lk__html_number(&p->out, page_rate(run));
+        lk__html_number(&p->out, lk__page_rate(run));
         lk__bytes_text(&p->out, "</td><td><code>");
         lk__html_text(&p->out, run->digest ? run->digest : "–");
         lk__bytes_text(&p->out, "</code></td></tr>\n");
@@ -437,61 +524,63 @@ static lk_status page_put_several(page *p)
 /* --- the page ------------------------------------------------------------------------------------------------------
  */
 
-static void page_put_style(page *p)
-{
-    const char *at = page_style;
-    for (const char *dark; (dark = strstr(at, "DARK")); at = dark + strlen("DARK")) {
-        lk__bytes_put(&p->out, at, (size_t)(dark - at));
-        lk__bytes_text(&p->out, page_dark);
-    }
-    lk__bytes_text(&p->out, at);
-    for (int i = 0; i < LK__COLORS; i++)
-        lk__bytes_format(&p->out,
-                         ".chart [stroke=\"#%06X\"]{stroke:var(--c%d)}.chart circle[fill=\"#%06X\"]{fill:var(--c%d)}\n",
-                         (unsigned)lk__colors[i], i, (unsigned)lk__colors[i], i);
-}
-
-static void page_put_title(page *p)
+static void page_put_title(const page *p, lk_bytes *out)
 {
     const lk_run *run = p->runs[0].run;
     if (p->count > 1) {
-        lk__bytes_format(&p->out, "%d runs compared", p->count);
+        lk__bytes_format(out, "%d runs compared", p->count);
         return;
     }
-    lk__html_text(&p->out, page_setting(run, "model"));
-    lk__bytes_text(&p->out, " on ");
-    lk__html_text(&p->out, page_setting(run, "data"));
+    lk__html_text(out, page_setting(run, "model"));
+    lk__bytes_text(out, " on ");
+    lk__html_text(out, page_setting(run, "data"));
 }
 
-static void page_begin(page *p)
+static void page_put_about(const page *p, lk_bytes *out)
 {
     const lk_run *run = p->runs[0].run;
-    lk__bytes_text(&p->out,
-                   "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-                   "content=\"width=device-width,initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n<title>");
-    page_put_title(p);
-    lk__bytes_text(&p->out, "</title>\n<style>\n");
-    page_put_style(p);
-    lk__bytes_text(&p->out, "</style></head>\n<body><main>\n<header><div><h1>");
-    page_put_title(p);
-    lk__bytes_text(&p->out, "</h1>\n<p class=\"sub\">");
-    if (p->count == 1) {
-        lk__html_text(&p->out, p->runs[0].name);
-        lk__bytes_text(&p->out, " · ");
-        lk__html_text(&p->out, page_setting(run, "devices in use"));
-        lk__bytes_text(&p->out, run->finished ? " · finished" : " · not finished");
-        if (run->digest) {
-            lk__bytes_text(&p->out, " · digest <code>");
-            lk__html_text(&p->out, run->digest);
-            lk__bytes_text(&p->out, "</code>");
-        }
-    } else {
-        lk__bytes_text(&p->out, "Equal digests mean equal bits, on any number of devices.");
+    if (p->count > 1) {
+        lk__bytes_text(out, "Equal digests mean equal bits, on any number of devices.");
+        return;
     }
-    lk__bytes_text(&p->out, "</p></div><button id=\"theme\" hidden type=\"button\">Dark</button></header>\n");
+    lk__html_text(out, p->runs[0].name);
+    lk__bytes_text(out, " · ");
+    lk__html_text(out, page_setting(run, "devices in use"));
+    lk__bytes_format(out, " · %s", lk__page_state(run));
+    if (run->digest) {
+        lk__bytes_text(out, " · digest <code>");
+        lk__html_text(out, run->digest);
+        lk__bytes_text(out, "</code>");
+    }
 }
 
-static lk_status page_make(page *p, const char *path)
+static lk_status page_put_all(page *p)
+{
+    lk_bytes title = {0}, about = {0};
+    page_put_title(p, &title);
+    page_put_about(p, &about);
+    lk__bytes_char(&title, '\0');
+    lk__bytes_char(&about, '\0');
+    lk_status status = lk__bytes_status(&title);
+    if (status == LK_OK)
+        status = lk__bytes_status(&about);
+    const lk_page_frame frame = {.title = (const char *)title.data,
+                                 .about = (const char *)about.data,
+                                 .is_served = p->live,
+                                 .events = p->live ? p->live->events : NULL,
+                                 .is_below = true};
+    if (status == LK_OK) {
+        lk__page_begin(&p->out, &frame);
+        status = p->count == 1 ? page_put_one(p) : page_put_several(p);
+        lk__bytes_put(&p->out, p->notes.data, p->notes.size);
+        lk__page_end(&p->out, &frame);
+    }
+    lk__bytes_free(&title);
+    lk__bytes_free(&about);
+    return status;
+}
+
+static lk_status page_prepare(page *p)
 {
     for (int i = 0; i < p->count; i++) {
         const lk_run *run = p->runs[i].run;
@@ -500,30 +589,54 @@ static lk_status page_make(page *p, const char *path)
             return LK_ERR_MEMORY;
         for (int64_t e = 0; e < run->n_epochs; e++)
             p->epochs[i][e] = (double)run->epochs[e].epoch;
-        LK_TRY(page_read_steps(p, i));
+        p->steps[i] = p->live ? p->live->steps : &p->read[i];
+        if (p->live && p->live->problem)
+            page_put_note(p, p->live->problem);
+        if (!p->live)
+            LK_TRY(page_read_steps(p, i));
     }
-    page_begin(p);
-    LK_TRY(p->count == 1 ? page_put_one(p) : page_put_several(p));
-    lk__bytes_put(&p->out, p->notes.data, p->notes.size);
-    lk__bytes_text(&p->out, "</main>\n<script>");
-    lk__bytes_text(&p->out, page_script);
-    lk__bytes_text(&p->out, "</script></body></html>\n");
-    LK_TRY(lk__bytes_status(&p->notes));
-    LK_TRY(lk__bytes_status(&p->out));
-    return lk__replace_file(path, p->out.data, p->out.size);
+    return LK_OK;
+}
+
+/* Makes the page, or the part that `put` puts, and appends it to *out if all went well. */
+static lk_status page_make(page *p, lk_status (*put)(page *p), lk_bytes *out)
+{
+    lk_status status = page_prepare(p);
+    if (status == LK_OK)
+        status = put(p);
+    if (status == LK_OK)
+        status = lk__bytes_status(&p->notes);
+    if (status == LK_OK)
+        status = lk__bytes_status(&p->out);
+    if (status == LK_OK)
+        lk__bytes_put(out, p->out.data, p->out.size);
+    for (int i = 0; i < p->count; i++) {
+        lk__step_records_free(&p->read[i]);
+        lk__free(p->epochs[i]);
+    }
+    lk__bytes_free(&p->out);
+    lk__bytes_free(&p->notes);
+    return status == LK_OK ? lk__bytes_status(out) : status;
+}
+
+lk_status lk__page_make(const lk_page_run *run, const lk_page_live *live, lk_bytes *out)
+{
+    return page_make(&(page){.runs = run, .count = 1, .live = live}, page_put_all, out);
+}
+
+lk_status lk__page_make_progress(const lk_page_run *run, const lk_page_live *live, lk_bytes *out)
+{
+    return page_make(&(page){.runs = run, .count = 1, .live = live}, page_put_progress, out);
 }
 
 lk_status lk_page_write(const lk_page_run *runs, int count, const char *path)
 {
+    lk_bytes out = {0};
     if (count < 1 || count > LK_PAGE_RUNS)
         LK_FAIL(LK_ERR_ARGUMENT, "%d runs: a page shows 1 … %d", count, LK_PAGE_RUNS);
-    page p = {.runs = runs, .count = count};
-    lk_status status = page_make(&p, path);
-    for (int i = 0; i < count; i++) {
-        lk__step_records_free(&p.steps[i]);
-        lk__free(p.epochs[i]);
-    }
-    lk__bytes_free(&p.out);
-    lk__bytes_free(&p.notes);
+    lk_status status = page_make(&(page){.runs = runs, .count = count}, page_put_all, &out);
+    if (status == LK_OK)
+        status = lk__replace_file(path, out.data, out.size);
+    lk__bytes_free(&out);
     return status;
 }

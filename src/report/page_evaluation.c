@@ -53,19 +53,7 @@ static void page_evaluation_put_name(lk_bytes *out, const evaluation *e, int64_t
         lk__bytes_format(out, "%lld", (long long)class);
         return;
     }
-    int length = lk__utf8_length(name), at = 0;
-    lk_bytes shown = {0};
-    for (uint32_t c; (c = lk__utf8_next(&name)); at++) {
-        bool kept = most == 0 || length <= most || at < most / 2 || at >= length - (most / 2 - 1);
-        if (kept)
-            lk__bytes_utf8(&shown, c);
-        else if (at == most / 2)
-            lk__bytes_text(&shown, "…");
-    }
-    lk__bytes_char(&shown, '\0');
-    lk__html_text(out, shown.failed ? "" : (const char *)shown.data);
-    out->failed = out->failed || shown.failed;
-    lk__bytes_free(&shown);
+    lk__html_short(out, name, most);
 }
 
 static void page_evaluation_put_square(lk_bytes *out, const evaluation *e, int64_t label, int64_t predicted, double sum)
@@ -125,7 +113,8 @@ static void page_evaluation_put_pairs(lk_bytes *out, const evaluation *e)
     pair pairs[MOST_PAIRS + 1];
     int n = 0;
     for (int64_t i = 0; i < e->classes * e->classes; i++) {
-        if (i / e->classes == i % e->classes || e->counts[i] == 0)
+        bool is_less = n == MOST_PAIRS && e->counts[i] <= pairs[n - 1].count;
+        if (i / e->classes == i % e->classes || e->counts[i] == 0 || is_less)
             continue;
         pairs[n++] = (pair){i / e->classes, i % e->classes, e->counts[i]};
         qsort(pairs, (size_t)n, sizeof *pairs, page_evaluation_compare_pairs);

@@ -29,6 +29,23 @@ void lk__html_text(lk_bytes *out, const char *text)
     }
 }
 
+void lk__html_short(lk_bytes *out, const char *text, int most)
+{
+    int length = most ? lk__utf8_length(text) : 0, at = 0;
+    lk_bytes shown = {0};
+    for (uint32_t c; (c = lk__utf8_next(&text)); at++) {
+        bool kept = length <= most || at < most / 2 || at >= length - (most / 2 - 1);
+        if (kept)
+            lk__bytes_utf8(&shown, c);
+        else if (at == most / 2)
+            lk__bytes_text(&shown, "…");
+    }
+    lk__bytes_char(&shown, '\0');
+    lk__html_text(out, shown.failed ? "" : (const char *)shown.data);
+    out->failed = out->failed || shown.failed;
+    lk__bytes_free(&shown);
+}
+
 void lk__html_number(lk_bytes *out, double value)
 {
     char text[LK__TICK_TEXT] = "–";

@@ -7,6 +7,9 @@
 /* Appends text with the characters that mean something in HTML written as entities, also fit for attributes. */
 void lk__html_text(lk_bytes *out, const char *text);
 
+/* Appends text of which at most so many characters are kept, without the middle; 0: all of it. */
+void lk__html_short(lk_bytes *out, const char *text, int most);
+
 /* Appends a number with four significant digits, or a dash if it is not finite. */
 void lk__html_number(lk_bytes *out, double value);
 

@@ -1,5 +1,6 @@
 /* The style sheet and the script of pages. The script only adds values under the pointer and the choice of light or
- * dark; a page reads well without it. Charts have the colors of io/charts/canvas.h, which the style replaces. */
+ * dark, and to pages of a server what has changed; a page reads well without it. Charts have the colors of
+ * io/charts/canvas.h, which the style replaces. */
 #pragma once
 
 static const char page_style[] =
@@ -91,7 +92,7 @@ static const char page_script[] =
     "const name=()=>b.textContent=dark()?'Light':'Dark';b.hidden=false;name();"
     "b.addEventListener('click',()=>{root.dataset.theme=dark()?'light':'dark';name()});"
     "const f=v=>v===0?'0':Math.abs(v)>=1e4?Math.round(v).toLocaleString('en'):String(+v.toPrecision(4));"
-    "for(const c of document.querySelectorAll('.chart')){const series=JSON.parse(c.dataset.series),"
+    "const charts=part=>{for(const c of part.querySelectorAll('.chart')){const series=JSON.parse(c.dataset.series),"
     "names=c.dataset.names.split('\\n');const tip=document.createElement('div');tip.className='tip';c.append(tip);"
     "const line=document.createElementNS('http://www.w3.org/2000/svg','line');line.setAttribute('stroke','#888888');"
     "const off=()=>{tip.style.display='none';line.remove()};"
@@ -105,4 +106,45 @@ static const char page_script[] =
     "s.append(line);tip.textContent=rows.map(([n,a,v])=>`${n}  ${f(v)}  at ${f(a)}`).join('\\n');"
     "tip.style.display='block';const w=tip.offsetWidth/2,left=Math.max(w,Math.min(c.clientWidth-w,p/k));"
     "tip.style.left=left+'px';tip.style.top=Math.max(tip.offsetHeight,s.getBoundingClientRect().top-c."
-    "getBoundingClientRect().top+(t+6)/k)+'px'})}}})();";
+    "getBoundingClientRect().top+(t+6)/k)+'px'})}}};charts(document);";
+
+/* Of a server's pages only. An event of the stream has elements that take the places of those with their ids, but not
+ * while somebody reads a value under the pointer. A browser has few connections to a server, so a page that is not seen
+ * gives its own back. */
+static const char page_live_script[] =
+    "const at=document.body.dataset.events,sign=document.getElementById('link');let stream=null,since='';"
+    "if(sessionStorage.theme){root.dataset.theme=sessionStorage.theme;name()}"
+    "b.addEventListener('click',()=>{sessionStorage.theme=root.dataset.theme});"
+    "const put=part=>{const old=document.getElementById(part.id);if(!old)return;"
+    "if([...old.querySelectorAll('.tip')].some(t=>t.style.display==='block')){old.onpointerleave=()=>put(part);return}"
+    "old.replaceWith(part);charts(part)};"
+    "const say=text=>{if(sign)sign.textContent=text};"
+    "const follow=()=>{if(document.hidden){if(stream)stream.close();stream=null;return}if(stream||!at)return;"
+    "stream=new EventSource(since?at.replace(/since=.*/,'since='+since):at);"
+    "stream.onopen=()=>say('');stream.onerror=()=>{const ended=stream.readyState===2;"
+    "say(ended?'not connected: load the page again':'not connected; trying again');if(ended)stream=null};"
+    "stream.addEventListener('part',e=>{since=e.lastEventId;const t=document.createElement('template');"
+    "t.innerHTML=e.data;[...t.content.children].forEach(put)});"
+    "stream.addEventListener('reload',()=>location.reload())};"
+    "document.addEventListener('visibilitychange',follow);"
+    "addEventListener('pagehide',()=>{if(stream)stream.close();stream=null});addEventListener('pageshow',follow);";
+
+static const char page_live_style[] =
+    "a{color:var(--accent)}nav{margin-bottom:10px;font-size:.925rem}#link{color:var(--warn)}\n"
+    "progress{appearance:none;display:block;width:100%;height:6px;border:0;border-radius:3px;overflow:hidden;"
+    "background:var(--line);margin-top:6px}progress::-webkit-progress-bar{background:var(--line)}"
+    "progress::-webkit-progress-value{background:var(--c0)}progress::-moz-progress-bar{background:var(--c0)}\n"
+    ".now{margin-top:20px}.now p{margin:0;font-variant-numeric:tabular-nums}\n"
+    ".state{display:inline-block;border-radius:999px;padding:0 10px;font-size:.8125rem;line-height:1.6;"
+    "border:1px solid var(--line);color:var(--faint);white-space:nowrap}"
+    ".state.trains{color:var(--bg);background:var(--c2);border-color:var(--c2)}"
+    ".state.interrupted,.state.damaged{color:var(--warn);background:var(--warn-bg);border-color:var(--warn-bg)}\n"
+    ".runs td,.runs th{padding-right:14px}.runs td.name{min-width:9em;font-weight:600}"
+    ".runs td.epoch{min-width:7em;font-variant-numeric:tabular-nums;white-space:nowrap}.problem{color:var(--warn)}\n"
+    "@media(max-width:860px){.runs thead{display:none}.runs,.runs tbody,.runs td{display:block}"
+    ".runs tr{display:grid;grid-template-columns:1fr 1fr;gap:2px 16px;padding:12px 0;border-bottom:1px solid "
+    "var(--line)}"
+    ".runs tr:last-child{border-bottom:0}.runs td,.runs td.n{border:0;padding:0;text-align:left;min-width:0;"
+    "white-space:normal}.runs td[data-label]::before{content:attr(data-label) ' ';color:var(--faint);"
+    "font-size:.8125rem}.runs td.mark{justify-self:end}.runs td.problem{grid-column:1/-1}.runs td.epoch "
+    "progress{max-width:8em}}\n";

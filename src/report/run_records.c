@@ -1,10 +1,12 @@
 /* Reads the files of JSON lines that callbacks/json_lines.c writes for callbacks/log_dir.c. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/append_file.h"
 #include "io/json.h"
 #include "lockstep/runs.h"
 #include "report/record_file.h"
 #include "report/record_names.h"
+#include "report/run_records.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -24,6 +26,8 @@ typedef struct records {
     lk_run_epoch *epochs;
     lk_run_change *changes; /* owns reasons */
     int64_t capacity, changes_capacity;
+    bool stopped; /* the last event is the end of an incomplete training */
+    lk_record_tail tail;
 } records;
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
@@ -82,13 +86,13 @@ static lk_status run_records_read_settings(records *r, json_t *line)
     return LK_OK;
 }
 
-static lk_status run_records_read_epoch(records *r, const json_t *line, int64_t number)
+static lk_status run_records_read_epoch(records *r, const json_t *line, long long number)
 {
     const json_t *epoch = json_object_get(line, "epoch");
     int64_t n = r->run.n_epochs;
     if (!json_is_integer(epoch) || json_integer_value(epoch) < 1 ||
         (n > 0 && json_integer_value(epoch) <= r->epochs[n - 1].epoch))
-        LK_FAIL(LK_ERR_FORMAT, "%s:%lld: must be an epoch later than the one before", r->path, (long long)number);
+        LK_FAIL(LK_ERR_FORMAT, "%s:%lld: must be an epoch later than the one before", r->path, number);
     LK_TRY(LK_GROW(r->epochs, &r->capacity, n + 1));
     r->run.epochs = r->epochs;
     r->epochs[r->run.n_epochs++] =
@@ -132,14 +136,16 @@ static lk_status run_records_read_end(records *r, const json_t *line)
     return (digest && !r->digest) || (state && !r->state_digest) ? LK_ERR_MEMORY : LK_OK;
 }
 
-static lk_status run_records_read_line(records *r, const char *text, size_t length, int64_t number)
+static lk_status run_records_read_line(void *user, const char *text, size_t length, long long number)
 {
+    records *r = user;
     json_t *line;
     LK_TRY(lk__record_parse(r->path, number, text, length, &line));
     const char *event = json_string_value(json_object_get(line, "event"));
     lk_status status = LK_OK;
+    r->stopped = event && strcmp(event, "stopped") == 0;
     if (!event)
-        status = lk__fail(LK_ERR_FORMAT, "%s:%lld: must be an object with an event", r->path, (long long)number);
+        status = lk__fail(LK_ERR_FORMAT, "%s:%lld: must be an object with an event", r->path, number);
     else if (strcmp(event, "settings") == 0)
         status = run_records_read_settings(r, line);
     else if (strcmp(event, "epoch") == 0)
@@ -152,27 +158,26 @@ static lk_status run_records_read_line(records *r, const char *text, size_t leng
     return status;
 }
 
-/* Ignores a last line without a line break, which a killed program leaves. */
-static lk_status run_records_read_lines(records *r, const lk_bytes *text)
-{
-    const char *line = (const char *)text->data, *end = text->size ? line + text->size : line, *stop;
-    for (int64_t number = 1; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); number++) {
-        LK_TRY(run_records_read_line(r, line, (size_t)(stop - line), number));
-        line = stop + 1;
-    }
-    return LK_OK;
-}
-
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status run_records_read_file(records *r)
+/* Forgets all but the path. */
+static void run_records_restart(void *user)
 {
-    lk_bytes text = {0};
-    lk_status status = lk__record_load(r->path, LK_RECORD_MOST, &text);
-    if (status == LK_OK)
-        status = run_records_read_lines(r, &text);
-    lk__bytes_free(&text);
+    records *r = user;
+    run_records_free_settings(r);
+    for (int64_t i = 0; i < r->run.n_changes; i++)
+        lk__free((void *)(uintptr_t)r->changes[i].reason);
+    LK_FREE_ALL(r->changes, r->epochs, r->digest, r->state_digest);
+    *r = (records){.path = r->path, .tail = r->tail, .run = {.path = r->path, .images_per_second = NAN}};
+}
+
+lk_status lk__run_follow(lk_run *run)
+{
+    records *r = (records *)run;
+    lk_status status =
+        lk__record_follow(&r->tail, r->path, &(lk_record_reader){run_records_restart, run_records_read_line, r});
     r->run.seconds = r->run.n_epochs > 0 ? r->epochs[r->run.n_epochs - 1].total_seconds : NAN;
+    r->run.trains = status == LK_OK && !r->run.finished && !r->stopped && lk__append_is_held(r->path);
     return status;
 }
 
@@ -195,9 +200,7 @@ lk_status lk_run_read(const char *path, lk_run **run)
     if (!r)
         return LK_ERR_MEMORY;
     r->path = lk__strdup(path);
-    r->run.path = r->path;
-    r->run.images_per_second = NAN;
-    lk_status status = r->path ? run_records_read_file(r) : LK_ERR_MEMORY;
+    lk_status status = r->path ? lk__run_follow(&r->run) : LK_ERR_MEMORY;
     if (status == LK_OK)
         *run = &r->run;
     else
@@ -210,10 +213,9 @@ void lk_run_release(lk_run *run)
     records *r = (records *)run;
     if (!r)
         return;
-    run_records_free_settings(r);
-    for (int64_t i = 0; i < r->run.n_changes; i++)
-        lk__free((void *)(uintptr_t)r->changes[i].reason);
-    LK_FREE_ALL(r->changes, r->epochs, r->digest, r->state_digest, r->path, r);
+    run_records_restart(r);
+    lk__free(r->path);
+    lk__free(r);
 }
 
 /* --- access ------------------------------------------------------------------------------------------------------- */
@@ -261,6 +263,7 @@ char *lk_run_json(const lk_run *run)
                                                        : "validation"),
         lk__real_or_null("seconds", run->seconds),
         LK_BOOL("finished", run->finished),
+        LK_BOOL("trains", run->trains),
         LK_TEXT("digest", run->digest),
     };
     lk__json_open(&out, NULL, '{');

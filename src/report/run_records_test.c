@@ -2,8 +2,10 @@
 #include "io/io_testing.h"
 
 #include "base/mem_testing.h"
+#include "io/append_file.h"
 #include "lockstep/runs.h"
 #include "report/record_names.h"
+#include "report/run_records.h"
 
 #include <math.h>
 
@@ -79,6 +81,73 @@ static void leaves_out_an_unfinished_line(void **state)
     run = read_run(write_run("epochs.jsonl", ""));
     assert_null(lk_run_best(run, &accuracy));
     assert_true(isnan(accuracy) && isnan(run->seconds));
+    lk_run_release(run);
+}
+
+/* A run trains if a process holds its file and has not written an end. */
+static void says_whether_a_run_trains(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *last;
+        bool trains;
+    } cases[] = {{"{\"event\":\"epoch\",\"epoch\":1}\n", true},
+                 {"{\"event\":\"stopped\"}\n", false},
+                 {"{\"event\":\"stopped\"}\n{\"event\":\"world\"}\n", true},
+                 {"{\"event\":\"done\"}\n", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lk_append_file file;
+        const char *path = write_run("epochs.jsonl", cases[i].last);
+        for (int held = 0; held <= 1; held++) {
+            if (held)
+                assert_int_equal(lk__append_open(&file, path, 0), LK_OK);
+            lk_run *run = read_run(path);
+            assert_int_equal(run->trains, held && cases[i].trains);
+            lk_run_release(run);
+        }
+        lk__append_close(&file);
+    }
+}
+
+static void append(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "a");
+    assert_true(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void follows_a_file_that_grows(void **state)
+{
+    (void)state;
+    const char *path = write_run("epochs.jsonl", "{\"event\":\"epoch\",\"epoch\":1}\n{\"event\":\"epoch\",\"ep");
+    lk_run *run = read_run(path);
+    assert_int_equal(run->n_epochs, 1);
+    append(path, "och\":2,\"total_seconds\":8}\n");
+    assert_int_equal(lk__run_follow(run), LK_OK);
+    assert_int_equal(run->n_epochs, 2);
+    assert_true(run->seconds == 8);
+    assert_string_equal(lk_run_get_setting(run, "model"), "lenet");
+
+    /* What is wrong stays wrong, and loses nothing. */
+    append(path, "nonsense\n{\"event\":\"done\",\"digest\":\"abc\"}\n");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(lk__run_follow(run), LK_ERR_FORMAT);
+        assert_non_null(strstr(lk_error_message(), "epochs.jsonl:4: is not JSON"));
+        lk_error_clear();
+        assert_int_equal(run->n_epochs, 2);
+    }
+
+    /* Cut, as by a training that resumes, and then longer than before. */
+    write_run("epochs.jsonl", "{\"event\":\"epoch\",\"epoch\":1}\n{\"event\":\"world\",\"step\":3,\"reason\":\"a\"}\n"
+                              "{\"event\":\"epoch\",\"epoch\":2,\"total_seconds\":9}\n{\"event\":\"done\"}\n");
+    assert_int_equal(lk__run_follow(run), LK_OK);
+    assert_true(run->n_epochs == 2 && run->n_changes == 1 && run->finished && run->seconds == 9);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(lk__run_follow(run), LK_ERR_NOT_FOUND);
+    lk_error_clear();
+    assert_int_equal(run->n_epochs, 2);
+    write_run("epochs.jsonl", "");
+    assert_int_equal(lk__run_follow(run), LK_OK);
+    assert_true(run->n_epochs == 0 && run->n_changes == 0 && !run->finished && isnan(run->seconds));
     lk_run_release(run);
 }
 
@@ -158,9 +227,10 @@ static void survives_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(reads_what_is_written),    FOLDER_TEST(leaves_out_an_unfinished_line),
-        FOLDER_TEST(says_what_is_wrong_where), FOLDER_TEST(takes_the_last_run_of_a_folder),
-        FOLDER_TEST(visits_folders_in_order),  FOLDER_TEST(survives_failed_allocations),
+        FOLDER_TEST(reads_what_is_written),     FOLDER_TEST(leaves_out_an_unfinished_line),
+        FOLDER_TEST(says_what_is_wrong_where),  FOLDER_TEST(takes_the_last_run_of_a_folder),
+        FOLDER_TEST(visits_folders_in_order),   FOLDER_TEST(survives_failed_allocations),
+        FOLDER_TEST(says_whether_a_run_trains), FOLDER_TEST(follows_a_file_that_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,28 +33,31 @@ static lk_status step_records_add(lk_step_records *steps, const char *path, cons
     return LK_OK;
 }
 
-static lk_status step_records_read_lines(lk_step_records *steps, const char *path, const lk_bytes *text)
+/* A reader's user. */
+typedef struct step_lines {
+    lk_step_records *steps;
+    const char *path;
+} step_lines;
+
+static void step_records_restart(void *user)
 {
-    const char *line = (const char *)text->data, *end = text->size ? line + text->size : line, *stop;
-    for (long long number = 1; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); number++) {
-        json_t *object;
-        LK_TRY(lk__record_parse(path, number, line, (size_t)(stop - line), &object));
-        lk_status status = step_records_add(steps, path, object, number);
-        json_decref(object);
-        LK_TRY(status);
-        line = stop + 1;
-    }
-    return LK_OK;
+    ((const step_lines *)user)->steps->count = 0;
+}
+
+static lk_status step_records_take(void *user, const char *line, size_t length, long long number)
+{
+    const step_lines *lines = user;
+    json_t *object;
+    LK_TRY(lk__record_parse(lines->path, number, line, length, &object));
+    lk_status status = step_records_add(lines->steps, lines->path, object, number);
+    json_decref(object);
+    return status;
 }
 
 lk_status lk__step_records_read(const char *path, lk_step_records *steps)
 {
-    lk_bytes text = {0};
-    lk_status status = lk__record_load(path, LK_RECORD_MOST, &text);
-    if (status == LK_OK)
-        status = step_records_read_lines(steps, path, &text);
-    lk__bytes_free(&text);
-    return status;
+    step_lines lines = {steps, path};
+    return lk__record_follow(&steps->tail, path, &(lk_record_reader){step_records_restart, step_records_take, &lines});
 }
 
 void lk__step_records_free(lk_step_records *steps)

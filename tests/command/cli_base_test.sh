@@ -56,7 +56,7 @@ PJRT_PLUGIN_LIBRARY_PATH='' TPU_LIBRARY_PATH='' run 1 compile --topology v5e:2x2
 complains 'no PJRT plug-in is named'
 
 run 0 doctor
-for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo libpng libjpeg ZeroMQ; do
+for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo libpng libjpeg ZeroMQ libmicrohttpd; do
     shows "  $library "
 done
 shows 'processors this process may use: '

@@ -142,6 +142,15 @@ says 'run 1 of 2: wd 1e3, seed 0: failed: epoch '
 lines '^wd +images/s$' '^1e3 +-  failed \(1 of 1\)$' "^0 +$number\$"
 holds failing/study.json '"failed": 1' '"status": "ok"' '"message": "epoch '
 
+# ---- cores that others use ----
+
+if [[ $(count_cores) -le 8 ]]; then
+    run 0 sweep --data synthetic --limit-train 2048 --batch-size 64 --epochs 2 --over "devices=$((4 * $(count_cores)))xcpu" --out busy
+    line "^[0-9]+xcpu +$number\$"
+    says '  other processes, or more devices than cores, took the cores for '
+    says "warning: in 1 of 1 run other processes, or more devices than cores, took more than a tenth of the cores' time"
+fi
+
 # ---- interrupts ----
 
 begin sweep --data synthetic --batch-size 64 --devices 1 --over epochs=2,100000 --limit-train 128 --out interrupted

@@ -4,6 +4,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
 # shellcheck source=tests/support/report_testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/report_testing.sh"
+# shellcheck source=tests/support/serve_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/serve_testing.sh"
 look=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../support/look_at_page.py
 
 browser=$(command -v chromium-headless-shell || command -v chromium || true)
@@ -13,10 +15,10 @@ if [[ ! $browser ]] || ! command -v python3 >/dev/null; then
 fi
 cd "$work"
 
-# looks_well PAGE
+# looks_well PAGE: a file or a URL
 looks_well()
 {
-    python3 "$look" "$browser" "$1" >"$work/stdout" 2>"$work/stderr" || fail "$1 does not look well"
+    python3 "$look" "$browser" "$1" >"$work/look" 2>&1 || fail "$1 does not look well: $(<"$work/look")"
 }
 
 run 0 train --model lenet --data synthetic --limit-train 64 --limit-val 32 --batch-size 16 --epochs 2 --devices 2xcpu:0 \
@@ -37,3 +39,24 @@ run 0 report hostile long logs --html compared.html
 looks_well compared.html
 run 0 report hostile --html hostile.html
 looks_well hostile.html
+
+# The same from a server, and a run that trains meanwhile.
+if serves_pages; then
+    mkdir runs 'runs/<h1 id=injected>'
+    mv logs long hostile runs
+    cp runs/logs/*.jsonl 'runs/<h1 id=injected>'
+    echo '<h1 id=injected>' >runs/epochs.jsonl
+    "$LOCKSTEP" train --model lenet --data synthetic --limit-train 1600 --batch-size 16 --epochs 10000 --devices 1 \
+        --log-dir runs/now >train.out 2>&1 </dev/null &
+    others=($!)
+    begin_server runs
+    until_true 'a step' grep -q step runs/now/steps.jsonl
+    for path in / /run/now/epochs.jsonl /run/logs/epochs.jsonl /run/long/epochs.jsonl /run/hostile/epochs.jsonl; do
+        looks_well "$url$path"
+    done
+    kill -KILL "${others[@]}"
+    wait "${others[@]}" || true
+    others=()
+    kill -TERM "$process"
+    ends_with 0
+fi

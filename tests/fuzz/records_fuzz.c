@@ -1,11 +1,25 @@
-/* Reads records of runs. */
+/* Reads records of runs, at once and in two parts. */
 #include "fuzz.h"
 
 #include "lockstep/runs.h"
 #include "lockstep/tensor.h"
+#include "report/run_records.h"
 
 #include <math.h>
 #include <string.h>
+
+/* A file that has grown must give what it gives when it is read at once. */
+static void check_following(const uint8_t *data, size_t size, const char *expected)
+{
+    lk_run *run;
+    FUZZ_CHECK(fuzz_went_well(lk_run_read(fuzz_file(data, size / 2), &run)));
+    fuzz_file(data, size);
+    FUZZ_CHECK(fuzz_went_well(lk__run_follow(run)));
+    char *text = lk_run_json(run);
+    FUZZ_CHECK(text && strcmp(text, expected) == 0);
+    lk_free(text);
+    lk_run_release(run);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -22,6 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(!best == !!isnan(accuracy));
     char *text = lk_run_json(run);
     FUZZ_CHECK(text && text[strlen(text) - 1] == '}');
+    check_following(data, size, text);
     lk_free(text);
     lk_run_release(run);
     return 0;
