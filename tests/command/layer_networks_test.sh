@@ -71,11 +71,11 @@ if cmp -s kinds.safetensors tuned.safetensors; then exit 1; fi
 "$LOCKSTEP" evaluate kinds-whole >evaluated 2>&1 || { cat evaluated; exit 1; }
 { printf 'P5 28 28 255\n' && head -c 784 /dev/zero; } >black.pgm
 "$LOCKSTEP" predict kinds-whole black.pgm
-"$LOCKSTEP" summary --model kinds.lk >summary
-cat summary
-grep -E '^branch.layer_norm +layer_norm ' summary
-grep -E '^branch +concat +10x' summary
-grep -E '^branch.drop_path +drop_path ' summary
+"$LOCKSTEP" summary --model kinds.lk >layers
+cat layers
+grep -E '^branch.layer_norm +layer_norm ' layers
+grep -E '^branch +concat +10x' layers
+grep -E '^branch.drop_path +drop_path ' layers
 
 for name in kinds densenet convnext; do
     "$LOCKSTEP" export "$name-whole" --format onnx --out "$name.onnx" >/dev/null

@@ -470,11 +470,12 @@ static const conformance_case conformance_cases[] = {
 
     GROUP_NORM_CASES(LK_OP_GROUP_NORM, group_norm_case),
     {LK_OP_GROUP_NORM, 0, "between convolutions", group_norm_conv_case,
-     P(group_norm_parameters, {DIMS(3, 16, 7, 5), 1e-2, 0}, 4, false)},
+     P(group_norm_parameters, {DIMS(3, 16, 7, 5), 0.1, 0}, 4, false)},
     {LK_OP_GROUP_NORM, 0, "between convolutions, odd", group_norm_conv_case,
-     P(group_norm_parameters, {DIMS(9, 6, 5, 4), 1e-2, 0}, 3, false)},
-    {LK_OP_GROUP_NORM, 0, "between convolutions, pixels", group_norm_conv_case,
-     P(group_norm_parameters, {DIMS(3, 16, 7, 5), 1e-2, 0}, 1, true)},
+     P(group_norm_parameters, {DIMS(9, 6, 5, 4), 0.1, 0}, 3, false)},
+    /* With expanded operands all channels of a pixel may be nearly equal, and normalizing them loses the digits. */
+    {LK_OP_GROUP_NORM, NO_GRADIENT, "between convolutions, pixels", group_norm_conv_case,
+     P(group_norm_parameters, {DIMS(3, 16, 7, 5), 0.1, 0}, 1, true)},
     GROUP_NORM_CASES(LK_OP_GROUP_NORM_GRAD, group_norm_grad_case),
 
     REDUCE_CASES(LK_OP_SUM, 0, reduce_case, lk_sum_at),
