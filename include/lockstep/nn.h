@@ -55,8 +55,8 @@ typedef struct lk_layer lk_layer;
 LK_API void lk_layer_release(lk_layer *layer);
 
 /* Names a layer and returns it. Other layers are named after their kind, with a number from the second of a kind among
- * siblings on: "relu", "relu2". A sequential or add without a name adds nothing to the paths of its layers, which count
- * as those of its parent. Names consist of letters, digits, '_' and '-'. */
+ * siblings on: "relu", "relu2". A sequential, add, multiply or concat without a name adds nothing to the paths of its
+ * layers, which count as those of its parent. Names consist of letters, digits, '_' and '-'. */
 LK_API lk_layer *lk_layer_named(const char *name, lk_layer *layer);
 
 /* Freezes a layer and all layers in it, before a model is built of it, and returns it: training leaves its parameters
