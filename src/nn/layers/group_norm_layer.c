@@ -1,9 +1,7 @@
 /* Group and layer normalization: statistics of one sample, so training and inference are alike. */
 #include "base/status.h"
-#include "core/shape.h"
 #include "nn/forward.h"
 #include "nn/layer.h"
-#include "nn/model_build.h"
 #include "nn/model_text.h"
 #include "lockstep/ops.h"
 
