@@ -55,8 +55,8 @@ typedef struct lk_layer lk_layer;
 LK_API void lk_layer_release(lk_layer *layer);
 
 /* Names a layer and returns it. Other layers are named after their kind, with a number from the second of a kind among
- * siblings on: "relu", "relu2". A sequential or add without a name adds nothing to the paths of its layers, which count
- * as those of its parent. Names consist of letters, digits, '_' and '-'. */
+ * siblings on: "relu", "relu2". A sequential, add, multiply or concat without a name adds nothing to the paths of its
+ * layers, which count as those of its parent. Names consist of letters, digits, '_' and '-'. */
 LK_API lk_layer *lk_layer_named(const char *name, lk_layer *layer);
 
 /* Freezes a layer and all layers in it, before a model is built of it, and returns it: training leaves its parameters
@@ -88,6 +88,11 @@ LK_API lk_layer *lk_layer_identity(void);
  * it. Errors when the model is built: LK_ERR_SHAPE (other shapes). */
 LK_API lk_layer *lk_layer_multiply(lk_layer *body, lk_layer *factors);
 
+/* The channels of first(x), then those of second(x), as in DenseNet (Huang et al. 2017), whose layers have
+ * lk_layer_identity() as `first`. Both give [N, C, H, W] of one H and W, or both [N, K]; lk_layer_concat in another
+ * joins more. Errors when the model is built: LK_ERR_SHAPE (other sizes differ). */
+LK_API lk_layer *lk_layer_concat(lk_layer *first, lk_layer *second);
+
 typedef struct lk_conv2d_layer_opts {
     int64_t stride;  /* 0: 1 */
     int64_t padding; /* pixels of 0 on all sides */
@@ -98,10 +103,14 @@ typedef struct lk_conv2d_layer_opts {
     /* Channels and filters are cut into so many groups, and each group of filters reads its group of channels; 0: 1. As
      * many as channels: a depthwise convolution. */
     int64_t groups;
+    /* True: the sizes above are those along H, and these are those along W. False: both are alike. kernel_width must be
+     * given; for the others 0 is 1, no padding, and 1. */
+    bool rectangular;
+    int64_t kernel_width, stride_width, padding_width, dilation_width;
 } lk_conv2d_layer_opts;
 
-/* [N, C, H, W] → [N, filters, H', W']. Variables: weight [filters, C / groups, kernel, kernel], bias [filters]. Errors
- * when the model is built: LK_ERR_SHAPE (a kernel that does not fit, groups that do not divide C). */
+/* [N, C, H, W] → [N, filters, H', W']. Variables: weight [filters, C / groups, kernel, kernel or kernel_width], bias
+ * [filters]. Errors when the model is built: LK_ERR_SHAPE (a kernel that does not fit, groups that do not divide C). */
 LK_API lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer_opts *opts);
 
 typedef struct lk_dense_layer_opts {
@@ -123,6 +132,20 @@ typedef struct lk_batch_norm_layer_opts {
  * initially 1) and bias (beta, 0); buffers running_mean (0) and running_var (1). */
 LK_API lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts);
 
+typedef struct lk_norm_layer_opts {
+    double epsilon; /* 0: 1e-5 */
+} lk_norm_layer_opts;
+
+/* Group normalization (Wu, He 2018): y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with mean and biased
+ * variance of each sample and group of neighboring channels. A sample's result does not depend on others, and training
+ * and inference are alike. Variables: weight (gamma, initially 1) and bias (beta, 0), [C] each. Errors when the model
+ * is built: LK_ERR_SHAPE (groups that do not divide C). */
+LK_API lk_layer *lk_layer_group_norm(int64_t groups, const lk_norm_layer_opts *opts);
+
+/* Layer normalization (Ba et al. 2016) over the channels of each pixel of [N, C, H, W], as in ConvNeXt and as Keras'
+ * for channels-last images, or over K of [N, K]. Otherwise like group normalization. */
+LK_API lk_layer *lk_layer_layer_norm(const lk_norm_layer_opts *opts);
+
 typedef enum lk_activation {
     LK_RELU,
     LK_LEAKY_RELU, /* alpha 0.2; lockstep/ops.h has the formulas */
@@ -139,6 +162,9 @@ LK_API lk_layer *lk_layer_activation(lk_activation activation);
 typedef struct lk_pool_layer_opts {
     int64_t stride;  /* 0: the size of the kernel */
     int64_t padding; /* at most half the kernel */
+    /* True: the sizes above are those along H, and these are those along W, with the same defaults. */
+    bool rectangular;
+    int64_t kernel_width, stride_width, padding_width;
 } lk_pool_layer_opts;
 LK_API lk_layer *lk_layer_max_pool(int64_t kernel, const lk_pool_layer_opts *opts);
 LK_API lk_layer *lk_layer_avg_pool(int64_t kernel, const lk_pool_layer_opts *opts);
@@ -153,6 +179,11 @@ LK_API lk_layer *lk_layer_reshape(int64_t channels, int64_t height, int64_t widt
  * (Srivastava et al. 2014, scaled in training as frameworks do). The choice depends on (seed, the layer's path, step,
  * sample, element) alone: see lk_dropout. Inference is the identity. */
 LK_API lk_layer *lk_layer_dropout(double rate);
+
+/* Stochastic depth (Huang et al. 2016): training sets a sample to 0 with probability `rate` (0 <= rate < 1), and
+ * multiplies the others by 1 / (1 - rate). At the end of the body of lk_layer_add it skips that body. The choice
+ * depends on (seed, the layer's path, step, sample) alone. Inference is the identity. */
+LK_API lk_layer *lk_layer_drop_path(double rate);
 
 /* --- models ------------------------------------------------------------------------------------------------------- */
 
@@ -354,8 +385,8 @@ LK_API lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *
 typedef enum lk_node_kind {
     LK_NODE_INPUT,    /* the images */
     LK_NODE_IDENTITY, /* x; only for lk_layer_table.describe, graphs have no such node */
-    LK_NODE_CONV2D,   /* kernel, stride, padding, dilation, groups; variables: weight [O, C / groups, K, K], bias [O] or
-                       * none */
+    LK_NODE_CONV2D,   /* kernel, stride, padding, dilation, groups; variables: weight [O, C / groups, kernel], bias [O]
+                       * or none */
     LK_NODE_DENSE,    /* variables: weight [K, units], bias [units] or none */
     LK_NODE_BATCH_NORM, /* epsilon; variables: weight, bias, running mean, running variance, each [size of axis 1] */
     LK_NODE_ACTIVATION, /* activation; alpha, for those that have one */
@@ -363,8 +394,10 @@ typedef enum lk_node_kind {
     LK_NODE_AVG_POOL,   /* kernel, stride, padding; padding is not counted */
     LK_NODE_GLOBAL_MAX_POOL, /* [N, C, H, W] -> [N, C] */
     LK_NODE_GLOBAL_AVG_POOL,
-    LK_NODE_RESHAPE, /* to the output's shape, in row-major order */
-    LK_NODE_ADD,     /* x + the second input, of equal shapes */
+    LK_NODE_RESHAPE,    /* to the output's shape, in row-major order */
+    LK_NODE_ADD,        /* x + the second input, of equal shapes */
+    LK_NODE_CONCAT,     /* x and then the second input, along axis 1 */
+    LK_NODE_GROUP_NORM, /* groups, epsilon, each_pixel; variables: weight, bias, each [size of axis 1] */
     LK_NODE_KIND_COUNT
 } lk_node_kind;
 
@@ -372,8 +405,9 @@ enum { LK_NODE_INPUTS = 2, LK_NODE_VARIABLES = 4 };
 
 struct lk_node {
     lk_node_kind kind;
-    int64_t kernel, stride, padding; /* the same along H and W */
-    int64_t dilation, groups;        /* of a convolution; 0: 1 */
+    int64_t kernel[2], stride[2], padding[2]; /* along H and W */
+    int64_t dilation[2], groups;              /* of a convolution; 0: 1 */
+    bool each_pixel; /* of a group normalization: statistics of each pixel alone, otherwise of all of a sample */
     double epsilon, alpha;
     lk_activation activation;
     /* Set by lk_model_graph. */

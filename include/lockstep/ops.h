@@ -236,6 +236,21 @@ LK_API lk_status lk_batch_norm_update_at(lk_call_site at, lk_tensor *mean, lk_te
                                          int64_t count, double momentum, lk_tensor *skip);
 #define lk_batch_norm_update(...) lk_batch_norm_update_at(LK_HERE, __VA_ARGS__)
 
+typedef struct lk_group_norm_opts {
+    int64_t groups;  /* 0: 1; must divide C */
+    bool each_pixel; /* statistics of each pixel alone, otherwise of all pixels of a sample */
+    double epsilon;  /* 0: 1e-5 */
+} lk_group_norm_opts;
+
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with mean and biased variance of each sample and group of
+ * neighboring channels: group normalization (Wu, He 2018). With one group this is layer normalization (Ba et al. 2016)
+ * over [C, …]; with each_pixel as well, over the channels of each pixel, as ConvNeXt has it. x: [N, C, …] float. gamma,
+ * beta: [C], of x's dtype or, if x is bf16, f32. Gradient: x, gamma, beta. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE,
+ * LK_ERR_ARGUMENT (groups that do not divide C, epsilon negative). */
+LK_API lk_tensor *lk_group_norm_at(lk_call_site at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta,
+                                   const lk_group_norm_opts *opts);
+#define lk_group_norm(...) lk_group_norm_at(LK_HERE, __VA_ARGS__)
+
 /* --- reductions --------------------------------------------------------------------------------------------------- */
 
 typedef struct lk_reduce_opts {

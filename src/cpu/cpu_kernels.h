@@ -41,6 +41,8 @@ lk_status lk__cpu_channel_sums(lk_call *call);
 lk_status lk__cpu_channel_sums_grad(lk_call *call);
 lk_status lk__cpu_batch_norm(lk_call *call);
 lk_status lk__cpu_batch_norm_grad(lk_call *call);
+lk_status lk__cpu_group_norm(lk_call *call);
+lk_status lk__cpu_group_norm_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_with(lk_call *call);
 lk_status lk__cpu_batch_norm_with_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_inference(lk_call *call);

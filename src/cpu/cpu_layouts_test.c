@@ -156,6 +156,7 @@ static void outputs_take_over_the_layout(void **state)
     assert_ptr_equal(layout_of(lk_batch_norm(x, gamma, beta, 1e-5, &sums)), layout);
     assert_ptr_equal(layout_of(lk_batch_norm_with(x, gamma, beta, lk_channel_sums(x), 32, 1e-5)), layout);
     assert_ptr_equal(layout_of(lk_batch_norm_inference(x, gamma, beta, beta, lk_mul(beta, beta), 1e-5)), layout);
+    assert_ptr_equal(layout_of(lk_group_norm(x, gamma, beta, &(lk_group_norm_opts){.groups = 4})), layout);
     assert_ptr_equal(layout_of(lk_dropout(x, indices, 0.5, (lk_random_key){0})), layout);
     assert_ptr_equal(layout_of(lk_dropout(x, indices, 0, (lk_random_key){0})), layout);
     assert_ptr_equal(layout_of(lk_add(x, x)), layout);

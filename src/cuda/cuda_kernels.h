@@ -61,6 +61,10 @@ lk_status lk__cuda_batch_norm_act(lk_call *call);
 lk_status lk__cuda_batch_norm_act_grad(lk_call *call);
 lk_status lk__cuda_batch_norm_inference_act(lk_call *call);
 
+/* cuda_group_norm.c */
+lk_status lk__cuda_group_norm(lk_call *call);
+lk_status lk__cuda_group_norm_grad(lk_call *call);
+
 /* cuda_pool.c */
 lk_status lk__cuda_max_pool2d(lk_call *call);
 lk_status lk__cuda_max_pool2d_grad(lk_call *call);

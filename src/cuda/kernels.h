@@ -347,6 +347,37 @@ typedef struct lk_gpu_normalize_grad {
     int64_t rows, channels, parts;
 } lk_gpu_normalize_grad;
 
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with the mean and biased variance of each image and group of
+ * channels / groups neighboring channels. Sums are in f64. y may be x. */
+typedef struct lk_gpu_group_norm {
+    const void *x;
+    const float *gamma, *beta;
+    void *y;
+    lk_dtype dtype; /* of x and y */
+    int64_t images, pixels, channels, groups;
+    double epsilon;
+} lk_gpu_group_norm;
+
+/* The gradients of an lk_gpu_group_norm: dx, which may be dy or x, and the sums dgamma and dbeta over all images.
+ * workspace: lk_gpu_group_norm_workspace doubles. */
+typedef struct lk_gpu_group_norm_grad {
+    const void *dy, *x;
+    const float *gamma;
+    void *dx;
+    float *dgamma, *dbeta;
+    double *workspace;
+    lk_dtype dtype; /* of dy, x and dx */
+    int64_t images, pixels, channels, groups;
+    double epsilon;
+} lk_gpu_group_norm_grad;
+
+enum { LK_GPU_SET_DOUBLES = 3 };
+
+static inline int64_t lk_gpu_group_norm_workspace(int64_t images, int64_t pixels, int64_t channels, int64_t groups)
+{
+    return images * groups * LK_GPU_SET_DOUBLES + lk_gpu_sums_workspace(images * pixels, channels);
+}
+
 /* Several layers at once: mean = (1 - momentum) mean + momentum m, and likewise the unbiased variance, if skip is NULL
  * or *skip is 0. Computed in double and rounded once; the bits are those of ref/. */
 enum { LK_GPU_RUNNING_LAYERS = 32 };

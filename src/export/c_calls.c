@@ -70,14 +70,14 @@ static void c_call_put_convolution(lk_bytes *out, const lk_c_call *call, const l
     const lk_node *node = call->node;
     bool dense = node->kind == LK_NODE_DENSE;
     c_call_put_scratch(out, call->x);
-    LK__C_PUT_NUMBERS(out, dense ? 1 : input->output.dim[3] + 2 * node->padding, input->output.dim[1]);
+    LK__C_PUT_NUMBERS(out, dense ? 1 : input->output.dim[3] + 2 * node->padding[0], input->output.dim[1]);
     c_call_put_factors(out, call);
     c_call_put_next_scratch(out, call->y);
     if (dense)
         LK__C_PUT_NUMBERS(out, 1, 1, node->output.dim[1], 1, 1);
     else
-        LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->output.dim[1], node->kernel,
-                          node->stride);
+        LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->output.dim[1], node->kernel[0],
+                          node->stride[0]);
 }
 
 static void c_call_put_pooling(lk_bytes *out, const lk_c_call *call, const lk_node *input)
@@ -90,8 +90,8 @@ static void c_call_put_pooling(lk_bytes *out, const lk_c_call *call, const lk_no
     if (node->kind == LK_NODE_GLOBAL_MAX_POOL || node->kind == LK_NODE_GLOBAL_AVG_POOL)
         LK__C_PUT_NUMBERS(out, 1, 1, in.dim[2], in.dim[3], 1, 0);
     else
-        LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->kernel, node->kernel, node->stride,
-                          node->padding);
+        LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->kernel[0], node->kernel[0],
+                          node->stride[0], node->padding[0]);
 }
 
 static void c_call_put_arguments(lk_bytes *out, const lk_network *network, const lk_c_call *call)
@@ -107,7 +107,7 @@ static void c_call_put_arguments(lk_bytes *out, const lk_network *network, const
         return;
     case LK__C_PAD:
         c_call_put_scratch(out, call->x);
-        LK__C_PUT_NUMBERS(out, input->output.dim[2], input->output.dim[3], input->output.dim[1], node->padding);
+        LK__C_PUT_NUMBERS(out, input->output.dim[2], input->output.dim[3], input->output.dim[1], node->padding[0]);
         break;
     case LK__C_SCALE:
         c_call_put_scratch(out, call->x);
@@ -118,6 +118,11 @@ static void c_call_put_arguments(lk_bytes *out, const lk_network *network, const
         c_call_put_scratch(out, call->x);
         c_call_put_next_scratch(out, call->z);
         LK__C_PUT_NUMBERS(out, lk__node_count(node));
+        break;
+    case LK__C_CONCAT:
+        c_call_put_scratch(out, call->x);
+        c_call_put_next_scratch(out, call->z);
+        LK__C_PUT_NUMBERS(out, c_call_pixels(node), input->output.dim[1], node->output.dim[1] - input->output.dim[1]);
         break;
     case LK__C_TO_PLANES:
         c_call_put_scratch(out, call->x);

@@ -131,6 +131,17 @@ static const char add[] =
 "}\n"
 "\n";
 
+static const char concat[] =
+"/* a [pixels, first], b [pixels, second] -> y [pixels, first + second] */\n"
+"static void concat(const float *a, const float *b, int pixels, int first, int second, float *y)\n"
+"{\n"
+"    for (int i = 0; i < pixels; i++, y += first + second) {\n"
+"        memcpy(y, a + i * first, (size_t)first * sizeof(float));\n"
+"        memcpy(y + first, b + i * second, (size_t)second * sizeof(float));\n"
+"    }\n"
+"}\n"
+"\n";
+
 /* The beginning of a pooling kernel: loops over windows and finds the part of each that is not padding. */
 #define WINDOWS(name) \
     "static void " name "(const float *x, int height, int width, int channels, float *y, int rows, int columns, int tall,\n" \
@@ -211,6 +222,7 @@ static const struct {
     [LK__C_CONV2D] = {"conv2d", conv2d},
     [LK__C_SCALE] = {"scale", scale},
     [LK__C_ADD] = {"add", add},
+    [LK__C_CONCAT] = {"concat", concat},
     [LK__C_MAX_POOL] = {"max_pool", max_pool},
     [LK__C_AVG_POOL] = {"avg_pool", avg_pool},
     [LK__C_TO_PLANES] = {"to_planes", to_planes},

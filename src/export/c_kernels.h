@@ -9,6 +9,7 @@ typedef enum lk_c_kernel {
     LK__C_CONV2D,
     LK__C_SCALE,
     LK__C_ADD,
+    LK__C_CONCAT,
     LK__C_MAX_POOL,
     LK__C_AVG_POOL,
     LK__C_TO_PLANES, /* [P, C] -> [C, P] */

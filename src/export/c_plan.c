@@ -87,7 +87,7 @@ static lk_status c_plan_add_filters(planner *p, const lk_node *node, lk_c_call *
     bool dense = node->kind == LK_NODE_DENSE;
     const float *values = p->network->variables[node->variable[0]];
     int64_t filters = node->output.dim[1], blocks = (filters + LK__C_LANES - 1) / LK__C_LANES;
-    int64_t area = dense ? 1 : node->kernel * node->kernel;
+    int64_t area = dense ? 1 : node->kernel[0] * node->kernel[0];
     int64_t channels = p->network->graph.nodes[node->input[0]].output.dim[1];
     LK_TRY(c_plan_add_weights(p->plan, blocks * LK__C_LANES * area * channels, &call->first));
     LK_TRY(c_plan_add_weights(p->plan, blocks * LK__C_LANES, &call->second));
@@ -143,10 +143,10 @@ static lk_status c_plan_call_in_place(planner *p, lk_c_call call)
 static lk_status c_plan_convolution(planner *p, const lk_node *node, lk_c_call call)
 {
     LK_TRY(c_plan_add_filters(p, node, &call));
-    if (node->kind == LK_NODE_CONV2D && node->padding > 0) {
+    if (node->kind == LK_NODE_CONV2D && node->padding[0] > 0) {
         lk_shape in = p->network->graph.nodes[node->input[0]].output;
-        int64_t size = in.dim[1] * (in.dim[2] + 2 * node->padding);
-        if (!lk__mul_i64(size, in.dim[3] + 2 * node->padding, &size) || size > INT32_MAX)
+        int64_t size = in.dim[1] * (in.dim[2] + 2 * node->padding[0]);
+        if (!lk__mul_i64(size, in.dim[3] + 2 * node->padding[0], &size) || size > INT32_MAX)
             LK_FAIL(LK_ERR_UNSUPPORTED,
                     "layer '%s' with its padding is beyond what C code with indices of type int reaches", node->name);
         lk_c_call padded = call;
@@ -211,6 +211,10 @@ static lk_status c_plan_node(planner *p, const lk_node *node)
         return c_plan_call_into_new(p, call);
     case LK_NODE_RESHAPE:
         return c_plan_reshape(p, node, call);
+    case LK_NODE_CONCAT:
+        call.kernel = LK__C_CONCAT;
+        call.z = p->offset[node->input[1]];
+        return c_plan_call_into_new(p, call);
     default:
         call.kernel = LK__C_ADD;
         call.z = p->offset[node->input[1]];

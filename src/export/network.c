@@ -49,23 +49,25 @@ void lk__node_scale_shift(const lk_network *network, const lk_node *node, float 
  * convolution without a weight. */
 static lk_status network_check_variables(const lk_network *network, const lk_node *node)
 {
-    static const int least[LK_NODE_KIND_COUNT] = {[LK_NODE_CONV2D] = 1, [LK_NODE_DENSE] = 1, [LK_NODE_BATCH_NORM] = 4};
+    static const int least[LK_NODE_KIND_COUNT] = {
+        [LK_NODE_CONV2D] = 1, [LK_NODE_DENSE] = 1, [LK_NODE_BATCH_NORM] = 4, [LK_NODE_GROUP_NORM] = 2};
     const lk_shape in = network->graph.nodes[node->input[0]].output, out = node->output;
     lk_shape want[LK_NODE_VARIABLES] = {{0}};
     if (node->kind == LK_NODE_CONV2D)
-        want[0] = LK_SHAPE(out.dim[1], in.dim[1] / lk__max(node->groups, 1), node->kernel, node->kernel);
+        want[0] = LK_SHAPE(out.dim[1], in.dim[1] / lk__max(node->groups, 1), node->kernel[0], node->kernel[1]);
     else if (node->kind == LK_NODE_DENSE)
         want[0] = LK_SHAPE(in.dim[1], out.dim[1]);
     else
         want[0] = LK_SHAPE(out.dim[1]);
     for (int i = 1; i < LK_NODE_VARIABLES; i++)
         want[i] = LK_SHAPE(out.dim[1]);
+    bool grouped = node->kind != LK_NODE_GROUP_NORM || (node->groups > 0 && out.dim[1] % node->groups == 0);
     for (int i = 0; i < LK_NODE_VARIABLES && least[node->kind] > 0; i++) {
         if (node->variable[i] < 0 && i >= least[node->kind])
             continue;
         lk_shape shape =
             node->variable[i] < 0 ? LK_SHAPE(0) : lk_model_variable_shape(network->model, node->variable[i]);
-        if (!lk__shape_equal(shape, want[i]))
+        if (!grouped || !lk__shape_equal(shape, want[i]))
             LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' describes itself as something that its variables do not fit",
                     lk_model_name(network->model), node->name);
     }
@@ -95,14 +97,29 @@ static lk_status network_check_nodes(const lk_network *network)
     return LK_OK;
 }
 
+/* Returns what a plain format does not have; NULL: it has the node. */
+static const char *network_node_extra(const lk_node *node)
+{
+    const char *extra = NULL;
+    if (node->kind == LK_NODE_GROUP_NORM)
+        return node->each_pixel ? "layer normalization" : "group normalization";
+    if (node->kernel[0] != node->kernel[1] || node->stride[0] != node->stride[1] ||
+        node->padding[0] != node->padding[1])
+        extra = node->kind == LK_NODE_CONV2D ? "convolution of different sizes along H and W"
+                                             : "pooling of different sizes along H and W";
+    if (node->dilation[0] > 1 || node->dilation[1] > 1)
+        extra = "convolution with dilation";
+    return node->groups > 1 ? "convolution with groups" : extra;
+}
+
 static lk_status network_check_plain(const lk_network *network, const char *format)
 {
     for (int i = 1; i < network->graph.n; i++) {
         const lk_node *node = &network->graph.nodes[i];
-        if (node->groups > 1 || node->dilation > 1)
-            LK_FAIL(LK_ERR_UNSUPPORTED,
-                    "%s: layer '%s' is a convolution with %s, which format %s of export does not have; onnx has it",
-                    lk_model_name(network->model), node->name, node->groups > 1 ? "groups" : "dilation", format);
+        const char *extra = network_node_extra(node);
+        if (extra)
+            LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' is a %s, which format %s of export does not have; onnx has it",
+                    lk_model_name(network->model), node->name, extra, format);
     }
     return LK_OK;
 }

@@ -45,9 +45,10 @@ static const char *onnx_variable_name(const onnx *o, const lk_node *node, int i)
 
 static void onnx_put_window(onnx *o, const lk_node *node)
 {
+    const int64_t *p = node->padding;
     lk__onnx_ints(&o->graph, "kernel_shape", node->kernel, 2);
     lk__onnx_ints(&o->graph, "strides", node->stride, 2);
-    lk__onnx_ints(&o->graph, "pads", node->padding, 4);
+    lk__onnx_ints(&o->graph, "pads", (const int64_t[]){p[0], p[1], p[0], p[1]}, 4);
 }
 
 static void onnx_put_gelu(onnx *o, const lk_node *node, const char *x, const char *y)
@@ -100,6 +101,46 @@ static void onnx_put_reshape(onnx *o, const lk_node *node, const char *x, const 
     lk__onnx_node(&o->graph, "Reshape", node->name, INPUTS(x, shape), y);
 }
 
+static void onnx_put_mean(onnx *o, const lk_node *node, const char *name, const char *x)
+{
+    size_t begin = lk__onnx_begin(&o->graph, "ReduceMean", name, INPUTS(x), name);
+    lk__onnx_ints(&o->graph, "axes", (const int64_t[]){2, 3}, node->each_pixel ? 1 : 2);
+    lk__onnx_end(&o->graph, begin);
+}
+
+/* Opset 13 has no group normalization. Axes are [N, groups, channels of a group, pixels], over which weight and bias
+ * broadcast. */
+static void onnx_put_group_norm(onnx *o, const lk_node *node, const char *x, const char *y)
+{
+    enum { SPLIT, VECTOR, SHAPED, MEAN, CENTERED, SQUARES, VARIANCE, EPSILON, SUM, ROOT, NORMALIZED, NAMES };
+    static const char *const suffixes[NAMES] = {"split",    "vector",  "shaped", "mean", "centered",  "squares",
+                                                "variance", "epsilon", "sum",    "root", "normalized"};
+    char name[NAMES][NAME_BYTES], weight[NAME_BYTES], bias[NAME_BYTES], scaled[NAME_BYTES], shifted[NAME_BYTES];
+    for (int i = 0; i < NAMES; i++)
+        onnx_name(node, suffixes[i], name[i]);
+    int64_t channels = node->output.dim[1] / node->groups;
+    lk__onnx_integers(&o->graph, name[SPLIT], (const int64_t[]){0, node->groups, channels, -1}, 4);
+    lk__onnx_integers(&o->graph, name[VECTOR], (const int64_t[]){node->groups, channels, 1}, 3);
+    lk__onnx_scalar(&o->graph, name[EPSILON], (float)node->epsilon);
+    lk__onnx_node(&o->graph, "Reshape", name[SHAPED], INPUTS(x, name[SPLIT]), name[SHAPED]);
+    onnx_put_mean(o, node, name[MEAN], name[SHAPED]);
+    lk__onnx_node(&o->graph, "Sub", name[CENTERED], INPUTS(name[SHAPED], name[MEAN]), name[CENTERED]);
+    lk__onnx_node(&o->graph, "Mul", name[SQUARES], INPUTS(name[CENTERED], name[CENTERED]), name[SQUARES]);
+    onnx_put_mean(o, node, name[VARIANCE], name[SQUARES]);
+    lk__onnx_node(&o->graph, "Add", name[SUM], INPUTS(name[VARIANCE], name[EPSILON]), name[SUM]);
+    lk__onnx_node(&o->graph, "Sqrt", name[ROOT], INPUTS(name[SUM]), name[ROOT]);
+    lk__onnx_node(&o->graph, "Div", name[NORMALIZED], INPUTS(name[CENTERED], name[ROOT]), name[NORMALIZED]);
+    onnx_name(node, "gamma", weight);
+    onnx_name(node, "beta", bias);
+    lk__onnx_node(&o->graph, "Reshape", weight, INPUTS(onnx_variable_name(o, node, 0), name[VECTOR]), weight);
+    lk__onnx_node(&o->graph, "Reshape", bias, INPUTS(onnx_variable_name(o, node, 1), name[VECTOR]), bias);
+    onnx_name(node, "scaled", scaled);
+    onnx_name(node, "shifted", shifted);
+    lk__onnx_node(&o->graph, "Mul", scaled, INPUTS(name[NORMALIZED], weight), scaled);
+    lk__onnx_node(&o->graph, "Add", shifted, INPUTS(scaled, bias), shifted);
+    onnx_put_reshape(o, node, shifted, y);
+}
+
 static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const char *z, const char *y)
 {
     const char *weight = onnx_variable_name(o, node, 0), *bias = onnx_variable_name(o, node, 1);
@@ -108,7 +149,7 @@ static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const ch
     case LK_NODE_CONV2D:
         begin = lk__onnx_begin(&o->graph, "Conv", node->name, INPUTS(x, weight, bias), y);
         onnx_put_window(o, node);
-        if (node->dilation > 1)
+        if (node->dilation[0] > 1 || node->dilation[1] > 1)
             lk__onnx_ints(&o->graph, "dilations", node->dilation, 2);
         if (node->groups > 1)
             lk__onnx_int(&o->graph, "group", node->groups);
@@ -142,6 +183,14 @@ static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const ch
         break;
     case LK_NODE_RESHAPE:
         onnx_put_reshape(o, node, x, y);
+        break;
+    case LK_NODE_CONCAT:
+        begin = lk__onnx_begin(&o->graph, "Concat", node->name, INPUTS(x, z), y);
+        lk__onnx_int(&o->graph, "axis", 1);
+        lk__onnx_end(&o->graph, begin);
+        break;
+    case LK_NODE_GROUP_NORM:
+        onnx_put_group_norm(o, node, x, y);
         break;
     default:
         lk__onnx_node(&o->graph, "Add", node->name, INPUTS(x, z), y);

@@ -162,13 +162,13 @@ void lk__onnx_float(lk_onnx *o, const char *name, float value)
     lk__pb_end(out, begin);
 }
 
-void lk__onnx_ints(lk_onnx *o, const char *name, int64_t value, int times)
+void lk__onnx_ints(lk_onnx *o, const char *name, const int64_t *values, int n)
 {
     lk_bytes *out = &o->model;
     size_t begin = lk__pb_begin(out, NODE_ATTRIBUTE);
     lk__pb_string(out, ATTRIBUTE_NAME, name);
-    for (int i = 0; i < times; i++)
-        lk__pb_varint(out, ATTRIBUTE_INTS, (uint64_t)value);
+    for (int i = 0; i < n; i++)
+        lk__pb_varint(out, ATTRIBUTE_INTS, (uint64_t)values[i]);
     lk__pb_varint(out, ATTRIBUTE_TYPE, ATTRIBUTE_IS_INTS);
     lk__pb_end(out, begin);
 }

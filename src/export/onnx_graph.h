@@ -29,7 +29,7 @@ void lk__onnx_output(lk_onnx *o, const char *name, const int64_t *dims, int n);
 size_t lk__onnx_begin(lk_onnx *o, const char *op, const char *name, const char *const *inputs, const char *output);
 void lk__onnx_int(lk_onnx *o, const char *name, int64_t value);
 void lk__onnx_float(lk_onnx *o, const char *name, float value);
-void lk__onnx_ints(lk_onnx *o, const char *name, int64_t value, int times);
+void lk__onnx_ints(lk_onnx *o, const char *name, const int64_t *values, int n);
 void lk__onnx_end(lk_onnx *o, size_t begin);
 
 /* Adds a node without attributes. */

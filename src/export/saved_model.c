@@ -93,7 +93,7 @@ static const char *saved_model_put_padding(saved_model *s, const lk_node *node, 
                                            char name[NAME_BYTES])
 {
     char sizes[NAME_BYTES], edge[NAME_BYTES];
-    int32_t p = (int32_t)node->padding;
+    int32_t p = (int32_t)node->padding[0];
     if (p == 0)
         return x;
     lk__tf_integers(&s->graph, saved_model_node_name(node, "padding", sizes), LK_SHAPE(4, 2),
@@ -114,7 +114,7 @@ static void saved_model_put_conv2d(saved_model *s, const lk_node *node, const ch
     x = saved_model_put_padding(s, node, x, 0, padded);
     lk__tf_begin(&s->graph, "Conv2D", conv, INPUTS(x, saved_model_put_variable(s, node, 0, weight)));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
-    lk__tf_window(&s->graph, "strides", node->stride);
+    lk__tf_window(&s->graph, "strides", node->stride[0]);
     lk__tf_text(&s->graph, "padding", "VALID");
     lk__tf_end(&s->graph);
     if (has_bias)
@@ -188,8 +188,8 @@ static void saved_model_put_window(saved_model *s, const char *op, const lk_node
 {
     lk__tf_begin(&s->graph, op, y, INPUTS(x));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
-    lk__tf_window(&s->graph, "ksize", node->kernel);
-    lk__tf_window(&s->graph, "strides", node->stride);
+    lk__tf_window(&s->graph, "ksize", node->kernel[0]);
+    lk__tf_window(&s->graph, "strides", node->stride[0]);
     lk__tf_text(&s->graph, "padding", "VALID");
     lk__tf_end(&s->graph);
 }
@@ -197,7 +197,7 @@ static void saved_model_put_window(saved_model *s, const char *op, const lk_node
 /* Returns how many pixels the window of output `index` covers along an axis of `size`, without padding. */
 static int64_t saved_model_covered_pixels(const lk_node *node, int64_t index, int64_t size)
 {
-    int64_t begin = index * node->stride - node->padding, end = begin + node->kernel;
+    int64_t begin = index * node->stride[0] - node->padding[0], end = begin + node->kernel[0];
     return lk__min(end, size) - lk__max(begin, 0);
 }
 
@@ -207,7 +207,7 @@ static void saved_model_put_avg_pool(saved_model *s, const lk_node *node, const 
                                      const char *y)
 {
     char padded[NAME_BYTES], pooled[NAME_BYTES], factor[NAME_BYTES];
-    if (node->padding == 0) {
+    if (node->padding[0] == 0) {
         saved_model_put_window(s, "AvgPool", node, x, y);
         return;
     }
@@ -219,7 +219,7 @@ static void saved_model_put_avg_pool(saved_model *s, const lk_node *node, const 
     }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
-            factors[i * columns + j] = (float)(node->kernel * node->kernel) /
+            factors[i * columns + j] = (float)(node->kernel[0] * node->kernel[0]) /
                                        (float)(saved_model_covered_pixels(node, i, input->output.dim[2]) *
                                                saved_model_covered_pixels(node, j, input->output.dim[3]));
     lk__tf_floats(&s->graph, saved_model_node_name(node, "factor", factor), LK_SHAPE(1, rows, columns, 1), factors);
@@ -260,6 +260,18 @@ static void saved_model_put_reshape(saved_model *s, const lk_node *node, const l
         saved_model_put_transpose(s, y, plain, true);
 }
 
+/* Channels are the last axis. */
+static void saved_model_put_concat(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
+{
+    char axis[NAME_BYTES];
+    lk__tf_integers(&s->graph, saved_model_node_name(node, "axis", axis), (lk_shape){0}, &(int32_t){-1});
+    lk__tf_begin(&s->graph, "ConcatV2", y, INPUTS(x, z, axis));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_type(&s->graph, "Tidx", LK__TF_INT32);
+    lk__tf_int(&s->graph, "N", 2);
+    lk__tf_end(&s->graph);
+}
+
 static void saved_model_put_layer(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
 {
     const lk_node *input = &s->network->graph.nodes[node->input[0]];
@@ -289,6 +301,9 @@ static void saved_model_put_layer(saved_model *s, const lk_node *node, const cha
         break;
     case LK_NODE_RESHAPE:
         saved_model_put_reshape(s, node, input, x, y);
+        break;
+    case LK_NODE_CONCAT:
+        saved_model_put_concat(s, node, x, z, y);
         break;
     default:
         saved_model_put_node(s, "AddV2", y, INPUTS(x, z));

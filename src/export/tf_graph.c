@@ -16,7 +16,8 @@ enum {
     SIGNATURE_INPUTS = 1, SIGNATURE_OUTPUTS = 2, SIGNATURE_METHOD = 3, INFO_NAME = 1, INFO_DTYPE = 2, INFO_SHAPE = 3,
     GRAPH_NODE = 1, GRAPH_VERSIONS = 4, VERSIONS_PRODUCER = 1,
     NODE_NAME = 1, NODE_OP = 2, NODE_INPUT = 3, NODE_ATTRIBUTE = 5, ENTRY_KEY = 1, ENTRY_VALUE = 2,
-    VALUE_LIST = 1, VALUE_TEXT = 2, VALUE_FLOAT = 4, VALUE_TYPE = 6, VALUE_SHAPE = 7, VALUE_TENSOR = 8, LIST_INTS = 3,
+    VALUE_LIST = 1, VALUE_TEXT = 2, VALUE_INTEGER = 3, VALUE_FLOAT = 4, VALUE_TYPE = 6, VALUE_SHAPE = 7,
+    VALUE_TENSOR = 8, LIST_INTS = 3,
     TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_CONTENT = 4, SHAPE_DIM = 2, DIM_SIZE = 1
 };
 /* clang-format on */
@@ -79,6 +80,13 @@ void lk__tf_text(lk_tf_graph *graph, const char *name, const char *value)
 {
     attribute a = tf_graph_begin_attribute(&graph->bytes, name);
     lk__pb_string(&graph->bytes, VALUE_TEXT, value);
+    tf_graph_end_attribute(&graph->bytes, a);
+}
+
+void lk__tf_int(lk_tf_graph *graph, const char *name, int64_t value)
+{
+    attribute a = tf_graph_begin_attribute(&graph->bytes, name);
+    lk__pb_varint(&graph->bytes, VALUE_INTEGER, (uint64_t)value);
     tf_graph_end_attribute(&graph->bytes, a);
 }
 

@@ -29,6 +29,7 @@ void lk__tf_close(lk_tf_graph *graph, size_t begin, const lk_tf_value *input, co
 void lk__tf_begin(lk_tf_graph *graph, const char *op, const char *name, const char *const *inputs);
 void lk__tf_type(lk_tf_graph *graph, const char *attribute, lk_tf_dtype value);
 void lk__tf_text(lk_tf_graph *graph, const char *attribute, const char *value);
+void lk__tf_int(lk_tf_graph *graph, const char *attribute, int64_t value);
 void lk__tf_float(lk_tf_graph *graph, const char *attribute, float value);
 void lk__tf_window(lk_tf_graph *graph, const char *attribute, int64_t size); /* [1, size, size, 1] */
 void lk__tf_end(lk_tf_graph *graph);

@@ -35,10 +35,10 @@ static lk_status model_graph_describe_sequential(walk *w, const lk_layer *layer,
     return LK_OK;
 }
 
-static lk_status model_graph_describe_add(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status model_graph_describe_join(walk *w, const lk_layer *layer, lk_node_kind kind, int x, int *y)
 {
     lk_node node = model_graph_blank_node(layer->path, layer->output);
-    node.kind = LK_NODE_ADD;
+    node.kind = kind;
     for (int i = 0; i < layer->n_children; i++)
         LK_TRY(model_graph_describe(w, layer->children[i], x, &node.input[i]));
     return model_graph_add_node(w, node, y);
@@ -50,24 +50,18 @@ static lk_status model_graph_describe_leaf(walk *w, const lk_layer *layer, int x
         LK_FAIL(LK_ERR_UNSUPPORTED,
                 "%s: layer '%s' of kind '%s' does not say what it computes (lk_layer_table.describe)", w->model->name,
                 layer->path, layer->table->kind);
-    lk_node given = {0}, node = model_graph_blank_node(layer->path, layer->output);
-    layer->table->describe(layer->config, &given);
-    if (given.kind == LK_NODE_IDENTITY) {
+    lk_node node = {0};
+    layer->table->describe(layer->config, &node);
+    if (node.kind == LK_NODE_IDENTITY) {
         *y = x;
         return LK_OK;
     }
-    node.kind = given.kind;
-    node.kernel = given.kernel;
-    node.stride = given.stride;
-    node.padding = given.padding;
-    node.dilation = given.dilation;
-    node.groups = given.groups;
-    node.epsilon = given.epsilon;
-    node.alpha = given.alpha;
-    node.activation = given.activation;
+    node.name = layer->path;
+    node.output = layer->output;
     node.input[0] = x;
-    for (int i = 0; i < layer->n_variables && i < LK_NODE_VARIABLES; i++)
-        node.variable[i] = layer->variables[i];
+    node.input[1] = -1;
+    for (int i = 0; i < LK_NODE_VARIABLES; i++)
+        node.variable[i] = i < layer->n_variables ? layer->variables[i] : -1;
     return model_graph_add_node(w, node, y);
 }
 
@@ -76,7 +70,9 @@ static lk_status model_graph_describe(walk *w, const lk_layer *layer, int x, int
     if (layer->table == &lk__layer_sequential_table)
         return model_graph_describe_sequential(w, layer, x, y);
     if (layer->table == &lk__layer_add_table)
-        return model_graph_describe_add(w, layer, x, y);
+        return model_graph_describe_join(w, layer, LK_NODE_ADD, x, y);
+    if (layer->table == &lk__layer_concat_table)
+        return model_graph_describe_join(w, layer, LK_NODE_CONCAT, x, y);
     return model_graph_describe_leaf(w, layer, x, y);
 }
 

@@ -60,7 +60,7 @@ static void test_nodes_follow_the_forward_pass(void **state)
     }
     assert_true(graph.nodes[2].epsilon == 1e-5);
     assert_true(graph.nodes[5].activation == LK_ELU && graph.nodes[5].alpha == 1);
-    assert_true(graph.nodes[6].kernel == 3 && graph.nodes[6].stride == 2 && graph.nodes[6].padding == 1);
+    assert_true(graph.nodes[6].kernel[0] == 3 && graph.nodes[6].stride[0] == 2 && graph.nodes[6].padding[0] == 1);
     assert_int_equal(lk_shape_count(graph.nodes[7].output), 80);
     lk_graph_free(&graph);
     lk_model_release(model);

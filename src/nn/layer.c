@@ -146,7 +146,8 @@ bool lk__layer_is_container(const lk_layer *layer)
 
 bool lk__layer_is_join(const lk_layer *layer)
 {
-    return layer->table == &lk__layer_add_table || layer->table == &lk__layer_multiply_table;
+    return layer->table == &lk__layer_add_table || layer->table == &lk__layer_multiply_table ||
+           layer->table == &lk__layer_concat_table;
 }
 
 int64_t lk__layer_count(lk_shape shape)

@@ -63,7 +63,8 @@ lk_layer *lk__layer_writes(lk_layer *layer, void (*write)(const lk_layer *layer,
 /* For layers without settings: their line is their kind. */
 lk_layer *lk__layer_writes_kind(lk_layer *layer);
 
-extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table, lk__layer_multiply_table;
+extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table, lk__layer_multiply_table,
+    lk__layer_concat_table;
 
 /* Returns whether the layer joins two branches of layers. */
 bool lk__layer_is_join(const lk_layer *layer);

@@ -37,8 +37,32 @@ typedef struct model_reader {
 
 typedef enum block_end { END_OF_FILE, END, MIDDLE } block_end; /* MIDDLE: before the second part of a block */
 
-static const char *const block_words[] = {"sequential", "residual", "shortcut", "multiply",
-                                          "by",         "repeat",   "end",      NULL};
+/* The blocks of two parts: the word before the second part, and what it makes of them. */
+typedef struct join_word {
+    const char *name, *middle;
+    lk_layer *(*join)(lk_layer *first, lk_layer *second);
+    const char *second;     /* what the second part is; NULL: it may be absent, and is then the identity … */
+    bool identity_is_first; /* … before the layers, not after them */
+} join_word;
+
+static const join_word join_words[] = {
+    {"residual", "shortcut", lk_layer_add, NULL, false},
+    {"multiply", "by", lk_layer_multiply, "the layers that give the factors", false},
+    {"concat", "with", lk_layer_concat, NULL, true},
+};
+enum { JOINS = sizeof join_words / sizeof join_words[0] };
+
+static const char *const block_words[] = {"sequential", "residual", "shortcut", "multiply", "by",
+                                          "concat",     "with",     "repeat",   "end",      NULL};
+
+/* Returns the block that `word` opens, or with `middle` divides; NULL: none. */
+static const join_word *model_block_join(const char *word, bool middle)
+{
+    for (int i = 0; i < JOINS; i++)
+        if (strcmp(word, middle ? join_words[i].middle : join_words[i].name) == 0)
+            return &join_words[i];
+    return NULL;
+}
 
 lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...)
 {
@@ -211,7 +235,7 @@ static lk_layer *model_block_read_body(model_reader *r, const lk_model_line *ope
     return NULL;
 }
 
-/* Reads the one setting that a sequential and a residual have, "frozen=yes". */
+/* Reads the one setting that a block has, "frozen=yes". */
 static lk_status model_block_read_settings(const lk_model_line *line, bool *frozen)
 {
     static const char setting[] = "frozen=";
@@ -236,23 +260,25 @@ static lk_layer *model_block_read_sequential(model_reader *r, const lk_model_lin
     return frozen ? lk_layer_frozen(layer) : layer;
 }
 
-/* Reads a block of two parts: a residual or a multiply. */
-static lk_layer *model_block_read_parts(model_reader *r, const lk_model_line *line)
+static lk_layer *model_block_read_join(model_reader *r, const lk_model_line *line, const join_word *word)
 {
     block_end end = MIDDLE;
-    bool frozen, multiplies = strcmp(line->word, "multiply") == 0;
+    bool frozen;
     if (model_block_read_settings(line, &frozen) != LK_OK)
         return NULL;
     lk_layer *first = model_block_read_body(r, line, &end), *second = NULL;
     bool has_second = end == MIDDLE;
     end = END;
-    if (first && has_second)
+    if (first && has_second) {
         second = model_block_read_body(r, line, &end);
-    else if (first && multiplies)
-        lk__model_line_fail(line, "multiply without by; expected 'by' and the layers that give the factors");
-    else if (first)
+    } else if (first && word->second) {
+        lk__model_line_fail(line, "%s without %s; expected '%s' and %s", word->name, word->middle, word->middle,
+                            word->second);
+    } else if (first) {
         second = lk_layer_identity();
-    lk_layer *layer = multiplies ? lk_layer_multiply(first, second) : lk_layer_add(first, second);
+    }
+    bool swap = !has_second && word->identity_is_first;
+    lk_layer *layer = swap ? word->join(second, first) : word->join(first, second);
     if (layer)
         layer->line = line->number;
     return frozen ? lk_layer_frozen(layer) : layer;
@@ -299,14 +325,15 @@ static lk_layer *model_block_read_repeat(model_reader *r, const lk_model_line *l
 static lk_layer *model_block_read_layer(model_reader *r, const lk_model_line *line)
 {
     lk_layer *layer;
+    const join_word *join = model_block_join(line->word, false);
     if (++r->n_layers > MAX_LAYERS) {
         model_line_too_many_layers(line);
         return NULL;
     }
     if (strcmp(line->word, "sequential") == 0)
         layer = model_block_read_sequential(r, line);
-    else if (strcmp(line->word, "residual") == 0 || strcmp(line->word, "multiply") == 0)
-        layer = model_block_read_parts(r, line);
+    else if (join)
+        layer = model_block_read_join(r, line, join);
     else if (strcmp(line->word, "repeat") == 0)
         layer = model_block_read_repeat(r, line);
     else
@@ -314,25 +341,19 @@ static lk_layer *model_block_read_layer(model_reader *r, const lk_model_line *li
     return line->name ? lk_layer_named(line->name, layer) : layer;
 }
 
-/* Returns the word that ends the first part of the block; "end": it has one part. */
-static const char *model_block_middle(const lk_model_line *opened)
-{
-    return strcmp(opened->word, "residual") == 0 ? "shortcut" : strcmp(opened->word, "multiply") == 0 ? "by" : "end";
-}
-
-/* Checks "end", "shortcut" and "by", which stand alone on their lines. *end: on input, whether the block may also end
- * with the word before its second part (MIDDLE); on output, how it ended. */
+/* Checks "end" and the words before a second part, which stand alone on their lines. *end: on input, whether the block
+ * may also end with the word before its second part (MIDDLE); on output, how it ended. */
 static lk_status model_block_read_end(const lk_model_line *line, const lk_model_line *opened, block_end *end)
 {
-    bool is_middle = strcmp(line->word, "end") != 0;
+    const join_word *middle = model_block_join(line->word, true);
     if (line->name || line->n_arguments > 0)
         return lk__model_line_fail(line, "'%s' has a name or a setting; expected it alone on its line", line->word);
     if (!opened)
         return lk__model_line_fail(line, "'%s' without a block that it could belong to; expected a layer", line->word);
-    if (is_middle && (*end != MIDDLE || strcmp(line->word, model_block_middle(opened)) != 0))
+    if (middle && (*end != MIDDLE || middle != model_block_join(opened->word, false)))
         return lk__model_line_fail(line, "'%s' in the '%s' of line %d, which takes none; expected a layer or 'end'",
                                    line->word, opened->word, opened->number);
-    *end = is_middle ? MIDDLE : END;
+    *end = middle ? MIDDLE : END;
     return LK_OK;
 }
 
@@ -343,7 +364,7 @@ static lk_status model_block_read_lines(model_reader *r, const lk_model_line *op
     lk_model_line line;
     while (r->next < r->n_lines) {
         LK_TRY(model_line_split(r, &r->lines[r->next++], copy, &line));
-        if (strcmp(line.word, "end") == 0 || strcmp(line.word, "shortcut") == 0 || strcmp(line.word, "by") == 0)
+        if (strcmp(line.word, "end") == 0 || model_block_join(line.word, true))
             return model_block_read_end(&line, opened, end);
         LK_TRY(model_layer_list_append(list, model_block_read_layer(r, &line)));
     }

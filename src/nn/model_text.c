@@ -5,6 +5,7 @@
 #include "nn/init.h"
 #include "nn/model_file.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -16,6 +17,13 @@ void lk__model_text_put(lk_model_text *out, const char *format, ...)
     int n = vsnprintf(to, to ? out->size - out->used : 0, format, arguments);
     out->used += n > 0 ? (size_t)n : 0;
     va_end(arguments);
+}
+
+void lk__model_text_put_pair(lk_model_text *out, const char *name, const int64_t pair[2])
+{
+    lk__model_text_put(out, "%s%" PRId64, name, pair[0]);
+    if (pair[1] != pair[0])
+        lk__model_text_put(out, "x%" PRId64, pair[1]);
 }
 
 void lk__model_text_put_real(lk_model_text *out, const char *name, double value)
@@ -62,12 +70,20 @@ static bool model_text_put_body(lk_model_text *out, const lk_layer *layer, int d
 
 static bool model_text_put_join(lk_model_text *out, const lk_layer *layer, int depth)
 {
-    bool multiplies = layer->table == &lk__layer_multiply_table;
-    lk__model_text_put(out, "%s%s\n", multiplies ? "multiply" : "residual", layer->frozen ? " frozen=yes" : "");
+    static const struct {
+        const lk_layer_table *table;
+        const char *name, *middle;
+    } words[] = {{&lk__layer_add_table, "residual", "shortcut"},
+                 {&lk__layer_multiply_table, "multiply", "by"},
+                 {&lk__layer_concat_table, "concat", "with"}};
+    int w = 0;
+    while (words[w].table != layer->table)
+        w++;
+    lk__model_text_put(out, "%s%s\n", words[w].name, layer->frozen ? " frozen=yes" : "");
     if (!model_text_put_body(out, layer->children[0], depth + 1))
         return false;
     model_text_indent(out, depth);
-    lk__model_text_put(out, multiplies ? "by\n" : "shortcut\n");
+    lk__model_text_put(out, "%s\n", words[w].middle);
     return model_text_put_body(out, layer->children[1], depth + 1);
 }
 

@@ -11,6 +11,9 @@ typedef struct lk_model_text {
 
 void lk__model_text_put(lk_model_text *out, const char *format, ...) LK_PRINTF(2, 3);
 
+/* Puts the sizes along H and W after `name`, such as " kernel=3x1", or " kernel=3" if they are equal. */
+void lk__model_text_put_pair(lk_model_text *out, const char *name, const int64_t pair[2]);
+
 /* Puts a setting, such as " rate=0.5". */
 void lk__model_text_put_real(lk_model_text *out, const char *name, double value);
 void lk__model_text_put_init(lk_model_text *out, const char *name, lk_init init);

@@ -13,16 +13,17 @@
 #include <string.h>
 
 typedef struct layer_values {
-    int64_t size; /* filters, units or kernel: the setting that needs no name */
-    int64_t kernel, stride, padding, dilation, groups, channels, height, width;
+    int64_t size; /* filters, units or groups: the setting that needs no name */
+    int64_t kernel[2], stride[2], padding[2], dilation[2]; /* along H and W */
+    int64_t groups, channels, height, width;
     bool same, no_bias, frozen;
     double rate, epsilon, momentum;
     lk_init init, bias_init;
 } layer_values;
 
-typedef enum setting_type { INTEGER, SIZE, PADDING, REAL, BIAS, FROZEN, INITIALIZER } setting_type;
+typedef enum setting_type { INTEGER, SIZE, PAIR, PADDING, REAL, BIAS, FROZEN, INITIALIZER } setting_type;
 
-/* A SIZE may also be "classes", a PADDING "same". */
+/* A SIZE may also be "classes", a PAIR of sizes one for both, a PADDING, which is a PAIR otherwise, "same". */
 typedef struct setting {
     const char *name;
     setting_type type;
@@ -46,20 +47,26 @@ typedef struct layer_word {
 static lk_layer *model_word_make_conv2d(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)variant;
-    if (v->same && v->kernel % 2 == 0) {
-        lk__model_line_fail(line, "padding=same with kernel=%lld; expected an odd kernel", (long long)v->kernel);
-        return NULL;
-    }
+    for (int i = 0; i < 2; i++)
+        if (v->same && v->kernel[i] % 2 == 0) {
+            lk__model_line_fail(line, "padding=same with kernel=%lld; expected an odd kernel", (long long)v->kernel[i]);
+            return NULL;
+        }
     if (v->groups > 0 && v->size % v->groups != 0) {
         lk__model_line_fail(line, "groups=%lld with %lld filters; expected a divisor of the filters",
                             (long long)v->groups, (long long)v->size);
         return NULL;
     }
-    return lk_layer_conv2d(v->size, v->kernel,
-                           &(lk_conv2d_layer_opts){.stride = v->stride,
-                                                   .padding = v->padding,
+    return lk_layer_conv2d(v->size, v->kernel[0],
+                           &(lk_conv2d_layer_opts){.stride = v->stride[0],
+                                                   .padding = v->padding[0],
                                                    .same = v->same,
-                                                   .dilation = v->dilation,
+                                                   .dilation = v->dilation[0],
+                                                   .rectangular = true,
+                                                   .kernel_width = v->kernel[1],
+                                                   .stride_width = v->stride[1],
+                                                   .padding_width = v->padding[1],
+                                                   .dilation_width = v->dilation[1],
                                                    .groups = v->groups,
                                                    .no_bias = v->no_bias,
                                                    .weight = v->init,
@@ -81,6 +88,15 @@ static lk_layer *model_word_make_batch_norm(const lk_model_line *line, const lay
     return lk_layer_batch_norm(&(lk_batch_norm_layer_opts){.epsilon = v->epsilon, .momentum = v->momentum});
 }
 
+enum { GROUP_NORM, LAYER_NORM };
+
+static lk_layer *model_word_make_norm(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    const lk_norm_layer_opts opts = {.epsilon = v->epsilon};
+    return variant == GROUP_NORM ? lk_layer_group_norm(v->size, &opts) : lk_layer_layer_norm(&opts);
+}
+
 static lk_layer *model_word_make_activation(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
@@ -92,13 +108,19 @@ enum { MAX_POOL, AVG_POOL };
 
 static lk_layer *model_word_make_pool(const lk_model_line *line, const layer_values *v, int variant)
 {
-    const lk_pool_layer_opts opts = {.stride = v->stride, .padding = v->padding};
-    if (v->padding > v->size / 2) {
-        lk__model_line_fail(line, "padding=%lld with a kernel of %lld; expected at most half the kernel, %lld",
-                            (long long)v->padding, (long long)v->size, (long long)(v->size / 2));
-        return NULL;
-    }
-    return variant == MAX_POOL ? lk_layer_max_pool(v->size, &opts) : lk_layer_avg_pool(v->size, &opts);
+    const lk_pool_layer_opts opts = {.stride = v->stride[0],
+                                     .padding = v->padding[0],
+                                     .rectangular = true,
+                                     .kernel_width = v->kernel[1],
+                                     .stride_width = v->stride[1],
+                                     .padding_width = v->padding[1]};
+    for (int i = 0; i < 2; i++)
+        if (v->padding[i] > v->kernel[i] / 2) {
+            lk__model_line_fail(line, "padding=%lld with a kernel of %lld; expected at most half the kernel, %lld",
+                                (long long)v->padding[i], (long long)v->kernel[i], (long long)(v->kernel[i] / 2));
+            return NULL;
+        }
+    return variant == MAX_POOL ? lk_layer_max_pool(v->kernel[0], &opts) : lk_layer_avg_pool(v->kernel[0], &opts);
 }
 
 enum { FLATTEN, GLOBAL_AVG_POOL, GLOBAL_MAX_POOL };
@@ -124,11 +146,12 @@ static lk_layer *model_word_make_reshape(const lk_model_line *line, const layer_
     return lk_layer_reshape(v->channels, v->height, v->width);
 }
 
+enum { DROPOUT, DROP_PATH };
+
 static lk_layer *model_word_make_dropout(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
-    (void)variant;
-    return lk_layer_dropout(v->rate);
+    return variant == DROPOUT ? lk_layer_dropout(v->rate) : lk_layer_drop_path(v->rate);
 }
 
 /* clang-format off */
@@ -141,25 +164,31 @@ static lk_layer *model_word_make_dropout(const lk_model_line *line, const layer_
     {"init", INITIALIZER, AT(init), 0, 0, false}, \
     {"bias_init", INITIALIZER, AT(bias_init), 0, 0, false}, \
     FROZEN_SETTING
+#define EPSILON_SETTING {"epsilon", REAL, AT(epsilon), 1e-12, 1, false}
 #define POOL_SETTINGS                                     \
-    {"kernel", INTEGER, AT(size), 1, MAX_KERNEL, true},   \
-    {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false}, \
-    {"padding", INTEGER, AT(padding), 0, MAX_KERNEL, false}
+    {"kernel", PAIR, AT(kernel), 1, MAX_KERNEL, true},   \
+    {"stride", PAIR, AT(stride), 1, MAX_KERNEL, false}, \
+    {"padding", PAIR, AT(padding), 0, MAX_KERNEL, false}
 
 static const layer_word words[] = {
     {"conv2d", model_word_make_conv2d, 0, {
         {"filters", SIZE, AT(size), 1, MAX_SIZE, true},
-        {"kernel", INTEGER, AT(kernel), 1, MAX_KERNEL, true},
-        {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
+        {"kernel", PAIR, AT(kernel), 1, MAX_KERNEL, true},
+        {"stride", PAIR, AT(stride), 1, MAX_KERNEL, false},
         {"padding", PADDING, AT(padding), 0, MAX_KERNEL, false},
-        {"dilation", INTEGER, AT(dilation), 1, MAX_KERNEL, false},
+        {"dilation", PAIR, AT(dilation), 1, MAX_KERNEL, false},
         {"groups", INTEGER, AT(groups), 1, MAX_SIZE, false},
         BIAS_SETTINGS}},
     {"dense", model_word_make_dense, 0, {{"units", SIZE, AT(size), 1, MAX_SIZE, true}, BIAS_SETTINGS}},
     {"batch_norm", model_word_make_batch_norm, 0, {
-        {"epsilon", REAL, AT(epsilon), 1e-12, 1, false},
+        EPSILON_SETTING,
         {"momentum", REAL, AT(momentum), 1e-6, 1, false},
         FROZEN_SETTING}},
+    {"group_norm", model_word_make_norm, GROUP_NORM, {
+        {"groups", INTEGER, AT(size), 1, MAX_SIZE, true},
+        EPSILON_SETTING,
+        FROZEN_SETTING}},
+    {"layer_norm", model_word_make_norm, LAYER_NORM, {EPSILON_SETTING, FROZEN_SETTING}},
     {"relu", model_word_make_activation, LK_RELU, {{0}}},
     {"leaky_relu", model_word_make_activation, LK_LEAKY_RELU, {{0}}},
     {"elu", model_word_make_activation, LK_ELU, {{0}}},
@@ -177,14 +206,15 @@ static const layer_word words[] = {
         {"channels", INTEGER, AT(channels), 1, MAX_SIZE, true},
         {"height", INTEGER, AT(height), 1, MAX_SIZE, true},
         {"width", INTEGER, AT(width), 1, MAX_SIZE, true}}},
-    {"dropout", model_word_make_dropout, 0, {{"rate", REAL, AT(rate), 0, 0.999, true}}},
+    {"dropout", model_word_make_dropout, DROPOUT, {{"rate", REAL, AT(rate), 0, 0.999, true}}},
+    {"drop_path", model_word_make_dropout, DROP_PATH, {{"rate", REAL, AT(rate), 0, 0.999, true}}},
 };
 /* clang-format on */
 enum { WORD_COUNT = sizeof words / sizeof words[0] };
 
 static lk_status model_word_find(const lk_model_line *line, const char *const *blocks, const layer_word **found)
 {
-    const char *names[WORD_COUNT + 8];
+    const char *names[WORD_COUNT + 16];
     size_t n = 0;
     for (size_t i = 0; i < WORD_COUNT; i++) {
         *found = &words[i];
@@ -274,7 +304,26 @@ static lk_status model_setting_read_init(const lk_model_line *line, const char *
         what, text);
 }
 
-static lk_status model_setting_read(const lk_model_line *line, const setting *s, const char *text, layer_values *values)
+/* Reads "3", or "3x1": along H and W. */
+static lk_status model_setting_read_pair(const lk_model_line *line, const setting *s, char *text, int64_t pair[2])
+{
+    const char *alternative =
+        s->type == PADDING ? "same, two numbers such as 1x0, or " : "two numbers such as 3x1, or ";
+    char name[40], *second = strchr(text, 'x');
+    int64_t low = (int64_t)s->low, high = (int64_t)s->high;
+    if (!second) {
+        LK_TRY(lk__model_line_integer(line, s->name, alternative, text, low, high, &pair[0]));
+        pair[1] = pair[0];
+        return LK_OK;
+    }
+    *second++ = '\0';
+    snprintf(name, sizeof name, "%s along H", s->name);
+    LK_TRY(lk__model_line_integer(line, name, "", text, low, high, &pair[0]));
+    snprintf(name, sizeof name, "%s along W", s->name);
+    return lk__model_line_integer(line, name, "", second, low, high, &pair[1]);
+}
+
+static lk_status model_setting_read(const lk_model_line *line, const setting *s, char *text, layer_values *values)
 {
     void *value = (char *)values + s->offset;
     const char *alternative = "";
@@ -296,11 +345,10 @@ static lk_status model_setting_read(const lk_model_line *line, const setting *s,
         *(int64_t *)value = line->input.classes;
         return LK_OK;
     case PADDING:
-        alternative = "same or ";
         values->same = strcmp(text, "same") == 0;
-        if (values->same)
-            return LK_OK;
-        break;
+        return values->same ? LK_OK : model_setting_read_pair(line, s, text, value);
+    case PAIR:
+        return model_setting_read_pair(line, s, text, value);
     case INTEGER:
         break;
     }

@@ -310,6 +310,9 @@ static void test_networks_in_c_have_a_text(void **state)
     const lk_init normal = {.kind = LK_INIT_NORMAL, .value = 0.1};
     const lk_conv2d_layer_opts conv = {.stride = 2, .padding = 1, .no_bias = true, .weight = normal};
     const lk_conv2d_layer_opts depthwise = {.padding = 2, .dilation = 2, .groups = 4};
+    const lk_norm_layer_opts norm = {.epsilon = 1e-6};
+    const lk_conv2d_layer_opts tall = {.same = true, .rectangular = true, .kernel_width = 1};
+    const lk_pool_layer_opts wide = {.rectangular = true, .kernel_width = 3, .stride_width = 1, .padding_width = 1};
     const lk_dense_layer_opts dense = {.weight = {.kind = LK_INIT_HE_NORMAL}, .bias = {.kind = LK_INIT_ONES}};
     lk_layer *net = lk_layer_named(
         "all",
@@ -320,6 +323,9 @@ static void test_networks_in_c_have_a_text(void **state)
                       lk_layer_multiply(lk_layer_identity(), lk_layer_global_avg_pool()),
                       lk_layer_named("gate", lk_layer_multiply(lk_layer_activation(LK_TANH), lk_layer_identity())),
                       lk_layer_add(lk_layer_activation(LK_TANH), lk_layer_identity()),
+                      lk_layer_concat(lk_layer_identity(), lk_layer_drop_path(0.2)),
+                      lk_layer_frozen(lk_layer_concat(lk_layer_group_norm(2, NULL), lk_layer_layer_norm(&norm))),
+                      lk_layer_conv2d(4, 3, &tall), lk_layer_max_pool(1, &wide),
                       lk_layer_add(LK_SEQUENTIAL(lk_layer_activation(LK_GELU), lk_layer_activation(LK_GELU)),
                                    lk_layer_named("side", LK_SEQUENTIAL(lk_layer_activation(LK_LEAKY_RELU)))),
                       lk_layer_max_pool(3, &(lk_pool_layer_opts){.stride = 1, .padding = 1}),

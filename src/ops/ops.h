@@ -145,6 +145,9 @@ typedef struct lk_batch_norm_attrs {
     double epsilon, momentum;
 } lk_batch_norm_attrs;
 
+/* group_norm: (x, gamma, beta) → y.  group_norm_grad: (dy, x, gamma) → dx, dgamma, dbeta. Attributes lk_group_norm_opts
+ * with every default filled in. */
+
 typedef struct lk_reduce_attrs { /* sum, mean, max: (x) → y */
     unsigned axes;               /* bit i: axis i is reduced */
     bool keepdim;

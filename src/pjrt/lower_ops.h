@@ -103,6 +103,10 @@ void lk__lower_batch_norm_inference_grad(lk_lowering *l, const lk_call *call);
 void lk__lower_batch_norm_update(lk_lowering *l, const lk_call *call);
 void lk__lower_batch_norm_act_grad(lk_lowering *l, const lk_call *call);
 
+/* lower_group_norm.c */
+void lk__lower_group_norm(lk_lowering *l, const lk_call *call);
+void lk__lower_group_norm_grad(lk_lowering *l, const lk_call *call);
+
 /* lower_reduce.c */
 void lk__lower_sum(lk_lowering *l, const lk_call *call);
 void lk__lower_mean(lk_lowering *l, const lk_call *call);

@@ -130,6 +130,8 @@ lk_status lk__ref_batch_norm_act(lk_call *call);
 lk_status lk__ref_batch_norm_act_grad(lk_call *call);
 lk_status lk__ref_batch_norm_inference_act(lk_call *call);
 lk_status lk__ref_batch_norm_update(lk_call *call);
+lk_status lk__ref_group_norm(lk_call *call);
+lk_status lk__ref_group_norm_grad(lk_call *call);
 lk_status lk__ref_sum(lk_call *call);
 lk_status lk__ref_mean(lk_call *call);
 lk_status lk__ref_max(lk_call *call);

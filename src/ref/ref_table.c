@@ -57,6 +57,8 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_BATCH_NORM_INFERENCE_ACT] = {lk__ref_batch_norm_inference_act, LK_FLOATS,
                                         LK_KERNEL_ORACLE | IN_PLACE(0, 0) | IN_PLACE(0, 5), NULL},
     [LK_OP_BATCH_NORM_UPDATE] = {lk__ref_batch_norm_update, LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64), 0, NULL},
+    [LK_OP_GROUP_NORM] = {lk__ref_group_norm, LK_FLOATS, IN_PLACE(0, 0), NULL},
+    [LK_OP_GROUP_NORM_GRAD] = {lk__ref_group_norm_grad, LK_FLOATS, IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},
     [LK_OP_SUM] = {lk__ref_sum, LK_ALL_DTYPES, 0, NULL},
     [LK_OP_MEAN] = {lk__ref_mean, LK_FLOATS, 0, NULL},
     [LK_OP_MAX] = {lk__ref_max, LK_ALL_DTYPES, 0, NULL},

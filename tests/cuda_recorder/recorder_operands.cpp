@@ -315,6 +315,27 @@ static void uses(const lk_gpu_normalize_grad &a, operands &list)
     list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? parts * 2 * a.channels * DOUBLE : 0);
 }
 
+static void uses(const lk_gpu_group_norm &a, operands &list)
+{
+    int64_t bytes = a.images * a.pixels * a.channels * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.reads(a.gamma, a.channels * FLOAT);
+    list.reads(a.beta, a.channels * FLOAT);
+    list.writes(a.y, bytes);
+}
+
+static void uses(const lk_gpu_group_norm_grad &a, operands &list)
+{
+    int64_t bytes = a.images * a.pixels * a.channels * size_of(a.dtype);
+    list.reads(a.dy, bytes);
+    list.reads(a.x, bytes);
+    list.reads(a.gamma, a.channels * FLOAT);
+    list.writes(a.workspace, lk_gpu_group_norm_workspace(a.images, a.pixels, a.channels, a.groups) * DOUBLE);
+    list.writes(a.dx, bytes);
+    list.writes(a.dgamma, a.channels * FLOAT);
+    list.writes(a.dbeta, a.channels * FLOAT);
+}
+
 static void uses(const lk_gpu_running_layer &a, operands &list)
 {
     list.may_read(a.skip, FLOAT);

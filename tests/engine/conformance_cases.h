@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conformance_fused.h"
+#include "conformance_group_norm.h"
 #include "conformance_layers.h"
 #include "conformance_networks.h"
 #include "conformance_tensors.h"
@@ -239,6 +240,30 @@
         op, NO_GRADIENT, "small epsilon", run, P(norm_parameters, DIMS(6, 9, 4, 5), 1e-5, 0.5) \
     }
 
+/* A shape, the number of groups, and whether each pixel has its own statistics. */
+#define GROUP_NORM_CASE(op, run, name, groups, each, ...)                                      \
+    {                                                                                          \
+        op, 0, name, run, P(group_norm_parameters, {DIMS(__VA_ARGS__), 1e-2, 0}, groups, each) \
+    }
+#define GROUP_NORM_CASES(op, run)                                                                                    \
+    GROUP_NORM_CASE(op, run, "one group", 1, false, 3, 16, 5, 7),                                                    \
+        GROUP_NORM_CASE(op, run, "four groups", 4, false, 3, 16, 5, 7),                                              \
+        GROUP_NORM_CASE(op, run, "20 channels", 5, false, 9, 20, 3, 4),                                              \
+        GROUP_NORM_CASE(op, run, "a group a channel", 13, false, 5, 13, 3, 7),                                       \
+        GROUP_NORM_CASE(op, run, "large", 2, false, 2, 8, 30, 30),                                                   \
+        GROUP_NORM_CASE(op, run, "pixels", 1, true, 3, 16, 5, 7),                                                    \
+        GROUP_NORM_CASE(op, run, "pixels, groups", 3, true, 4, 12, 3, 9),                                            \
+        GROUP_NORM_CASE(op, run, "pixels, a group a channel", 6, true, 2, 6, 3, 4),                                  \
+        GROUP_NORM_CASE(op, run, "pixels, 131 channels", 1, true, 2, 131, 4, 2),                                     \
+        GROUP_NORM_CASE(op, run, "rows", 1, false, 33, 10), GROUP_NORM_CASE(op, run, "wide rows", 1, true, 12, 131), \
+        GROUP_NORM_CASE(op, run, "sequences", 2, false, 4, 6, 11),                                                   \
+        GROUP_NORM_CASE(op, run, "no sample", 1, false, 0, 5, 3, 3),                                                 \
+        GROUP_NORM_CASE(op, run, "no channel", 1, true, 3, 0),                                                       \
+        {op, NO_GRADIENT, "far mean", run, P(group_norm_parameters, {DIMS(6, 8, 5, 5), 1e-3, 50}, 2, false)},        \
+    {                                                                                                                \
+        op, NO_GRADIENT, "pixels, far mean", run, P(group_norm_parameters, {DIMS(6, 8, 5, 5), 1e-3, 50}, 1, true)    \
+    }
+
 static const conformance_case conformance_cases[] = {
     {LK_OP_FULL, EXACT, "third", full_case, P(double, 1.0 / 3)},
     {LK_OP_FULL, EXACT, "infinity", full_case, P(double, -INFINITY)},
@@ -442,6 +467,16 @@ static const conformance_case conformance_cases[] = {
      P(norm_update_parameters, 0, 288, 0.1, -1)},
     {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "NaN and infinity", batch_norm_update_specials_case,
      P(norm_update_parameters, 37, 3, 0.1, -1)},
+
+    GROUP_NORM_CASES(LK_OP_GROUP_NORM, group_norm_case),
+    {LK_OP_GROUP_NORM, 0, "between convolutions", group_norm_conv_case,
+     P(group_norm_parameters, {DIMS(3, 16, 7, 5), 0.1, 0}, 4, false)},
+    {LK_OP_GROUP_NORM, 0, "between convolutions, odd", group_norm_conv_case,
+     P(group_norm_parameters, {DIMS(9, 6, 5, 4), 0.1, 0}, 3, false)},
+    /* With expanded operands all channels of a pixel may be nearly equal, and normalizing them loses the digits. */
+    {LK_OP_GROUP_NORM, NO_GRADIENT, "between convolutions, pixels", group_norm_conv_case,
+     P(group_norm_parameters, {DIMS(3, 16, 7, 5), 0.1, 0}, 1, true)},
+    GROUP_NORM_CASES(LK_OP_GROUP_NORM_GRAD, group_norm_grad_case),
 
     REDUCE_CASES(LK_OP_SUM, 0, reduce_case, lk_sum_at),
     {LK_OP_SUM, 0, "nothing", reduce_case, P(reduce_parameters, lk_sum_at, DIMS(0, 4), {.n_axes = 1, .axes = {0}}, 0)},

@@ -92,7 +92,7 @@ static inline lk_tensor *norm_act_grad(trial *t, const norm_parameters *p, int n
     lk_tensor *x = norm_x(t, p);
     lk_tensor *in[] = {dy, y, x, channel_vector(t, p->shape.dim[1], 0.5, 1.5), lk_channel_sums(x)};
     lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
-    return all_results(t, &lk__op_batch_norm_act_grad, in, 5, n_out, attrs);
+    return all_results(t, &lk__op_batch_norm_act_grad, in, 5, n_out, &attrs, sizeof attrs);
 }
 
 static inline lk_tensor *batch_norm_act_grad_case(trial *t, const void *parameters)
@@ -117,7 +117,7 @@ static inline lk_tensor *batch_norm_relu_again_case(trial *t, const void *parame
     if (!made(&call, &lk__op_batch_norm_act, 4, 3, 2, &attrs, sizeof attrs))
         return NULL;
     lk_tensor *in[] = {dy, call.out[0], x, gamma, call.out[1], beta};
-    return all_results(t, &lk__op_batch_norm_act_grad, in, 6, 3, attrs);
+    return all_results(t, &lk__op_batch_norm_act_grad, in, 6, 3, &attrs, sizeof attrs);
 }
 
 /* --- dense layers ------------------------------------------------------------------------------------------------- */

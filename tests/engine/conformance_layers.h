@@ -249,7 +249,7 @@ static inline lk_tensor *batch_norm_inference_case(trial *t, const void *paramet
 
 /* All results of a gradient, concatenated; in f32 if x is bf16, because only dx is rounded to bf16. */
 static inline lk_tensor *all_results(trial *t, const lk_op *op, lk_tensor *const *in, int n_in, int n_out,
-                                     lk_batch_norm_attrs attrs)
+                                     const void *attrs, size_t size)
 {
     lk_call call = {.op = op, .place = LK_HERE, .n_in = n_in, .n_out = n_out};
     lk_dtype dtype = t->dtype == LK_BF16 ? LK_F32 : t->dtype;
@@ -259,7 +259,7 @@ static inline lk_tensor *all_results(trial *t, const lk_op *op, lk_tensor *const
             return NULL;
         call.in[i] = in[i];
     }
-    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    memcpy(call.attrs.bytes, attrs, size);
     if (lk__call(&call) != LK_OK)
         return NULL;
     for (int i = 0; i < n_out; i++)
@@ -284,7 +284,7 @@ static inline lk_tensor *batch_norm_grad_case(trial *t, const void *parameters)
     lk_tensor *x = norm_x(t, p);
     lk_tensor *in[] = {dy, x, channel_vector(t, p->shape.dim[1], 0.5, 1.5), lk_channel_sums(x)};
     lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
-    return all_results(t, &lk__op_batch_norm_grad, in, 4, 3, attrs);
+    return all_results(t, &lk__op_batch_norm_grad, in, 4, 3, &attrs, sizeof attrs);
 }
 
 static inline lk_tensor *batch_norm_with_grad_case(trial *t, const void *parameters)
@@ -297,7 +297,7 @@ static inline lk_tensor *batch_norm_with_grad_case(trial *t, const void *paramet
     lk_tensor *x = norm_x(t, p);
     lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5);
     lk_tensor *in[] = {dy, x, gamma, given_sums(t, channels, attrs.count)};
-    return all_results(t, &lk__op_batch_norm_with_grad, in, 4, 4, attrs);
+    return all_results(t, &lk__op_batch_norm_with_grad, in, 4, 4, &attrs, sizeof attrs);
 }
 
 static inline lk_tensor *batch_norm_inference_grad_case(trial *t, const void *parameters)
@@ -310,7 +310,8 @@ static inline lk_tensor *batch_norm_inference_grad_case(trial *t, const void *pa
     lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5);
     lk_tensor *mean = channel_constants(t, channels, -1, 1);
     lk_tensor *in[] = {dy, x, gamma, mean, channel_constants(t, channels, 0.5, 2)};
-    return all_results(t, &lk__op_batch_norm_inference_grad, in, 5, 3, (lk_batch_norm_attrs){.epsilon = p->epsilon});
+    lk_batch_norm_attrs attrs = {.epsilon = p->epsilon};
+    return all_results(t, &lk__op_batch_norm_inference_grad, in, 5, 3, &attrs, sizeof attrs);
 }
 
 /* As in a residual network, layouts pass from operator to operator. The functions are smooth, for central differences.

@@ -99,6 +99,22 @@ static void onnx_with_groups(void **state)
     check(LK_EXPORT_ONNX);
 }
 
+/* Layers that only this format has. */
+static void onnx_with_norms_and_rectangles(void **state)
+{
+    (void)state;
+    static const export_case norms = {.name = "norms",
+                                      .text = "conv2d 6 kernel=3x1 stride=2x1 padding=1x0 dilation=1x2\ngroup_norm 3\n"
+                                              "relu\nmax_pool 1x3 stride=1x2 padding=0x1\nlayer_norm epsilon=1e-3\n"
+                                              "residual\ngroup_norm 1\ntanh\ndrop_path 0.5\nend\n"
+                                              "avg_pool 3x2 stride=2x1 padding=1x0\nglobal_avg_pool\nlayer_norm\n"
+                                              "dense classes\n",
+                                      .input = {3, 13, 15, 4},
+                                      .images = 3};
+    export_to_folder(&norms, LK_EXPORT_ONNX, false);
+    check(LK_EXPORT_ONNX);
+}
+
 static void savedmodel(void **state)
 {
     (void)state;
@@ -120,6 +136,7 @@ int main(void)
         FOLDER_TEST(onnx),
         FOLDER_TEST(onnx_with_external_weights),
         FOLDER_TEST(onnx_with_groups),
+        FOLDER_TEST(onnx_with_norms_and_rectangles),
         FOLDER_TEST(savedmodel),
         FOLDER_TEST(safetensors),
     };

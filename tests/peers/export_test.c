@@ -196,7 +196,7 @@ static void unsuitable_models_are_refused(void **state)
 static void convolution_without_weight(const void *config, lk_node *node)
 {
     (void)config;
-    *node = (lk_node){.kind = LK_NODE_CONV2D, .kernel = 3, .stride = 1};
+    *node = (lk_node){.kind = LK_NODE_CONV2D, .kernel = {3, 3}, .stride = {1, 1}};
 }
 
 static lk_tensor *same(lk_layer_call *call, const void *config, lk_tensor *x)

@@ -62,23 +62,51 @@ static void model_write_activation(model_writer *writer)
     model_write(writer, "%s\n", soak_random_word(writer->random, words));
 }
 
-/* A convolution with or without what usually follows it. */
+/* A normalization of one sample, for any number of channels or for `filters`. */
+static void model_write_sample_norm(model_writer *writer, int filters)
+{
+    if (model_int(writer, 0, 1))
+        model_write(writer, "layer_norm\n");
+    else
+        model_write(writer, "group_norm %d epsilon=1e-3\n", filters % 2 == 0 ? 2 : 1);
+}
+
+/* A convolution with or without what usually follows it; one in four has other sizes along W than along H. */
 static void model_write_conv(model_writer *writer)
 {
     int smaller = writer->height < writer->width ? writer->height : writer->width;
     int kernel = model_int(writer, 1, smaller < 5 ? smaller : 5), stride = model_int(writer, 1, 2);
-    int padding = model_int(writer, 0, kernel / 2);
+    int padding = model_int(writer, 0, kernel / 2), filters = model_int(writer, 1, 17);
+    int wide = kernel, wide_stride = stride, wide_padding = padding;
     bool is_named = model_int(writer, 0, 3) == 0;
+    if (model_int(writer, 0, 3) == 0) {
+        wide = model_int(writer, 1, smaller < 5 ? smaller : 5);
+        wide_stride = model_int(writer, 1, 2);
+        wide_padding = model_int(writer, 0, wide / 2);
+    }
     writer->convolutions++;
     if (is_named)
         model_write(writer, "c%d: ", writer->convolutions);
-    model_write(writer, "conv2d %d kernel=%d stride=%d padding=%d%s%s\n", model_int(writer, 1, 17), kernel, stride,
-                padding, model_int(writer, 0, 3) == 0 ? " bias=no" : "", model_init(writer));
+    model_write(writer, "conv2d %d kernel=%dx%d stride=%dx%d padding=%dx%d%s%s\n", filters, kernel, wide, stride,
+                wide_stride, padding, wide_padding, model_int(writer, 0, 3) == 0 ? " bias=no" : "", model_init(writer));
     writer->height = (writer->height + 2 * padding - kernel) / stride + 1;
-    writer->width = (writer->width + 2 * padding - kernel) / stride + 1;
+    writer->width = (writer->width + 2 * wide_padding - wide) / wide_stride + 1;
     if (writer->has_batch_norm && model_int(writer, 0, 2) > 0)
         model_write(writer, model_int(writer, 0, 3) == 0 ? "batch_norm epsilon=1e-3 momentum=0.2\n" : "batch_norm\n");
+    else if (model_int(writer, 0, 3) == 0)
+        model_write_sample_norm(writer, filters);
     model_write_activation(writer);
+}
+
+/* Channels behind those that there are, as in a DenseNet. */
+static void model_write_concat(model_writer *writer)
+{
+    model_write(writer, "d%d: concat\n  conv2d %d kernel=3 padding=same%s\n  ", ++writer->convolutions,
+                model_int(writer, 1, 9), model_init(writer));
+    model_write_activation(writer);
+    if (model_int(writer, 0, 2) == 0)
+        model_write(writer, "with\n  conv2d %d kernel=1x3 padding=same\n", model_int(writer, 1, 9));
+    model_write(writer, "end\n");
 }
 
 static void model_write_pool(model_writer *writer)
@@ -107,6 +135,8 @@ static void model_write_residual(model_writer *writer)
                     model_int(writer, 1, 2));
     if (model_int(writer, 0, 2) == 0)
         model_write(writer, "  multiply\n  by\n    global_avg_pool\n    dense %d\n    sigmoid\n  end\n", filters);
+    if (model_int(writer, 0, 2) == 0)
+        model_write(writer, "  drop_path 0.%d\n", model_int(writer, 1, 4));
     model_write(writer, "shortcut\n  conv2d %d kernel=1 stride=%d\nend\n", filters, stride);
     writer->height = (writer->height - 1) / stride + 1;
     writer->width = (writer->width - 1) / stride + 1;
@@ -145,7 +175,7 @@ void soak_model_draw(soak_random *random, soak_case *drawn)
     if (drawn->has_batch_norm && model_int(&writer, 0, 4) == 0)
         model_write(&writer, "batch_norm\n");
     for (int i = model_int(&writer, 0, 4); i > 0 && writer.height > 2 && writer.width > 2; i--) {
-        int kind = model_int(&writer, 0, 9);
+        int kind = model_int(&writer, 0, 10);
         if (kind < 5)
             model_write_conv(&writer);
         else if (kind < 7)
@@ -154,6 +184,8 @@ void soak_model_draw(soak_random *random, soak_case *drawn)
             model_write_residual(&writer);
         else if (kind < 9)
             model_write_repeat(&writer);
+        else if (kind < 10)
+            model_write_concat(&writer);
         else
             model_write(&writer, "dropout 0.%d\n", model_int(&writer, 1, 5));
     }

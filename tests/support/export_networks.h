@@ -87,6 +87,26 @@ static const char every_kind[] = "first: conv2d 2 kernel=3 padding=1\n"
                                  "end\n"
                                  "dense classes\n";
 
+/* Layers that all formats have, but which are not in every_kind. */
+static const char concatenation[] = "conv2d 5 kernel=3 padding=1\n"
+                                    "concat\n"
+                                    "  tanh\n"
+                                    "  conv2d 3 kernel=3 padding=1\n"
+                                    "end\n"
+                                    "concat\n"
+                                    "  max_pool 2\n"
+                                    "with\n"
+                                    "  avg_pool 2\n"
+                                    "  relu\n"
+                                    "end\n"
+                                    "concat\n"
+                                    "  global_avg_pool\n"
+                                    "with\n"
+                                    "  flatten\n"
+                                    "  dense 7\n"
+                                    "end\n"
+                                    "dense classes\n";
+
 /* Names that a format may reserve or not allow. */
 static const char odd_names[] = "-a: conv2d 2 kernel=1\n"
                                 "_b: gelu\n"
@@ -115,6 +135,7 @@ static const export_case export_cases[] = {
     {"wrn-16-10", NULL, {3, 24, 28, 10}, true, true, 2},
     {"every-layer", every_layer, {3, 29, 23, 4}, true, true, 4},
     {"every-kind", every_kind, {2, 5, 4, 3}, true, true, 3},
+    {"concatenation", concatenation, {2, 9, 8, 4}, true, true, 3},
     {"odd-names", odd_names, {1, 3, 3, 3}, true, true, 2},
     {"global-average", "conv2d 5 kernel=3\nglobal_avg_pool\ndense classes\n", {2, 9, 11, 3}, false, false, 3},
 };

@@ -8,7 +8,8 @@
 #include <inttypes.h>
 
 typedef struct conv2d_config {
-    int64_t filters, kernel, stride, padding, dilation, groups;
+    int64_t filters, groups;
+    int64_t kernel[2], stride[2], padding[2], dilation[2]; /* along H and W */
     bool bias;
     lk_init weight_init, bias_init;
 } conv2d_config;
@@ -20,14 +21,14 @@ static lk_status conv2d_layer_build(lk_layer_builder *builder, const void *confi
     if (in.dim[1] % c->groups != 0)
         return lk_layer_fail(builder, LK_ERR_SHAPE, "gets %lld channels; expected a multiple of its %lld groups",
                              (long long)in.dim[1], (long long)c->groups);
-    int64_t channels = in.dim[1] / c->groups, area = c->kernel * c->kernel;
-    int64_t reach = c->dilation * (c->kernel - 1) + 1;
+    int64_t channels = in.dim[1] / c->groups, area = c->kernel[0] * c->kernel[1];
     *out = LK_SHAPE(1, c->filters, 0, 0);
-    LK_TRY(lk__layer_window(builder, "H", in.dim[2], reach, c->stride, c->padding, &out->dim[2]));
-    LK_TRY(lk__layer_window(builder, "W", in.dim[3], reach, c->stride, c->padding, &out->dim[3]));
+    for (int i = 0; i < 2; i++)
+        LK_TRY(lk__layer_window(builder, i ? "W" : "H", in.dim[2 + i], c->dilation[i] * (c->kernel[i] - 1) + 1,
+                                c->stride[i], c->padding[i], &out->dim[2 + i]));
     int64_t fan_in = channels * area, fan_out = c->filters * area; /* as in PyTorch and Keras, whatever the groups */
-    LK_TRY(lk_layer_parameter(builder, "weight", LK_SHAPE(c->filters, channels, c->kernel, c->kernel), c->weight_init,
-                              fan_in, fan_out));
+    LK_TRY(lk_layer_parameter(builder, "weight", LK_SHAPE(c->filters, channels, c->kernel[0], c->kernel[1]),
+                              c->weight_init, fan_in, fan_out));
     if (c->bias)
         LK_TRY(lk_layer_parameter(builder, "bias", LK_SHAPE(c->filters), c->bias_init, fan_in, fan_out));
     lk_layer_gradient_needs(builder, LK_NEEDS_INPUT, 0);
@@ -41,9 +42,9 @@ static lk_tensor *conv2d_layer_forward(lk_layer_call *call, const void *config, 
     const conv2d_config *c = config;
     lk_tensor *weight = lk_layer_call_variable(call, 0, 0);
     lk_tensor *bias = c->bias ? lk_layer_call_variable(call, 0, 1) : NULL;
-    const lk_conv2d_opts opts = {.stride = {c->stride, c->stride},
-                                 .padding = {c->padding, c->padding},
-                                 .dilation = {c->dilation, c->dilation},
+    const lk_conv2d_opts opts = {.stride = {c->stride[0], c->stride[1]},
+                                 .padding = {c->padding[0], c->padding[1]},
+                                 .dilation = {c->dilation[0], c->dilation[1]},
                                  .groups = c->groups};
     return lk_conv2d(x, weight, bias, &opts);
 }
@@ -52,20 +53,25 @@ static void conv2d_layer_describe(const void *config, lk_node *node)
 {
     const conv2d_config *c = config;
     node->kind = LK_NODE_CONV2D;
-    node->kernel = c->kernel;
-    node->stride = c->stride;
-    node->padding = c->padding;
-    node->dilation = c->dilation;
+    for (int i = 0; i < 2; i++) {
+        node->kernel[i] = c->kernel[i];
+        node->stride[i] = c->stride[i];
+        node->padding[i] = c->padding[i];
+        node->dilation[i] = c->dilation[i];
+    }
     node->groups = c->groups;
 }
 
 static void conv2d_layer_write(const lk_layer *layer, lk_model_text *out)
 {
     const conv2d_config *c = layer->config;
-    lk__model_text_put(out, "conv2d %" PRId64 " kernel=%" PRId64 " stride=%" PRId64 " padding=%" PRId64 " bias=%s",
-                       c->filters, c->kernel, c->stride, c->padding, c->bias ? "yes" : "no");
-    if (c->dilation > 1)
-        lk__model_text_put(out, " dilation=%" PRId64, c->dilation);
+    lk__model_text_put(out, "conv2d %" PRId64, c->filters);
+    lk__model_text_put_pair(out, " kernel=", c->kernel);
+    lk__model_text_put_pair(out, " stride=", c->stride);
+    lk__model_text_put_pair(out, " padding=", c->padding);
+    lk__model_text_put(out, " bias=%s", c->bias ? "yes" : "no");
+    if (c->dilation[0] > 1 || c->dilation[1] > 1)
+        lk__model_text_put_pair(out, " dilation=", c->dilation);
     if (c->groups > 1)
         lk__model_text_put(out, " groups=%" PRId64, c->groups);
     lk__model_text_put_init(out, "init", c->weight_init);
@@ -75,41 +81,56 @@ static void conv2d_layer_write(const lk_layer *layer, lk_model_text *out)
 static const lk_layer_table conv2d_table = {
     .kind = "conv2d", .build = conv2d_layer_build, .forward = conv2d_layer_forward, .describe = conv2d_layer_describe};
 
-static lk_status conv2d_layer_check(const conv2d_config *c, bool same, int64_t padding)
+static lk_status conv2d_layer_check_axis(const conv2d_config *c, int axis, bool same, int64_t padding)
+{
+    LK_TRY(lk__layer_range("conv2d", "kernel", c->kernel[axis], 1, LK_LAYER_MAX_KERNEL));
+    LK_TRY(lk__layer_range("conv2d", "stride", c->stride[axis], 1, LK_LAYER_MAX_KERNEL));
+    LK_TRY(lk__layer_range("conv2d", "padding", padding, 0, LK_LAYER_MAX_KERNEL));
+    LK_TRY(lk__layer_range("conv2d", "dilation", c->dilation[axis], 1, LK_LAYER_MAX_KERNEL));
+    if (same && padding > 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "conv2d: padding %lld and same: give one of them", (long long)padding);
+    if (same && c->kernel[axis] % 2 == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "conv2d: kernel %lld is even; with same it must be odd", (long long)c->kernel[axis]);
+    return LK_OK;
+}
+
+static lk_status conv2d_layer_check(const conv2d_config *c, bool same, const int64_t padding[2])
 {
     LK_TRY(lk__layer_range("conv2d", "number of filters", c->filters, 1, LK_LAYER_MAX_SIZE));
-    LK_TRY(lk__layer_range("conv2d", "kernel", c->kernel, 1, LK_LAYER_MAX_KERNEL));
-    LK_TRY(lk__layer_range("conv2d", "stride", c->stride, 1, LK_LAYER_MAX_KERNEL));
-    LK_TRY(lk__layer_range("conv2d", "padding", padding, 0, LK_LAYER_MAX_KERNEL));
-    LK_TRY(lk__layer_range("conv2d", "dilation", c->dilation, 1, LK_LAYER_MAX_KERNEL));
     LK_TRY(lk__layer_range("conv2d", "number of groups", c->groups, 1, LK_LAYER_MAX_SIZE));
+    for (int i = 0; i < 2; i++)
+        LK_TRY(conv2d_layer_check_axis(c, i, same, padding[i]));
     if (c->filters % c->groups != 0)
         LK_FAIL(LK_ERR_ARGUMENT, "conv2d: %lld filters; they must be a multiple of the %lld groups",
                 (long long)c->filters, (long long)c->groups);
-    if (same && padding > 0)
-        LK_FAIL(LK_ERR_ARGUMENT, "conv2d: padding %lld and same: give one of them", (long long)padding);
-    if (same && c->kernel % 2 == 0)
-        LK_FAIL(LK_ERR_ARGUMENT, "conv2d: kernel %lld is even; with same it must be odd", (long long)c->kernel);
     LK_TRY(lk__init_check("conv2d", "weight", c->weight_init));
     return lk__init_check("conv2d", "bias", c->bias_init);
+}
+
+static int64_t conv2d_layer_or_one(int64_t size)
+{
+    return size ? size : 1;
 }
 
 lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer_opts *opts)
 {
     const lk_conv2d_layer_opts defaults = {0};
     const lk_conv2d_layer_opts *o = opts ? opts : &defaults;
-    const conv2d_config config = {
+    bool two = o->rectangular;
+    const int64_t padding[2] = {o->padding, two ? o->padding_width : o->padding};
+    conv2d_config config = {
         .filters = filters,
-        .kernel = kernel,
-        .stride = o->stride ? o->stride : 1,
-        .padding = o->same ? (o->dilation ? o->dilation : 1) * (kernel - 1) / 2 : o->padding,
-        .dilation = o->dilation ? o->dilation : 1,
-        .groups = o->groups ? o->groups : 1,
+        .groups = conv2d_layer_or_one(o->groups),
+        .kernel = {kernel, two ? o->kernel_width : kernel},
+        .stride = {conv2d_layer_or_one(o->stride), conv2d_layer_or_one(two ? o->stride_width : o->stride)},
+        .dilation = {conv2d_layer_or_one(o->dilation), conv2d_layer_or_one(two ? o->dilation_width : o->dilation)},
         .bias = !o->no_bias,
         .weight_init = lk__init_or(o->weight, LK_INIT_GLOROT_UNIFORM),
         .bias_init = lk__init_or(o->bias, LK_INIT_ZEROS),
     };
-    if (conv2d_layer_check(&config, o->same, o->padding) != LK_OK)
+    if (conv2d_layer_check(&config, o->same, padding) != LK_OK)
         return NULL;
+    for (int i = 0; i < 2; i++)
+        config.padding[i] = o->same ? config.dilation[i] * (config.kernel[i] - 1) / 2 : padding[i];
     return lk__layer_writes(lk_layer_new(&conv2d_table, &config, sizeof config, NULL, 0), conv2d_layer_write);
 }

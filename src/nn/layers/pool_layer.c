@@ -5,15 +5,13 @@
 #include "nn/model_text.h"
 #include "lockstep/ops.h"
 
-#include <inttypes.h>
-
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
 /* Max pooling keeps the index of each window's largest element for backward. */
 static const int64_t index_bytes = sizeof(int32_t);
 
 typedef struct pool_config {
-    int64_t kernel, stride, padding;
+    int64_t kernel[2], stride[2], padding[2]; /* along H and W */
     bool max;
 } pool_config;
 
@@ -22,10 +20,11 @@ static lk_status pool_layer_build(lk_layer_builder *builder, const void *config,
     const pool_config *c = config;
     LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
     *out = in;
-    LK_TRY(lk__layer_window(builder, "H", in.dim[2], c->kernel, c->stride, c->padding, &out->dim[2]));
-    LK_TRY(lk__layer_window(builder, "W", in.dim[3], c->kernel, c->stride, c->padding, &out->dim[3]));
+    for (int i = 0; i < 2; i++)
+        LK_TRY(lk__layer_window(builder, i ? "W" : "H", in.dim[2 + i], c->kernel[i], c->stride[i], c->padding[i],
+                                &out->dim[2 + i]));
     int64_t count = lk__layer_count(*out);
-    lk_layer_flops(builder, (double)count * (double)c->kernel * (double)c->kernel);
+    lk_layer_flops(builder, (double)count * (double)c->kernel[0] * (double)c->kernel[1]);
     lk_layer_gradient_needs(builder, LK_NEEDS_NOTHING, c->max ? count * index_bytes : 0);
     return LK_OK;
 }
@@ -34,8 +33,9 @@ static lk_tensor *pool_layer_forward(lk_layer_call *call, const void *config, lk
 {
     (void)call;
     const pool_config *c = config;
-    const lk_pool2d_opts opts = {
-        .kernel = {c->kernel, c->kernel}, .stride = {c->stride, c->stride}, .padding = {c->padding, c->padding}};
+    const lk_pool2d_opts opts = {.kernel = {c->kernel[0], c->kernel[1]},
+                                 .stride = {c->stride[0], c->stride[1]},
+                                 .padding = {c->padding[0], c->padding[1]}};
     return c->max ? lk_max_pool2d(x, &opts) : lk_avg_pool2d(x, &opts);
 }
 
@@ -43,16 +43,20 @@ static void pool_layer_describe(const void *config, lk_node *node)
 {
     const pool_config *c = config;
     node->kind = c->max ? LK_NODE_MAX_POOL : LK_NODE_AVG_POOL;
-    node->kernel = c->kernel;
-    node->stride = c->stride;
-    node->padding = c->padding;
+    for (int i = 0; i < 2; i++) {
+        node->kernel[i] = c->kernel[i];
+        node->stride[i] = c->stride[i];
+        node->padding[i] = c->padding[i];
+    }
 }
 
 static void pool_layer_write(const lk_layer *layer, lk_model_text *out)
 {
     const pool_config *c = layer->config;
-    lk__model_text_put(out, "%s %" PRId64 " stride=%" PRId64 " padding=%" PRId64, layer->table->kind, c->kernel,
-                       c->stride, c->padding);
+    lk__model_text_put(out, "%s", layer->table->kind);
+    lk__model_text_put_pair(out, " ", c->kernel);
+    lk__model_text_put_pair(out, " stride=", c->stride);
+    lk__model_text_put_pair(out, " padding=", c->padding);
 }
 
 static const lk_layer_table max_pool_table = {
@@ -62,14 +66,20 @@ static const lk_layer_table avg_pool_table = {
 
 static lk_layer *pool_layer_new(const lk_layer_table *table, int64_t kernel, const lk_pool_layer_opts *opts)
 {
-    const pool_config config = {.kernel = kernel,
-                                .stride = opts && opts->stride ? opts->stride : kernel,
-                                .padding = opts ? opts->padding : 0,
-                                .max = table == &max_pool_table};
-    if (lk__layer_range(table->kind, "kernel", kernel, 1, LK_LAYER_MAX_KERNEL) != LK_OK ||
-        lk__layer_range(table->kind, "stride", config.stride, 1, LK_LAYER_MAX_KERNEL) != LK_OK ||
-        lk__layer_range(table->kind, "padding", config.padding, 0, kernel / 2) != LK_OK)
-        return NULL;
+    const lk_pool_layer_opts defaults = {0};
+    const lk_pool_layer_opts *o = opts ? opts : &defaults;
+    bool two = o->rectangular;
+    pool_config config = {.kernel = {kernel, two ? o->kernel_width : kernel},
+                          .stride = {o->stride, two ? o->stride_width : o->stride},
+                          .padding = {o->padding, two ? o->padding_width : o->padding},
+                          .max = table == &max_pool_table};
+    for (int i = 0; i < 2; i++) {
+        config.stride[i] = config.stride[i] ? config.stride[i] : config.kernel[i];
+        if (lk__layer_range(table->kind, "kernel", config.kernel[i], 1, LK_LAYER_MAX_KERNEL) != LK_OK ||
+            lk__layer_range(table->kind, "stride", config.stride[i], 1, LK_LAYER_MAX_KERNEL) != LK_OK ||
+            lk__layer_range(table->kind, "padding", config.padding[i], 0, config.kernel[i] / 2) != LK_OK)
+            return NULL;
+    }
     return lk__layer_writes(lk_layer_new(table, &config, sizeof config, NULL, 0), pool_layer_write);
 }
 

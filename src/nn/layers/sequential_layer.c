@@ -1,4 +1,4 @@
-/* Layers made of layers: sequential, the sum of two, and the identity. */
+/* Layers made of layers: sequential, the sum, product and concatenation of two, and the identity. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/scope.h"
@@ -168,6 +168,43 @@ const lk_layer_table lk__layer_multiply_table = {
 lk_layer *lk_layer_multiply(lk_layer *body, lk_layer *factors)
 {
     return lk_layer_new(&lk__layer_multiply_table, NULL, 0, (lk_layer *const[]){body, factors}, PARTS);
+}
+
+static lk_status concat_layer_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    (void)config;
+    lk_shape second;
+    lk_layer *sources[PARTS];
+    LK_TRY(join_layer_build_parts(builder, in, out, &second, sources));
+    lk_shape other = second;
+    other.dim[1] = out->dim[1];
+    if (!lk__shape_equal(*out, other))
+        return lk_layer_fail(builder, LK_ERR_SHAPE,
+                             "the first layers give %s and the second ones %s; expected shapes that differ only in the "
+                             "number of channels",
+                             lk__text(*out).string, lk__text(second).string);
+    out->dim[1] += second.dim[1];
+    lk_layer_gradient_needs(builder, LK_NEEDS_NOTHING, 0);
+    return LK_OK;
+}
+
+static lk_tensor *concat_layer_join(lk_tensor *first, lk_tensor *second)
+{
+    return lk_concat((lk_tensor *[]){first, second}, PARTS, 1);
+}
+
+static lk_status concat_layer_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+{
+    (void)config;
+    return join_layer_forward(call, x, y, concat_layer_join);
+}
+
+const lk_layer_table lk__layer_concat_table = {
+    .kind = "concat", .build = concat_layer_build, .forward_shards = concat_layer_forward};
+
+lk_layer *lk_layer_concat(lk_layer *first, lk_layer *second)
+{
+    return lk_layer_new(&lk__layer_concat_table, NULL, 0, (lk_layer *const[]){first, second}, PARTS);
 }
 
 lk_layer *lk_layer_identity(void)

@@ -42,7 +42,7 @@ def check_onnx_model(path):
     assert model.opset_import[0].version >= 13
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
     for value in onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.value_info:
-        assert value.type.tensor_type.shape.dim[0].dim_param == "N" or value.name.endswith("/shape"), value
+        assert value.type.tensor_type.shape.dim[0].dim_param == "N" or value.name.endswith(("/shape", "/gamma", "/beta")), value
 
 
 def check_onnx(path, about, images, logits):

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Networks with group and layer normalization, concatenation, stochastic depth and sizes that differ along height and
+# width have one digest on any number of devices and processes, resumed or not, and go through evaluation, prediction,
+# fine-tuning and export. Formats of export that lack an operation say so.
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
+
+models=$(cd "$(dirname "$0")/../.." && pwd)/examples/models
+data=synthetic
+[[ ! -e ${LOCKSTEP_DATA:-}/fashion-mnist ]] || data=fashion-mnist
+cd "$work"
+
+cat >kinds.lk <<'END'
+stem: conv2d 8 kernel=3x5 stride=2x1 padding=1x2 init=he_normal
+norm: group_norm 4
+relu
+max_pool 1x2
+branch: concat
+    layer_norm
+    conv2d 6 kernel=1x3 padding=same groups=2
+    gelu
+    drop_path 0.2
+with
+    conv2d 4 kernel=1
+end
+residual
+    conv2d 10 kernel=3 padding=same
+    drop_path 0.5
+end
+avg_pool 2x3 stride=2 padding=0x1
+global_avg_pool
+layer_norm
+dense classes
+END
+
+train() { # MODEL NAME OPTION…
+    local model=$1 name=$2
+    shift 2
+    "$LOCKSTEP" train --model "$model" --data "$data" --limit-train 128 --limit-val 64 --batch-size 32 --shards 4 \
+        --optimizer adam --base-lr 0.003 "$@" >"$name" 2>&1 || { cat "$name"; return 1; }
+    grep '^digest ' "$name"
+}
+for model in kinds.lk "$models/densenet.lk" "$models/convnext.lk"; do
+    name=$(basename "$model" .lk)
+    one=$(train "$model" one --devices 1xcpu --epochs 2 --checkpoint-dir "$name-whole")
+    echo "$name: $one"
+    for devices in 2 4; do
+        [[ $(train "$model" "$devices" --devices "${devices}xcpu" --epochs 2) == "$one" ]]
+    done
+    train "$model" half --devices 2xcpu --epochs 1 --checkpoint-dir "$name-parts" >/dev/null
+    [[ $(train "$model" resumed --devices 1xcpu --epochs 2 --checkpoint-dir "$name-parts" --resume) == "$one" ]]
+done
+
+# Recomputation and processes change no bit; eager calls and bf16 give the same on any number of devices.
+one=$(train kinds.lk one --devices 1xcpu --epochs 1)
+[[ $(train kinds.lk recomputed --devices 2xcpu --epochs 1 --recompute) == "$one" ]]
+"$LOCKSTEP" launch -n 2 -- train --model kinds.lk --data "$data" --limit-train 128 --limit-val 64 --batch-size 32 \
+    --shards 4 --optimizer adam --base-lr 0.003 --devices 1xcpu --epochs 1 >ranks 2>&1 || { cat ranks; exit 1; }
+[[ $(sed -n 's|^\[0\] digest|digest|p' ranks) == "$one" ]]
+for option in "--executor eager" "--dtype bf16"; do
+    # shellcheck disable=SC2086 # an option and its value
+    [[ $(train kinds.lk a --devices 1xcpu --epochs 1 $option) == "$(train kinds.lk b --devices 4xcpu --epochs 1 $option)" ]]
+done
+
+# Weights of one training begin another, in which frozen layers keep theirs.
+"$LOCKSTEP" export kinds-whole --format safetensors --out kinds.safetensors >/dev/null
+train kinds.lk tuned --devices 2xcpu --epochs 1 --weights kinds.safetensors --freeze 'norm,branch,stem' \
+    --checkpoint-dir tuned-run >/dev/null
+"$LOCKSTEP" export tuned-run --format safetensors --out tuned.safetensors >/dev/null
+if cmp -s kinds.safetensors tuned.safetensors; then exit 1; fi
+"$LOCKSTEP" evaluate kinds-whole >evaluated 2>&1 || { cat evaluated; exit 1; }
+{ printf 'P5 28 28 255\n' && head -c 784 /dev/zero; } >black.pgm
+"$LOCKSTEP" predict kinds-whole black.pgm
+"$LOCKSTEP" summary --model kinds.lk >layers
+cat layers
+grep -E '^branch.layer_norm +layer_norm ' layers
+grep -E '^branch +concat +10x' layers
+grep -E '^branch.drop_path +drop_path ' layers
+
+for name in kinds densenet convnext; do
+    "$LOCKSTEP" export "$name-whole" --format onnx --out "$name.onnx" >/dev/null
+done
+for format in c savedmodel; do
+    "$LOCKSTEP" export densenet-whole --format "$format" --out "densenet.$format" >/dev/null
+    for refused in "kinds:layer 'stem' is a convolution of different sizes along H and W" \
+        "convnext:layer 'stem.layer_norm' is a layer normalization"; do
+        status=0
+        "$LOCKSTEP" export "${refused%%:*}-whole" --format "$format" --out "net.$format" >out 2>&1 || status=$?
+        cat out
+        [[ $status -ne 0 && ! -e net.$format ]]
+        grep -F "${refused#*:}, which format $format of export does not have; onnx has it" out
+    done
+done
