@@ -161,10 +161,11 @@ bool lk__cuda_merges(const lk_call *one, const lk_call *all)
     case LK_OP_BATCH_NORM_GRAD: /* (dy, x, gamma, sums) */
         return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) &&
                cuda_merge_is_shared(one->in[2], all->in[2]) && cuda_merge_in_grows(&m, 3);
-    case LK_OP_BATCH_NORM_ACT_GRAD: /* (dy, y, x, gamma, sums, beta) */
-        return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) && cuda_merge_in_grows(&m, 2) &&
-               cuda_merge_is_shared(one->in[3], all->in[3]) && cuda_merge_in_grows(&m, 4) &&
-               cuda_merge_shares_from(&m, 5);
+    case LK_OP_BATCH_NORM_ACT_GRAD: /* (dy, y, x, gamma, sums, beta, more) */
+        return cuda_merge_in_grows(&m, 0) && (!one->in[1] || cuda_merge_in_grows(&m, 1)) &&
+               cuda_merge_in_grows(&m, 2) && cuda_merge_is_shared(one->in[3], all->in[3]) &&
+               cuda_merge_in_grows(&m, 4) && (one->n_in < 6 || cuda_merge_is_shared(one->in[5], all->in[5])) &&
+               (one->n_in < 7 || cuda_merge_in_grows(&m, 6));
     default:
         return false;
     }

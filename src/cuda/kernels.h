@@ -312,8 +312,8 @@ typedef struct lk_gpu_statistics {
     double epsilon;
 } lk_gpu_statistics;
 
-/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta; with `act`, relu of that plus residual (NULL: 0). y may be x
- * or residual. */
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta; with `act`, relu of that plus residual (NULL: 0). With
+ * residual_last relu comes first: its result is rounded, then the residual is added. y may be x or residual. */
 typedef struct lk_gpu_normalize {
     const void *x, *residual;
     const float *gamma, *beta;
@@ -321,7 +321,7 @@ typedef struct lk_gpu_normalize {
     lk_gpu_statistics statistics;
     lk_dtype dtype;
     int64_t rows, channels, parts;
-    bool act;
+    bool act, residual_last;
 } lk_gpu_normalize;
 
 typedef enum lk_gpu_through {
@@ -332,18 +332,21 @@ typedef enum lk_gpu_through {
 
 /* Computes dx, dgamma and dbeta from dy. If act_y is not NULL, dy is first set to 0 where act_y is not above 0, and the
  * masked dy is written to dresidual, unless that is NULL. If act_beta is not NULL, act_y must be, and dy is set to 0
- * where an lk_gpu_normalize of x with that beta and `act` is not above 0; only with LK_GPU_THROUGH_SUMS. The sums of dy
- * and of dy x are computed before anything is written, so dx may be dy, x or act_y, and dresidual another one of dy and
- * act_y. workspace: lk_gpu_sums_workspace. */
+ * where an lk_gpu_normalize of x with that beta and `act` is not above 0; only with LK_GPU_THROUGH_SUMS. If `more` is
+ * not NULL, one of act_y and act_beta must be given, and dy is first the sum of both, rounded; with act_beta dresidual
+ * gets that sum. With `more` dresidual must be given. The sums of dy and of dy x are computed before dx is written, so
+ * dx may be dy, x or act_y, and dresidual another one of dy and act_y. If dx_sums is not NULL it gets the sums of dx,
+ * rounded as stored, over rows: the bits are those of lk_gpu_column_sums. Only with LK_GPU_THROUGH_SUMS. workspace:
+ * lk_gpu_sums_workspace. */
 typedef struct lk_gpu_normalize_grad {
-    const void *dy, *act_y, *x;
+    const void *dy, *more, *act_y, *x;
     const float *gamma, *act_beta;
     void *dx, *dresidual;
-    float *dgamma, *dbeta;
+    float *dgamma, *dbeta, *dx_sums;
     double *dsums, *workspace;
     lk_gpu_statistics statistics;
     lk_gpu_through through;
-    lk_dtype dtype; /* of dy, act_y, x, dx and dresidual */
+    lk_dtype dtype; /* of dy, more, act_y, x, dx and dresidual */
     int64_t rows, channels, parts;
 } lk_gpu_normalize_grad;
 

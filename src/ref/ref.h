@@ -76,6 +76,9 @@ const int64_t *lk__ref_load_int(lk_ref_scratch *scratch, lk_ref_view view);
 /* Stores doubles. Floats are rounded to nearest even; integers are truncated and saturated, and NaN becomes 0. */
 void lk__ref_store(const double *values, lk_ref_view view);
 
+/* Returns the value as it would be loaded after it was stored in a tensor of a float dtype. */
+double lk__ref_rounded(double value, lk_dtype dtype);
+
 /* Stores integers. Floats are rounded to nearest even; narrower integers wrap. */
 void lk__ref_store_int(const int64_t *values, lk_ref_view view);
 

@@ -302,6 +302,7 @@ static void uses(const lk_gpu_normalize_grad &a, operands &list)
 {
     int64_t parts = lk_gpu_parts(a.parts), bytes = parts * a.rows * a.channels * size_of(a.dtype);
     list.reads(a.dy, bytes);
+    list.may_read(a.more, bytes);
     list.may_read(a.act_y, bytes);
     list.reads(a.x, bytes);
     list.reads(a.gamma, a.channels * FLOAT);
@@ -312,6 +313,7 @@ static void uses(const lk_gpu_normalize_grad &a, operands &list)
     list.may_write(a.dresidual, bytes);
     list.writes(a.dgamma, parts * a.channels * FLOAT);
     list.writes(a.dbeta, parts * a.channels * FLOAT);
+    list.may_write(a.dx_sums, parts * a.channels * FLOAT);
     list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? parts * 2 * a.channels * DOUBLE : 0);
 }
 

@@ -309,9 +309,12 @@ static inline __device__ void find_lines(const Lines &lines, const tiling &t, co
         own[i] = shared[at.channel - first + i];
 }
 
-/* y = line(x), plus the residual with RESIDUAL; with `act` relu of that, which keeps NaN. */
-template <typename P, typename Lines, bool RESIDUAL>
-static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
+/* Where a residual is added: before relu, or to relu's rounded result. */
+enum adding { NOTHING_ADDED, ADDED_FIRST, ADDED_LAST };
+
+/* y = line(x) with the residual; with `act` relu of that, which keeps NaN. */
+template <typename P, typename Lines, adding RESIDUAL>
+static __global__ void __launch_bounds__(THREADS, RESIDUAL == NOTHING_ADDED ? 4 : 3)
     apply_lines(const typename P::element *x, const typename P::element *residual, typename P::element *y, Lines lines,
                 tiling t, bool act)
 {
@@ -326,24 +329,25 @@ static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
         const int N = decltype(n)::value;
         P xs[N], rs[N];
         load_packs(xs, x, offset, step);
-        if (RESIDUAL)
+        if (RESIDUAL != NOTHING_ADDED)
             load_packs(rs, residual, offset, step);
         for (int k = 0; k < N; k++) {
             float values[P::COUNT], more[P::COUNT];
             xs[k].get(values);
-            if (RESIDUAL)
+            if (RESIDUAL != NOTHING_ADDED)
                 rs[k].get(more);
             for (int i = 0; i < P::COUNT; i++) {
                 float value = own[i].at(values[i]);
-                value = RESIDUAL ? value + more[i] : value;
-                values[i] = value <= least ? least : value;
+                value = RESIDUAL == ADDED_FIRST ? value + more[i] : value;
+                value = value <= least ? least : value;
+                values[i] = RESIDUAL == ADDED_LAST ? rounded<P>(value) + more[i] : value;
             }
             store<P>(y + offset + k * step, values);
         }
     });
 }
 
-template <typename P, bool RESIDUAL, typename Lines>
+template <typename P, adding RESIDUAL, typename Lines>
 static void start_lines(lk_gpu_stream *stream, const void *x, const void *residual, void *y, Lines lines, tiling t,
                         bool act)
 {
@@ -356,10 +360,12 @@ template <typename P> static void start_normalization(lk_gpu_stream *stream, con
 {
     normalization lines = {a->statistics, a->gamma, a->beta};
     tiling t = tiling_of<P>(a->rows, a->channels, a->parts);
-    if (a->residual)
-        start_lines<P, true>(stream, a->x, a->residual, a->y, lines, t, a->act);
+    if (a->residual && a->residual_last)
+        start_lines<P, ADDED_LAST>(stream, a->x, a->residual, a->y, lines, t, a->act);
+    else if (a->residual)
+        start_lines<P, ADDED_FIRST>(stream, a->x, a->residual, a->y, lines, t, a->act);
     else
-        start_lines<P, false>(stream, a->x, nullptr, a->y, lines, t, a->act);
+        start_lines<P, NOTHING_ADDED>(stream, a->x, nullptr, a->y, lines, t, a->act);
 }
 
 lk_gpu_status lk__gpu_normalize(lk_gpu_stream *stream, const lk_gpu_normalize *a)
@@ -377,8 +383,8 @@ lk_gpu_status lk__gpu_channel_sums_grad(lk_gpu_stream *stream, const lk_gpu_chan
     if (a->rows == 0 || a->channels == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->dx),
-              (start_lines<P, false>(stream, a->x, nullptr, a->dx, lines, tiling_of<P>(a->rows, a->channels, a->parts),
-                                     false)))
+              (start_lines<P, NOTHING_ADDED>(stream, a->x, nullptr, a->dx, lines,
+                                             tiling_of<P>(a->rows, a->channels, a->parts), false)))
     return lk__gpu_launched("channel_sums_grad");
 }
 
@@ -398,30 +404,45 @@ template <typename P>
 static inline __device__ void mask(float (&dy)[P::COUNT], const float (&x)[P::COUNT], const line (&lines)[P::COUNT])
 {
     for (int i = 0; i < P::COUNT; i++)
-        dy[i] = widen(narrow<typename P::element>(lines[i].at(x[i]))) > 0 ? dy[i] : 0;
+        dy[i] = rounded<P>(lines[i].at(x[i])) > 0 ? dy[i] : 0;
 }
 
 enum masking { NOT_MASKED, MASKED_BY_Y, MASKED_BY_X };
 
-/* The operands of a gradient in N rows: dy, x if X, and if MASKED_BY_Y the y that masks dy. */
-template <typename P, int N, bool X, masking MASK> struct gradient_rows {
-    P dys[N], xs[N], ys[N];
+/* The operands of a gradient in N rows: dy, what is added to it with MORE, x if X, and if MASKED_BY_Y the y that masks
+ * dy. */
+template <typename P, int N, bool X, masking MASK, bool MORE> struct gradient_rows {
+    P dys[N], more[N], xs[N], ys[N];
 
-    inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *x,
-                                    const typename P::element *act_y, int64_t offset, int64_t step)
+    inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *more_dy,
+                                    const typename P::element *x, const typename P::element *act_y, int64_t offset,
+                                    int64_t step)
     {
         load_packs(dys, dy, offset, step);
+        if (MORE)
+            load_packs(more, more_dy, offset, step);
         if (X)
             load_packs(xs, x, offset, step);
         if (MASK == MASKED_BY_Y)
             load_packs(ys, act_y, offset, step);
     }
 
+    inline __device__ void get_unmasked(int k, float (&d)[P::COUNT]) const
+    {
+        float added[P::COUNT];
+        dys[k].get(d);
+        if (!MORE)
+            return;
+        more[k].get(added);
+        for (int i = 0; i < P::COUNT; i++)
+            d[i] = rounded<P>(d[i] + added[i]);
+    }
+
     /* lines: of MASKED_BY_X. */
     inline __device__ void get(int k, const line (&lines)[P::COUNT], float (&d)[P::COUNT],
                                float (&values)[P::COUNT]) const
     {
-        dys[k].get(d);
+        get_unmasked(k, d);
         if (X)
             xs[k].get(values);
         if (MASK == MASKED_BY_Y)
@@ -432,28 +453,33 @@ template <typename P, int N, bool X, masking MASK> struct gradient_rows {
 };
 
 /* Σ dy and Σ dy x; each product is exact in double before it is added. */
-template <typename P, masking MASK>
+template <typename P, masking MASK, bool MORE>
 static __global__ void __launch_bounds__(THREADS)
-    add_gradients(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
-                  typename P::element *dresidual, normalization forward, double *workspace, tiling t,
-                  int64_t rows_a_block)
+    add_gradients(const typename P::element *dy, const typename P::element *more, const typename P::element *act_y,
+                  const typename P::element *x, typename P::element *dresidual, normalization forward,
+                  double *workspace, tiling t, int64_t rows_a_block)
 {
     position at = position_in<P>(t);
     line lines[P::COUNT] = {};
     if (MASK == MASKED_BY_X)
         find_lines<P>(forward, t, at, lines);
     dy = part_of(dy, t);
+    more = part_of(more, t);
     act_y = part_of(act_y, t);
     x = part_of(x, t);
     dresidual = part_of(dresidual, t);
     double sums[2 * P::COUNT] = {};
     each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        gradient_rows<P, N, true, MASK> rows(dy, x, act_y, offset, step);
+        gradient_rows<P, N, true, MASK, MORE> rows(dy, more, x, act_y, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
+            if (MASK == MASKED_BY_X && MORE) {
+                rows.get_unmasked(k, d);
+                store<P>(dresidual + offset + k * step, d);
+            }
             rows.get(k, lines, d, values);
-            if (MASK != NOT_MASKED && dresidual)
+            if (MASK == MASKED_BY_Y && dresidual)
                 store<P>(dresidual + offset + k * step, d);
             for (int i = 0; i < P::COUNT; i++) {
                 sums[i] += (double)d[i];
@@ -511,11 +537,12 @@ static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, pla
     }
 }
 
-/* Computes dx as `planes` says; without X, dx = a dy. */
-template <typename P, bool X, masking MASK>
+/* Computes dx as `planes` says; without X, dx = a dy. With SUMS each block of threads takes rows_a_block rows and
+ * writes their sums of dx to the workspace, as add_rows does. */
+template <typename P, bool X, masking MASK, bool SUMS>
 static __global__ void __launch_bounds__(THREADS, 2)
     apply_planes(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
-                 typename P::element *dx, planes all, tiling t)
+                 typename P::element *dx, planes all, double *workspace, tiling t, int64_t rows_a_block)
 {
     position at = position_in<P>(t);
     planes planes = all.of_part(blockIdx.z, t.workspace);
@@ -533,17 +560,27 @@ static __global__ void __launch_bounds__(THREADS, 2)
         if (MASK == MASKED_BY_X)
             lines[i] = {mean[i], a[i], planes.shift[at.channel + i]};
     }
-    each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
+    double sums[P::COUNT] = {};
+    auto visit = [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        gradient_rows<P, N, X, MASK> rows(dy, x, act_y, offset, step);
+        gradient_rows<P, N, X, MASK, false> rows(dy, nullptr, x, act_y, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
             rows.get(k, lines, d, values);
-            for (int i = 0; i < P::COUNT; i++)
+            for (int i = 0; i < P::COUNT; i++) {
                 d[i] = X ? fmaf(a[i], d[i], fmaf(b[i], values[i] - mean[i], c[i])) : a[i] * d[i];
+                if (SUMS)
+                    sums[i] += (double)rounded<P>(d[i]);
+            }
             store<P>(dx + offset + k * step, d);
         }
-    });
+    };
+    if (!SUMS) {
+        each_batch_of_pass(t, at, visit);
+        return;
+    }
+    each_batch_of_block(t, at, rows_a_block, visit);
+    store_block<P, 1>(sums, workspace, t, at);
 }
 
 /* Launches the kernels of an lk_gpu_normalize_grad with the packs P. */
@@ -555,37 +592,52 @@ template <typename P> struct gradients {
     row_blocks r;
     planes dx;
 
-    template <masking MASK> void add()
+    template <masking MASK, bool MORE> void add()
     {
         normalization forward = {g.statistics, g.gamma, g.act_beta};
-        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
-                            (const T *)g.dy, (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual, forward, g.workspace,
-                            t, r.rows);
+        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK, MORE>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
+                            (const T *)g.dy, (const T *)g.more, (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual,
+                            forward, g.workspace, t, r.rows);
     }
 
-    template <bool X, masking MASK> void apply()
+    template <masking MASK> void add()
     {
-        LK_GPU_RUN((apply_planes<P, X, MASK>), pass_grid(t), THREADS, stream->stream, (const T *)g.dy,
-                   (const T *)g.act_y, (const T *)g.x, (T *)g.dx, dx, t);
+        g.more ? add<MASK, true>() : add<MASK, false>();
+    }
+
+    template <bool X, masking MASK, bool SUMS> void apply_to(dim3 grid)
+    {
+        LK_GPU_RUN_TOGETHER((apply_planes<P, X, MASK, SUMS>), grid, THREADS, stream->stream, (const T *)g.dy,
+                            (const T *)g.act_y, (const T *)g.x, (T *)g.dx, dx, g.workspace, t, r.rows);
+    }
+
+    /* The sums of blocks take the place of those of dy, which have been added. */
+    template <masking MASK> void apply()
+    {
+        if (g.dx_sums)
+            apply_to<true, MASK, true>(dim3(t.tiles, r.count, t.parts));
+        else
+            apply_to<true, MASK, false>(pass_grid(t));
     }
 
     void start()
     {
         if (r.count > 0)
-            g.act_beta ? add<MASKED_BY_X>() : g.act_y ? add<MASKED_BY_Y>() : add<NOT_MASKED>();
+            g.act_beta ? add<MASKED_BY_X>() : g.act_y ? add<MASKED_BY_Y>() : add<NOT_MASKED, false>();
         LK_GPU_RUN_TOGETHER(finish_gradients, finish_blocks(g.channels, t.parts), THREADS, stream->stream, g, r.count,
                             dx, t.workspace);
-        if (g.dresidual) { /* it now holds the masked dy */
+        if (g.dresidual) { /* it now holds dy, masked by act_y, or unmasked */
             g.dy = g.dresidual;
             g.act_y = nullptr;
-            g.act_beta = nullptr;
         }
-        if (r.count == 0)
-            return;
-        if (g.through == LK_GPU_THROUGH_SUMS)
-            g.act_beta ? apply<true, MASKED_BY_X>() : g.act_y ? apply<true, MASKED_BY_Y>() : apply<true, NOT_MASKED>();
-        else
-            g.act_y ? apply<false, MASKED_BY_Y>() : apply<false, NOT_MASKED>();
+        if (r.count > 0 && g.through == LK_GPU_THROUGH_SUMS)
+            g.act_beta ? apply<MASKED_BY_X>() : g.act_y ? apply<MASKED_BY_Y>() : apply<NOT_MASKED>();
+        else if (r.count > 0)
+            g.act_y ? apply_to<false, MASKED_BY_Y, false>(pass_grid(t))
+                    : apply_to<false, NOT_MASKED, false>(pass_grid(t));
+        if (g.dx_sums)
+            LK_GPU_RUN_TOGETHER(finish_column_sums<float>, finish_blocks(g.channels, t.parts), THREADS, stream->stream,
+                                g.workspace, g.dx_sums, g.channels, r.count, t.workspace);
     }
 };
 
@@ -605,7 +657,8 @@ lk_gpu_status lk__gpu_normalize_grad(lk_gpu_stream *stream, const lk_gpu_normali
     if (a->channels == 0)
         return LK_GPU_OK;
     uintptr_t addresses =
-        address_of(a->dy) | address_of(a->act_y) | address_of(a->x) | address_of(a->dx) | address_of(a->dresidual);
+        address_of(a->dy) | address_of(a->more) | address_of(a->act_y) | address_of(a->x) | address_of(a->dx) |
+        address_of(a->dresidual);
     FOR_PACKS(a->dtype, a->channels, addresses, start_gradients<P>(stream, a))
     return lk__gpu_launched("normalize_grad");
 }
