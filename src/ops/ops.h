@@ -142,13 +142,23 @@ typedef struct lk_dropout_attrs { /* (x, indices) → y; dx is dropout of dy */
  *   y > 0 ? dy : 0. A sixth operand, beta, says that y = relu(batch_norm(x)): a kernel may compute y again, and y may
  *   be NULL. A seventh operand, more, is added to dy first, and the sum rounded as a result of its own; with beta it is
  *   the fourth output. A fifth output is Σ dx of each channel.
- * batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no gradient.
- * batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and momentum. */
+ * batch_norm_drop: (x, gamma, beta, indices) → y = dropout(relu(batch_norm(x))), sums, kept. relu's result is rounded
+ * as a result of its own. `kept` is u8, [N, C or less, …], and belongs to the backend: only its own
+ * batch_norm_drop_grad, called with the same attributes, reads it. batch_norm_drop_grad: (dy, kept, x, gamma, sums,
+ * beta, indices) → dx, dgamma, dbeta and, if a fourth output is wanted, Σ dx of each channel. dropout's gradient is
+ * rounded as a result of its own. batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no
+ * gradient. batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and
+ * momentum. */
 typedef struct lk_batch_norm_attrs {
     int64_t count; /* batch_norm and its gradient: x's own */
     double epsilon, momentum;
     int64_t residual_last; /* batch_norm_act: 1 or 0; as wide as the others, as calls compare attributes byte by byte */
 } lk_batch_norm_attrs;
+
+typedef struct lk_batch_norm_drop_attrs {
+    lk_batch_norm_attrs norm;
+    lk_dropout_attrs drop;
+} lk_batch_norm_drop_attrs;
 
 typedef struct lk_reduce_attrs { /* sum, mean, max: (x) → y */
     unsigned axes;               /* bit i: axis i is reduced */

@@ -5,6 +5,7 @@
 #include "pjrt/lower_ops.h"
 
 #include <limits.h>
+#include <string.h>
 
 /* [C] f64 each. */
 typedef struct moments {
@@ -173,10 +174,11 @@ static gradients lower_gradients(lk_lowering *l, const lk_tensor *gamma, lk_hlo 
     return g;
 }
 
-/* batch_norm_grad and batch_norm_act_grad have the sums of dx as their last output, if it is wanted. */
+/* Gradients of operators with sums of their own have the sums of dx as their last output, if it is wanted. */
 static void lower_gradients_write(lk_lowering *l, const lk_call *call, const gradients *g, lk_hlo dx)
 {
-    int sums = call->op->id == LK_OP_BATCH_NORM_GRAD ? 3 : call->op->id == LK_OP_BATCH_NORM_ACT_GRAD ? 4 : INT_MAX;
+    bool third = call->op->id == LK_OP_BATCH_NORM_GRAD || call->op->id == LK_OP_BATCH_NORM_DROP_GRAD;
+    int sums = third ? 3 : call->op->id == LK_OP_BATCH_NORM_ACT_GRAD ? 4 : INT_MAX;
     if (sums < call->n_out)
         lk__hlo_write(l, call->out[sums], lower_channels_sum(l, lower_rounded(l, dx, call->dtype), NULL));
     lk__hlo_write(l, call->out[0], dx);
@@ -228,6 +230,38 @@ void lk__lower_batch_norm_act_grad(lk_lowering *l, const lk_call *call)
     lower_gradients_through_sums(l, call, masked, call->in[2], call->in[3], call->in[4]);
     if (call->n_out > 3 && call->out[3])
         lk__hlo_write(l, call->out[3], beta ? dy : masked);
+}
+
+/* relu(batch_norm(x)), rounded. */
+static lk_hlo lower_rectified(lk_lowering *l, const lk_call *call, lk_hlo sums, const lk_tensor *x,
+                              const lk_tensor *gamma, const lk_tensor *beta)
+{
+    moments m = lower_moments_of_sums(l, sums, LK_ATTRS(call, lk_batch_norm_attrs));
+    lk_hlo y = lower_affine(l, lk__hlo_read_float(l, x), gamma, beta, m);
+    return lower_rounded(l, lk__hlo_relu(l, y), call->dtype);
+}
+
+/* `kept` is not used: the gradient draws again. */
+void lk__lower_batch_norm_drop(lk_lowering *l, const lk_call *call)
+{
+    lk_hlo sums = lower_channel_sums(l, lk__hlo_read(l, call->in[0])), indices = lk__hlo_read(l, call->in[3]);
+    lk_hlo y = lower_rectified(l, call, sums, call->in[0], call->in[1], call->in[2]);
+    lk_hlo kept = {.type = LK_U8, .rank = call->out[2]->shape.ndim};
+    memcpy(kept.size, call->out[2]->shape.dim, sizeof kept.size);
+    lk__hlo_write(l, call->out[0], lk__hlo_dropout(l, y, indices, &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop));
+    lk__hlo_write(l, call->out[1], sums);
+    lk__hlo_write(l, call->out[2], lk__hlo_fill(l, lk__hlo_integer(l, LK_U8, 0), kept));
+}
+
+void lk__lower_batch_norm_drop_grad(lk_lowering *l, const lk_call *call)
+{
+    const lk_dropout_attrs *drop = &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop;
+    lk_hlo dy = lk__hlo_read_float(l, call->in[0]);
+    lk_hlo dropped = lk__hlo_dropout(l, dy, lk__hlo_read(l, call->in[6]), drop);
+    dropped = lk__hlo_convert(l, lk__hlo_convert(l, dropped, (int)call->dtype), dy.type);
+    lk_hlo sums = lk__hlo_read(l, call->in[4]);
+    lk_hlo y = lower_rectified(l, call, sums, call->in[2], call->in[3], call->in[5]);
+    lower_gradients_through_sums(l, call, lk__hlo_where_positive(l, y, dropped), call->in[2], call->in[3], call->in[4]);
 }
 
 /* With n = count, mean = s1 / n and variance = s2 / n - mean^2:

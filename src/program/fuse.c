@@ -209,6 +209,7 @@ lk_status lk__program_fuse(lk_program *program)
 {
     static const fuse_pattern patterns[] = {
         lk__fuse_conv_block,
+        lk__fuse_batch_norm_drop,
         lk__fuse_batch_norm_act,
         lk__fuse_gradient_sum,
         lk__fuse_bias_gradient,

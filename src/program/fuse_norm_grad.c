@@ -60,8 +60,10 @@ lk_status lk__fuse_bias_gradient(lk_rewrite *r, int i)
     lk_call weights = *lk__rewrite_call(r, i);
     int norm = lk__rewrite_writer(r, weights.in[0]);
     bool act = lk__rewrite_is(r, norm, LK_OP_BATCH_NORM_ACT_GRAD);
+    bool is_norm =
+        act || lk__rewrite_is(r, norm, LK_OP_BATCH_NORM_GRAD) || lk__rewrite_is(r, norm, LK_OP_BATCH_NORM_DROP_GRAD);
     int at = act ? 4 : 3; /* the output that is the sum */
-    if ((!act && !lk__rewrite_is(r, norm, LK_OP_BATCH_NORM_GRAD)) || weights.out[1]->dtype != LK_F32)
+    if (!is_norm || weights.out[1]->dtype != LK_F32)
         return LK_OK;
     lk_call call = *lk__rewrite_call(r, norm);
     if (call.n_out > at || call.out[0] != weights.in[0])

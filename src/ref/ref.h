@@ -94,6 +94,11 @@ lk_status lk__ref_end(lk_ref_scratch *scratch);
 /* Adds a · b to y with a: [m, k], b: [k, n], y: [m, n], row-major. Each element adds its products in the order of k. */
 void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n);
 
+/* y = dropout(x), for both of `shape`; y may be x. Errors: LK_ERR_ARGUMENT (an index out of range). */
+struct lk_dropout_attrs;
+lk_status lk__ref_drop(const double *x, const int64_t *indices, double *y, lk_shape shape,
+                       const struct lk_dropout_attrs *attrs);
+
 /* The kernels, by operator. */
 lk_status lk__ref_full(lk_call *call);
 lk_status lk__ref_arange(lk_call *call);
@@ -131,6 +136,8 @@ lk_status lk__ref_batch_norm_inference(lk_call *call);
 lk_status lk__ref_batch_norm_inference_grad(lk_call *call);
 lk_status lk__ref_batch_norm_act(lk_call *call);
 lk_status lk__ref_batch_norm_act_grad(lk_call *call);
+lk_status lk__ref_batch_norm_drop(lk_call *call);
+lk_status lk__ref_batch_norm_drop_grad(lk_call *call);
 lk_status lk__ref_batch_norm_inference_act(lk_call *call);
 lk_status lk__ref_batch_norm_update(lk_call *call);
 lk_status lk__ref_sum(lk_call *call);

@@ -68,8 +68,9 @@ template <typename Arguments> static double flops_of(const Arguments &)
 /* Goes over its large operands twice, but the second time over dresidual in place of dy and act_y. */
 static int64_t reads_beyond(const lk_gpu_normalize_grad &a)
 {
-    int64_t operands = a.act_y && !a.dresidual ? 3 : 2;
-    return operands * lk_gpu_parts(a.parts) * a.rows * a.channels * (a.dtype == LK_F32 ? 4 : 2);
+    int64_t operands = a.act_y && !a.dresidual ? 3 : 2, parts = lk_gpu_parts(a.parts);
+    int64_t kept = a.kept ? lk_gpu_kept_bytes(a.dtype, a.rows, a.channels) : 0;
+    return parts * (operands * a.rows * a.channels * (a.dtype == LK_F32 ? 4 : 2) + kept);
 }
 
 static int64_t reads_beyond(const lk_gpu_gather &a)

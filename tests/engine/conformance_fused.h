@@ -161,6 +161,35 @@ static inline lk_tensor *batch_norm_act_sum_case(trial *t, const void *parameter
     return made(&call, &lk__op_batch_norm_act_grad, 7, 5, 5, &attrs, sizeof attrs) ? concatenated(t, &call) : NULL;
 }
 
+static inline lk_tensor *batch_norm_drop(trial *t, const norm_parameters *p, bool gradient)
+{
+    if (gradient)
+        norm_grad_sums_scale(t, p);
+    else
+        norm_scale(t, p);
+    t->roundings = 8; /* relu's result is rounded, and then up to 1 / (1 - rate) as large */
+    lk_tensor *dy = floats(t, p->shape), *x = norm_x(t, p), *gamma = channel_vector(t, p->shape.dim[1], 0.5, 1.5);
+    lk_tensor *beta = channel_vector(t, p->shape.dim[1], -1, 1);
+    lk_tensor *indices = integers(t, LK_I64, LK_SHAPE(p->shape.dim[0]), 0, 60000);
+    lk_batch_norm_drop_attrs attrs = {{.count = channel_elements(p->shape), .epsilon = p->epsilon},
+                                      {.rate = 0.4, .key = case_key}};
+    lk_call call = {.in = {x, gamma, beta, indices}};
+    if (!made(&call, &lk__op_batch_norm_drop, 4, 4, 3, &attrs, sizeof attrs) || !gradient)
+        return call.out[0];
+    lk_call back = {.in = {dy, call.out[2], x, gamma, call.out[1], beta, indices}};
+    return made(&back, &lk__op_batch_norm_drop_grad, 7, 7, 4, &attrs, sizeof attrs) ? concatenated(t, &back) : NULL;
+}
+
+static inline lk_tensor *batch_norm_drop_case(trial *t, const void *parameters)
+{
+    return batch_norm_drop(t, parameters, false);
+}
+
+static inline lk_tensor *batch_norm_drop_grad_case(trial *t, const void *parameters)
+{
+    return batch_norm_drop(t, parameters, true);
+}
+
 /* --- dense layers ------------------------------------------------------------------------------------------------- */
 
 static inline lk_tensor *dense_act(trial *t, const matmul_parameters *p, bool bias, bool relu)

@@ -33,7 +33,7 @@ trap 'rm -rf "$work"' EXIT
 counts 52 6 51 lenet 256 bf16
 counts 36 6 35 keras-cnn 512 bf16
 counts 342 6 341 resnet18 512 bf16
-counts 291 7 290 wrn-16-10 512 bf16
+counts 279 7 278 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
 counts 44 6 43 lenet 256 bf16 --gpu a100 -- --shards 1

@@ -368,10 +368,111 @@ template <typename P> static void start_normalization(lk_gpu_stream *stream, con
         start_lines<P, NOTHING_ADDED>(stream, a->x, nullptr, a->y, lines, t, a->act);
 }
 
+/* What dropout needs, for the rows of a part. */
+struct dropping {
+    const int64_t *indices;
+    int64_t pixels;   /* of an image */
+    uint64_t dropped; /* elements with a word below this are dropped */
+    double scale;
+    lk_gpu_philox philox;
+};
+
+/* The words of N neighboring pixels of a channel, of which `element` is the first. ALIGNED: it is a multiple of four.
+ */
+template <bool ALIGNED, int N>
+static inline __device__ void draw(const dropping &d, uint32_t element, uint32_t index, int n, uint32_t (&words)[N])
+{
+    uint32_t drawn[2 * N] = {}, first = ALIGNED ? 0 : element % N;
+    philox(d.philox, element / N, index, *(uint32_t(*)[N])drawn);
+    if (!ALIGNED && (int)first + n > N)
+        philox(d.philox, element / N + 1, index, *(uint32_t(*)[N])(drawn + N));
+    UNROLLED
+    for (int k = 0; k < N; k++) {
+        words[k] = drawn[k];
+        UNROLLED
+        for (int by = 1; by < N && !ALIGNED; by++)
+            words[k] = (int)first == by ? drawn[k + by] : words[k];
+    }
+}
+
+/* y = dropout of relu of line(x). A thread takes up to four neighboring pixels, for which one block of Philox has words
+ * if images have a multiple of four. */
+template <typename P, bool ALIGNED>
+static __global__ void __launch_bounds__(THREADS, 2)
+    apply_and_drop(const typename P::element *x, typename P::element *y, uint8_t *kept, normalization lines, tiling t,
+                   dropping d)
+{
+    const int WORDS = 4;
+    typedef typename P::element T;
+    position at = position_in<P>(t);
+    line own[P::COUNT] = {};
+    find_lines<P>(lines, t, at, own);
+    x = part_of(x, t);
+    y = part_of(y, t);
+    kept += blockIdx.z * t.rows * t.channels / P::COUNT;
+    uint32_t pixels = (uint32_t)d.pixels, groups = (pixels + WORDS - 1) / WORDS;
+    int64_t images = t.rows / d.pixels, all = images * groups;
+    d.indices += blockIdx.z * images;
+    if (d.philox.epoch) {
+        d.philox.counter[2] = (uint32_t)*d.philox.epoch;
+        d.philox.counter[3] = (uint32_t)(*d.philox.epoch >> 32);
+    }
+    for (int64_t group = blockIdx.y * t.lanes + at.lane; at.inside && group < all; group += gridDim.y * t.lanes) {
+        int64_t image = group / groups;
+        uint32_t first = (uint32_t)(group % groups) * WORDS, index = (uint32_t)d.indices[image];
+        int n = ALIGNED || pixels - first >= WORDS ? WORDS : (int)(pixels - first);
+        int64_t offset = (image * pixels + first) * t.channels + at.channel;
+        float values[WORDS][P::COUNT] = {};
+        unsigned bits[WORDS] = {};
+        UNROLLED
+        for (int k = 0; k < WORDS; k++)
+            if (k < n)
+                load<P>(x + offset + k * t.channels).get(values[k]);
+        UNROLLED
+        for (int i = 0; i < P::COUNT; i++) {
+            uint32_t words[WORDS];
+            draw<ALIGNED>(d, (uint32_t)(at.channel + i) * pixels + first, index, n, words);
+            UNROLLED
+            for (int k = 0; k < WORDS; k++) {
+                float value = own[i].at(values[k][i]);
+                value = rounded<P>(value <= 0 ? 0 : value);
+                value = words[k] < d.dropped ? 0 : widen(narrow<T>((float)((double)value * d.scale)));
+                bits[k] |= value > 0 ? 1u << i : 0;
+                values[k][i] = value;
+            }
+        }
+        UNROLLED
+        for (int k = 0; k < WORDS; k++) {
+            if (k >= n)
+                continue;
+            store<P>(y + offset + k * t.channels, values[k]);
+            kept[(offset + k * t.channels) / P::COUNT] = (uint8_t)bits[k];
+        }
+    }
+}
+
+template <typename P> static void start_dropping(lk_gpu_stream *stream, const lk_gpu_normalize *a)
+{
+    typedef typename P::element T;
+    normalization lines = {a->statistics, a->gamma, a->beta};
+    tiling t = tiling_of<P>(a->rows, a->channels, a->parts);
+    dropping d = {a->indices, a->pixels, (uint64_t)ceil(a->rate * 0x1p32), 1 / (1 - a->rate), a->philox};
+    if (a->pixels % 4 == 0)
+        LK_GPU_RUN_TOGETHER((apply_and_drop<P, true>), pass_grid(t), THREADS, stream->stream, (const T *)a->x,
+                            (T *)a->y, a->kept, lines, t, d);
+    else
+        LK_GPU_RUN_TOGETHER((apply_and_drop<P, false>), pass_grid(t), THREADS, stream->stream, (const T *)a->x,
+                            (T *)a->y, a->kept, lines, t, d);
+}
+
 lk_gpu_status lk__gpu_normalize(lk_gpu_stream *stream, const lk_gpu_normalize *a)
 {
     if (a->rows == 0 || a->channels == 0)
         return LK_GPU_OK;
+    if (a->kept) {
+        FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->y), start_dropping<P>(stream, a))
+        return lk__gpu_launched("normalize");
+    }
     FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->y) | address_of(a->residual),
               start_normalization<P>(stream, a))
     return lk__gpu_launched("normalize");
@@ -407,16 +508,30 @@ static inline __device__ void mask(float (&dy)[P::COUNT], const float (&x)[P::CO
         dy[i] = rounded<P>(lines[i].at(x[i])) > 0 ? dy[i] : 0;
 }
 
-enum masking { NOT_MASKED, MASKED_BY_Y, MASKED_BY_X };
+enum masking { NOT_MASKED, MASKED_BY_Y, MASKED_BY_X, DROPPED };
 
-/* The operands of a gradient in N rows: dy, what is added to it with MORE, x if X, and if MASKED_BY_Y the y that masks
- * dy. */
+/* The y of MASKED_BY_Y; the bits of DROPPED, and what elements that are kept are multiplied by. */
+template <typename T> struct masks {
+    const T *y;
+    const uint8_t *kept;
+    double scale;
+
+    inline __device__ masks of_part(const tiling &t, int count) const
+    {
+        return {part_of(y, t), kept ? kept + blockIdx.z * t.rows * t.channels / count : kept, scale};
+    }
+};
+
+/* The operands of a gradient in N rows: dy, what is added to it with MORE, x if X, and what masks dy. */
 template <typename P, int N, bool X, masking MASK, bool MORE> struct gradient_rows {
     P dys[N], more[N], xs[N], ys[N];
+    unsigned kept[N];
+    double scale;
 
     inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *more_dy,
-                                    const typename P::element *x, const typename P::element *act_y, int64_t offset,
-                                    int64_t step)
+                                    const typename P::element *x, const masks<typename P::element> &mask,
+                                    int64_t offset, int64_t step)
+        : scale(mask.scale)
     {
         load_packs(dys, dy, offset, step);
         if (MORE)
@@ -424,7 +539,9 @@ template <typename P, int N, bool X, masking MASK, bool MORE> struct gradient_ro
         if (X)
             load_packs(xs, x, offset, step);
         if (MASK == MASKED_BY_Y)
-            load_packs(ys, act_y, offset, step);
+            load_packs(ys, mask.y, offset, step);
+        for (int k = 0; k < N && MASK == DROPPED; k++)
+            kept[k] = mask.kept[(offset + k * step) / P::COUNT];
     }
 
     inline __device__ void get_unmasked(int k, float (&d)[P::COUNT]) const
@@ -449,13 +566,15 @@ template <typename P, int N, bool X, masking MASK, bool MORE> struct gradient_ro
             mask(d, ys[k]);
         if (MASK == MASKED_BY_X)
             mask<P>(d, values, lines);
+        for (int i = 0; i < P::COUNT && MASK == DROPPED; i++)
+            d[i] = kept[k] >> i & 1 ? rounded<P>((float)((double)d[i] * scale)) : 0;
     }
 };
 
 /* Σ dy and Σ dy x; each product is exact in double before it is added. */
 template <typename P, masking MASK, bool MORE>
 static __global__ void __launch_bounds__(THREADS)
-    add_gradients(const typename P::element *dy, const typename P::element *more, const typename P::element *act_y,
+    add_gradients(const typename P::element *dy, const typename P::element *more, masks<typename P::element> mask,
                   const typename P::element *x, typename P::element *dresidual, normalization forward,
                   double *workspace, tiling t, int64_t rows_a_block)
 {
@@ -465,13 +584,13 @@ static __global__ void __launch_bounds__(THREADS)
         find_lines<P>(forward, t, at, lines);
     dy = part_of(dy, t);
     more = part_of(more, t);
-    act_y = part_of(act_y, t);
+    mask = mask.of_part(t, P::COUNT);
     x = part_of(x, t);
     dresidual = part_of(dresidual, t);
     double sums[2 * P::COUNT] = {};
     each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        gradient_rows<P, N, true, MASK, MORE> rows(dy, more, x, act_y, offset, step);
+        gradient_rows<P, N, true, MASK, MORE> rows(dy, more, x, mask, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
             if (MASK == MASKED_BY_X && MORE) {
@@ -541,13 +660,13 @@ static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, pla
  * writes their sums of dx to the workspace, as add_rows does. */
 template <typename P, bool X, masking MASK, bool SUMS>
 static __global__ void __launch_bounds__(THREADS, 2)
-    apply_planes(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
+    apply_planes(const typename P::element *dy, masks<typename P::element> mask, const typename P::element *x,
                  typename P::element *dx, planes all, double *workspace, tiling t, int64_t rows_a_block)
 {
     position at = position_in<P>(t);
     planes planes = all.of_part(blockIdx.z, t.workspace);
     dy = part_of(dy, t);
-    act_y = part_of(act_y, t);
+    mask = mask.of_part(t, P::COUNT);
     x = part_of(x, t);
     dx = part_of(dx, t);
     float a[P::COUNT] = {}, b[P::COUNT] = {}, mean[P::COUNT] = {}, c[P::COUNT] = {};
@@ -563,7 +682,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     double sums[P::COUNT] = {};
     auto visit = [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        gradient_rows<P, N, X, MASK, false> rows(dy, nullptr, x, act_y, offset, step);
+        gradient_rows<P, N, X, MASK, false> rows(dy, nullptr, x, mask, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
             rows.get(k, lines, d, values);
@@ -592,12 +711,17 @@ template <typename P> struct gradients {
     row_blocks r;
     planes dx;
 
+    masks<T> mask() const
+    {
+        return {(const T *)g.act_y, g.kept, 1 / (1 - g.rate)};
+    }
+
     template <masking MASK, bool MORE> void add()
     {
         normalization forward = {g.statistics, g.gamma, g.act_beta};
         LK_GPU_RUN_TOGETHER((add_gradients<P, MASK, MORE>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
-                            (const T *)g.dy, (const T *)g.more, (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual,
-                            forward, g.workspace, t, r.rows);
+                            (const T *)g.dy, (const T *)g.more, mask(), (const T *)g.x, (T *)g.dresidual, forward,
+                            g.workspace, t, r.rows);
     }
 
     template <masking MASK> void add()
@@ -607,8 +731,8 @@ template <typename P> struct gradients {
 
     template <bool X, masking MASK, bool SUMS> void apply_to(dim3 grid)
     {
-        LK_GPU_RUN_TOGETHER((apply_planes<P, X, MASK, SUMS>), grid, THREADS, stream->stream, (const T *)g.dy,
-                            (const T *)g.act_y, (const T *)g.x, (T *)g.dx, dx, g.workspace, t, r.rows);
+        LK_GPU_RUN_TOGETHER((apply_planes<P, X, MASK, SUMS>), grid, THREADS, stream->stream, (const T *)g.dy, mask(),
+                            (const T *)g.x, (T *)g.dx, dx, g.workspace, t, r.rows);
     }
 
     /* The sums of blocks take the place of those of dy, which have been added. */
@@ -623,7 +747,10 @@ template <typename P> struct gradients {
     void start()
     {
         if (r.count > 0)
-            g.act_beta ? add<MASKED_BY_X>() : g.act_y ? add<MASKED_BY_Y>() : add<NOT_MASKED, false>();
+            g.kept       ? add<DROPPED, false>()
+            : g.act_beta ? add<MASKED_BY_X>()
+            : g.act_y    ? add<MASKED_BY_Y>()
+                         : add<NOT_MASKED, false>();
         LK_GPU_RUN_TOGETHER(finish_gradients, finish_blocks(g.channels, t.parts), THREADS, stream->stream, g, r.count,
                             dx, t.workspace);
         if (g.dresidual) { /* it now holds dy, masked by act_y, or unmasked */
@@ -631,7 +758,10 @@ template <typename P> struct gradients {
             g.act_y = nullptr;
         }
         if (r.count > 0 && g.through == LK_GPU_THROUGH_SUMS)
-            g.act_beta ? apply<MASKED_BY_X>() : g.act_y ? apply<MASKED_BY_Y>() : apply<NOT_MASKED>();
+            g.kept       ? apply<DROPPED>()
+            : g.act_beta ? apply<MASKED_BY_X>()
+            : g.act_y    ? apply<MASKED_BY_Y>()
+                         : apply<NOT_MASKED>();
         else if (r.count > 0)
             g.act_y ? apply_to<false, MASKED_BY_Y, false>(pass_grid(t))
                     : apply_to<false, NOT_MASKED, false>(pass_grid(t));
@@ -656,9 +786,8 @@ lk_gpu_status lk__gpu_normalize_grad(lk_gpu_stream *stream, const lk_gpu_normali
 {
     if (a->channels == 0)
         return LK_GPU_OK;
-    uintptr_t addresses =
-        address_of(a->dy) | address_of(a->more) | address_of(a->act_y) | address_of(a->x) | address_of(a->dx) |
-        address_of(a->dresidual);
+    uintptr_t addresses = address_of(a->dy) | address_of(a->more) | address_of(a->act_y) | address_of(a->x) |
+                          address_of(a->dx) | address_of(a->dresidual);
     FOR_PACKS(a->dtype, a->channels, addresses, start_gradients<P>(stream, a))
     return lk__gpu_launched("normalize_grad");
 }
