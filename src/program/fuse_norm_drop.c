@@ -15,8 +15,7 @@ static bool fuse_drop_is_like(const lk_rewrite *r, int i, int drop)
 {
     const lk_call *a = lk__rewrite_call(r, drop);
     return lk__rewrite_is(r, i, LK_OP_DROPOUT) && lk__rewrite_call(r, i)->in[1] == a->in[1] &&
-           memcmp(LK_ATTRS(a, lk_dropout_attrs), LK_ATTRS(lk__rewrite_call(r, i), lk_dropout_attrs),
-                  sizeof(lk_dropout_attrs)) == 0;
+           memcmp(a->attrs.bytes, lk__rewrite_call(r, i)->attrs.bytes, sizeof(lk_dropout_attrs)) == 0;
 }
 
 static bool fuse_drop_find(const lk_rewrite *r, int i, pattern *p)

@@ -360,7 +360,7 @@ lk_status lk__ref_batch_norm_drop_grad(lk_call *call)
     double *dy = lk__ref_new(&g.scratch, n);
     if (dy)
         g.scratch.status = lk__ref_drop(g.dy, indices, dy, call->in[2]->shape, drop);
-    for (int64_t i = 0; i < n && g.scratch.status == LK_OK; i++)
+    for (int64_t i = 0; dy && i < n && g.scratch.status == LK_OK; i++)
         dy[i] = lk__ref_rounded(y[i], call->dtype) > 0 ? lk__ref_rounded(dy[i], call->dtype) : 0;
     g.dy = dy;
     if (g.scratch.status == LK_OK)
