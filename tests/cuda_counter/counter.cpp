@@ -158,6 +158,13 @@ static lk_gpu_status count_graph_launch(lk_gpu_stream *stream, lk_gpu_graph *gra
     return inner->graph_launch(stream, graph);
 }
 
+/* Names of operators and steps, in the order of their beginnings and ends. */
+static void count_range(const char *name)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    fprintf(counts, name ? "range %s\n" : "end\n", name);
+}
+
 static lk_gpu_driver table;
 
 extern "C" __attribute__((visibility("default"))) const lk_gpu_driver *lk_gpu_driver_table(void)
@@ -180,6 +187,7 @@ extern "C" __attribute__((visibility("default"))) const lk_gpu_driver *lk_gpu_dr
     launches_of_inner = (int64_t(*)(void))launches;
     table = *inner;
     table.copy = count_copy;
+    table.range = count_range;
     table.capture_begin = count_capture_begin;
     table.capture_end = count_capture_end;
     table.graph_launch = count_graph_launch;
