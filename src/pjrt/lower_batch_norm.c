@@ -247,7 +247,7 @@ void lk__lower_batch_norm_drop(lk_lowering *l, const lk_call *call)
     lk_hlo sums = lower_channel_sums(l, lk__hlo_read(l, call->in[0])), indices = lk__hlo_read(l, call->in[3]);
     lk_hlo y = lower_rectified(l, call, sums, call->in[0], call->in[1], call->in[2]);
     lk_hlo kept = {.type = LK_U8, .rank = call->out[2]->shape.ndim};
-    memcpy(kept.size, call->out[2]->shape.dim, sizeof kept.size);
+    memcpy(kept.size, call->out[2]->shape.dim, (size_t)kept.rank * sizeof *kept.size);
     lk__hlo_write(l, call->out[0], lk__hlo_dropout(l, y, indices, &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop));
     lk__hlo_write(l, call->out[1], sums);
     lk__hlo_write(l, call->out[2], lk__hlo_fill(l, lk__hlo_integer(l, LK_U8, 0), kept));
