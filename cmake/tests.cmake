@@ -174,7 +174,7 @@ if(TARGET lockstep_cuda_emulated)
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_KIND=cuda:0")
     endforeach()
-    foreach(name fuse_copy_test in_place_kernels_test merge_test neighbors_test)
+    foreach(name fuse_copy_test fuse_norm_test in_place_kernels_test merge_test neighbors_test)
       lk_test(cuda_${name} tests ${name})
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")

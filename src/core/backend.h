@@ -69,6 +69,9 @@ typedef struct lk_offload {
     lk_status (*stamp)(lk_device *device, int slot);
     /* Waits for everything that the device was given, then reads the times in slots 0 … n - 1, in lk__nanoseconds. */
     lk_status (*read_stamps)(lk_device *device, int n, int64_t *times);
+    /* Tells profilers of this kind of device that a range of this name begins on the calling thread; NULL: the last one
+     * ends. NULL: there are none. */
+    void (*range)(lk_device *device, const char *name);
     /* lk_device_measure_peak and lk_device_measure_copy, on the device's thread. NULL: cannot be measured. */
     lk_status (*measure_peak)(lk_device *device, lk_dtype dtype, double *flops);
     lk_status (*measure_copy)(lk_device *device, double *bytes);

@@ -304,7 +304,7 @@ static lk_status execute_with_brought_inputs(lk_device *device, lk_call *call)
     return status;
 }
 
-static lk_status execute_dispatch(lk_device *device, lk_call *call)
+static lk_status execute_by_kind(lk_device *device, lk_call *call)
 {
     if (call->op == &lk__op_plain)
         return execute_convert_to_plain(device, call->out[0]);
@@ -315,6 +315,17 @@ static lk_status execute_dispatch(lk_device *device, lk_call *call)
     LK_TRY(execute_check_inputs(call));
     return execute_any_out_of_reach(device, call) ? execute_with_brought_inputs(device, call)
                                                   : execute_kernel(device, call);
+}
+
+static lk_status execute_dispatch(lk_device *device, lk_call *call)
+{
+    const lk_offload *offload = device->backend->offload;
+    if (!offload || !offload->range)
+        return execute_by_kind(device, call);
+    offload->range(device, call->op->name);
+    lk_status status = execute_by_kind(device, call);
+    offload->range(device, NULL);
+    return status;
 }
 
 static lk_status execute_call(lk_device *device, lk_call *call)

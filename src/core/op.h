@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define LK_MAX_INPUTS 16
-#define LK_MAX_OUTPUTS 4
+#define LK_MAX_OUTPUTS 5
 #define LK_MAX_ATTRS 128
 
 /* Pushing counts references up, and running a call counts them down on another core. The count therefore lies behind
@@ -122,9 +122,11 @@ enum {
 /* More flags: out[o] may be written into in[i]'s memory if both are whole storages of lk_call.dtype and of one shape,
  * and no other operand shares that memory. The kernel then reads each element of in[i] for the last time before it
  * writes that element of out[o], whatever the layouts, and has no `restrict` pointer to either. If a row has several of
- * these flags, one call may use them all, as long as no two write the same output or overwrite the same input. */
+ * these flags, one call may use them all, as long as no two write the same output or overwrite the same input. There
+ * are bits for the first four outputs. */
 #define LK_KERNEL_IN_PLACE(o, i) (1u << (8 + LK_KERNEL_IN_PLACE_INPUTS * (o) + (i)))
 #define LK_KERNEL_IN_PLACE_INPUTS 6
+#define LK_KERNEL_IN_PLACE_OUTPUTS 4
 
 struct lk_kernel {
     lk_kernel_fn run;

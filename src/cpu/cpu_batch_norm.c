@@ -284,6 +284,18 @@ static void norm_compute_act(lk_call *call, const lk_converted *in, float *scrat
     normalize_channels_act(&f, call, in, in[3].data);
 }
 
+bool lk__cpu_takes_batch_norm(const lk_call *call)
+{
+    switch (call->op->id) {
+    case LK_OP_BATCH_NORM_ACT:
+        return !LK_ATTRS(call, lk_batch_norm_attrs)->residual_last;
+    case LK_OP_BATCH_NORM_ACT_GRAD:
+        return call->in[1] && call->n_in < 7 && call->n_out < 5;
+    default:
+        return call->n_out < 4;
+    }
+}
+
 lk_status lk__cpu_batch_norm_act(lk_call *call)
 {
     return norm_run(call, norm_prepare_act, norm_compute_act);

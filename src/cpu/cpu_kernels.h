@@ -48,6 +48,8 @@ lk_status lk__cpu_batch_norm_with_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_inference(lk_call *call);
 lk_status lk__cpu_batch_norm_inference_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_act(lk_call *call);
+/* Of batch_norm_grad, batch_norm_act and its gradient: not what only GPUs fuse. */
+bool lk__cpu_takes_batch_norm(const lk_call *call);
 lk_status lk__cpu_batch_norm_act_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_inference_act(lk_call *call);
 lk_status lk__cpu_momentum_update(lk_call *call);

@@ -2,6 +2,7 @@
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
+#include "cuda/cuda_tensors.h"
 #include "cuda/cuda_together.h"
 #include "ops/ops.h"
 
@@ -91,7 +92,8 @@ static lk_status launch_normalize_and_end(lk_cuda_scratch *s, const void *x, lk_
         s->status = LK_CUDA_LAUNCH(call, normalize, .x = x, .residual = added, .gamma = gamma, .beta = beta, .y = y,
                                    .statistics = statistics, .dtype = call->dtype,
                                    .rows = cuda_norm_row_count(call, call->in[0]), .parts = call->parts,
-                                   .channels = cuda_norm_channel_count(call->in[0]), .act = then == ADD_AND_RELU);
+                                   .channels = cuda_norm_channel_count(call->in[0]), .act = then == ADD_AND_RELU,
+                                   .residual_last = LK_ATTRS(call, lk_batch_norm_attrs)->residual_last);
     return lk__cuda_end(s);
 }
 
@@ -113,6 +115,27 @@ lk_status lk__cuda_batch_norm(lk_call *call)
 lk_status lk__cuda_batch_norm_act(lk_call *call)
 {
     return normalize_with_own(call, call->in[3], ADD_AND_RELU);
+}
+
+lk_status lk__cuda_batch_norm_drop(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    const lk_dropout_attrs *drop = &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop;
+    const void *x = lk__cuda_images(&s, call->in[0]);
+    double *sums = lk__cuda_out(&s, 1);
+    cuda_norm_launch_channel_sums(&s, x, sums);
+    const float *gamma = lk__cuda_plain(&s, call->in[1]), *beta = lk__cuda_plain(&s, call->in[2]);
+    const int64_t *indices = lk__cuda_plain(&s, call->in[3]);
+    void *y = lk__cuda_out_images(&s, 0);
+    uint8_t *kept = lk__cuda_out(&s, 2);
+    int64_t images = call->in[0]->shape.dim[0] / lk__cuda_parts(call), rows = cuda_norm_row_count(call, call->in[0]);
+    if (s.status == LK_OK && rows > 0)
+        s.status = LK_CUDA_LAUNCH(
+            call, normalize, .x = x, .gamma = gamma, .beta = beta, .y = y, .kept = kept, .indices = indices,
+            .statistics = cuda_norm_from_sums(call, sums), .dtype = call->dtype, .rows = rows, .parts = call->parts,
+            .channels = cuda_norm_channel_count(call->in[0]), .act = true, .pixels = rows / images, .rate = drop->rate,
+            .philox = lk__cuda_philox_of_step(call, &drop->key));
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_batch_norm_with(lk_call *call)
@@ -145,50 +168,70 @@ lk_status lk__cuda_batch_norm_inference_act(lk_call *call)
 
 /* The operands of a gradient. */
 typedef struct gradient {
-    const lk_tensor *dy, *act_y, *x, *gamma, *act_beta; /* act_y and act_beta NULL: no activation */
-    int dresidual, dsums;                               /* indices of these outputs; 0: none */
+    const lk_tensor *kept; /* NULL: no dropout */
+    double rate;
+    const lk_tensor *dy, *more, *act_y, *x, *gamma, *act_beta; /* act_y and act_beta NULL: no activation */
+    int dresidual, dsums, dx_sums;                             /* indices of these outputs; 0: none */
 } gradient;
 
 /* → dx, dgamma, dbeta, … */
 static lk_status launch_normalize_grad(lk_cuda_scratch *s, const gradient *g, lk_gpu_statistics statistics,
                                        lk_gpu_through through)
 {
-    const void *dy = lk__cuda_images(s, g->dy), *act_y = lk__cuda_images(s, g->act_y), *x = lk__cuda_images(s, g->x);
+    const void *dy = lk__cuda_images(s, g->dy), *more = lk__cuda_images(s, g->more);
+    const void *act_y = lk__cuda_images(s, g->act_y), *x = lk__cuda_images(s, g->x);
     const float *gamma = lk__cuda_plain(s, g->gamma), *act_beta = lk__cuda_plain(s, g->act_beta);
+    const uint8_t *kept = lk__cuda_plain(s, g->kept);
     double *workspace = cuda_norm_sums_workspace(s, g->x);
     void *dx = lk__cuda_out_images(s, 0), *dresidual = g->dresidual ? lk__cuda_out_images(s, g->dresidual) : NULL;
     float *dgamma = lk__cuda_out(s, 1), *dbeta = lk__cuda_out(s, 2);
     double *dsums = g->dsums ? lk__cuda_out(s, g->dsums) : NULL;
+    float *dx_sums = g->dx_sums ? lk__cuda_out(s, g->dx_sums) : NULL;
     if (s->status == LK_OK)
-        s->status =
-            LK_CUDA_LAUNCH(s->call, normalize_grad, .dy = dy, .act_y = act_y, .x = x, .gamma = gamma,
-                           .act_beta = act_beta, .dx = dx, .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta,
-                           .dsums = dsums, .workspace = workspace, .statistics = statistics, .through = through,
-                           .dtype = s->call->dtype, .rows = cuda_norm_row_count(s->call, g->x), .parts = s->call->parts,
-                           .channels = cuda_norm_channel_count(g->x));
+        s->status = LK_CUDA_LAUNCH(
+            s->call, normalize_grad, .dy = dy, .more = more, .act_y = act_y, .x = x, .kept = kept, .rate = g->rate,
+            .gamma = gamma, .act_beta = act_beta, .dx = dx, .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta,
+            .dsums = dsums, .dx_sums = dx_sums, .workspace = workspace, .statistics = statistics, .through = through,
+            .dtype = s->call->dtype, .rows = cuda_norm_row_count(s->call, g->x), .parts = s->call->parts,
+            .channels = cuda_norm_channel_count(g->x));
     return lk__cuda_end(s);
 }
 
 lk_status lk__cuda_batch_norm_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2]};
+    gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2], .dx_sums = 3};
     return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[3])),
                                  LK_GPU_THROUGH_SUMS);
 }
 
-/* The fourth output, if there is one, is the residual's gradient. Without a residual y is not read: computing it again
- * from x, which is read in any case, saves a third of the bytes. */
+/* Without a residual y is not read: computing it again from x, which is read in any case, saves a third of the bytes.
+ */
 lk_status lk__cuda_batch_norm_act_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    bool computes_y = call->n_in == 6;
+    bool computes_y = call->n_in > 5 && call->in[5];
     gradient g = {.dy = call->in[0],
+                  .more = call->n_in == 7 ? call->in[6] : NULL,
                   .act_y = computes_y ? NULL : call->in[1],
                   .x = call->in[2],
                   .gamma = call->in[3],
-                  .act_beta = computes_y ? call->in[5] : NULL};
-    g.dresidual = call->n_out == 4 ? 3 : 0;
+                  .act_beta = computes_y ? call->in[5] : NULL,
+                  .dresidual = 3,
+                  .dx_sums = 4};
+    return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[4])),
+                                 LK_GPU_THROUGH_SUMS);
+}
+
+lk_status lk__cuda_batch_norm_drop_grad(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    gradient g = {.dy = call->in[0],
+                  .kept = call->in[1],
+                  .rate = LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop.rate,
+                  .x = call->in[2],
+                  .gamma = call->in[3],
+                  .dx_sums = 3};
     return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[4])),
                                  LK_GPU_THROUGH_SUMS);
 }

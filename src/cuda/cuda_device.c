@@ -477,6 +477,12 @@ static lk_status cuda_device_offload_workspace(lk_device *device, int64_t *bytes
     return LK_OK;
 }
 
+static void cuda_device_offload_range(lk_device *device, const char *name)
+{
+    const lk_cuda *cuda = device->state;
+    cuda->driver->range(name);
+}
+
 const lk_offload lk__cuda_offload = {
     .mark = cuda_device_offload_mark,
     .wait = cuda_device_offload_wait,
@@ -484,6 +490,7 @@ const lk_offload lk__cuda_offload = {
     .drain = cuda_device_offload_drain,
     .stamp = cuda_device_offload_stamp,
     .read_stamps = cuda_device_read_stamps,
+    .range = cuda_device_offload_range,
     .measure_peak = lk__cuda_measure_peak,
     .measure_copy = lk__cuda_measure_copy,
     .read = cuda_device_read_memory,

@@ -59,6 +59,8 @@ lk_status lk__cuda_batch_norm_inference_grad(lk_call *call);
 lk_status lk__cuda_batch_norm_update(lk_call *call);
 lk_status lk__cuda_batch_norm_act(lk_call *call);
 lk_status lk__cuda_batch_norm_act_grad(lk_call *call);
+lk_status lk__cuda_batch_norm_drop(lk_call *call);
+lk_status lk__cuda_batch_norm_drop_grad(lk_call *call);
 lk_status lk__cuda_batch_norm_inference_act(lk_call *call);
 
 /* cuda_group_norm.c */

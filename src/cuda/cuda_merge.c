@@ -158,13 +158,21 @@ bool lk__cuda_merges(const lk_call *one, const lk_call *all)
     case LK_OP_BATCH_NORM_ACT: /* (x, gamma, beta, residual) */
         return cuda_merge_in_grows(&m, 0) && cuda_merge_is_shared(one->in[1], all->in[1]) &&
                cuda_merge_is_shared(one->in[2], all->in[2]) && (!one->in[3] || cuda_merge_in_grows(&m, 3));
+    case LK_OP_BATCH_NORM_DROP: /* (x, gamma, beta, indices) */
+        return cuda_merge_in_grows(&m, 0) && cuda_merge_is_shared(one->in[1], all->in[1]) &&
+               cuda_merge_is_shared(one->in[2], all->in[2]) && cuda_merge_in_grows(&m, 3);
+    case LK_OP_BATCH_NORM_DROP_GRAD: /* (dy, kept, x, gamma, sums, beta, indices) */
+        return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) && cuda_merge_in_grows(&m, 2) &&
+               cuda_merge_is_shared(one->in[3], all->in[3]) && cuda_merge_in_grows(&m, 4) &&
+               cuda_merge_is_shared(one->in[5], all->in[5]) && cuda_merge_in_grows(&m, 6);
     case LK_OP_BATCH_NORM_GRAD: /* (dy, x, gamma, sums) */
         return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) &&
                cuda_merge_is_shared(one->in[2], all->in[2]) && cuda_merge_in_grows(&m, 3);
-    case LK_OP_BATCH_NORM_ACT_GRAD: /* (dy, y, x, gamma, sums, beta) */
-        return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) && cuda_merge_in_grows(&m, 2) &&
-               cuda_merge_is_shared(one->in[3], all->in[3]) && cuda_merge_in_grows(&m, 4) &&
-               cuda_merge_shares_from(&m, 5);
+    case LK_OP_BATCH_NORM_ACT_GRAD: /* (dy, y, x, gamma, sums, beta, more) */
+        return cuda_merge_in_grows(&m, 0) && (!one->in[1] || cuda_merge_in_grows(&m, 1)) &&
+               cuda_merge_in_grows(&m, 2) && cuda_merge_is_shared(one->in[3], all->in[3]) &&
+               cuda_merge_in_grows(&m, 4) && (one->n_in < 6 || cuda_merge_is_shared(one->in[5], all->in[5])) &&
+               (one->n_in < 7 || cuda_merge_in_grows(&m, 6));
     default:
         return false;
     }

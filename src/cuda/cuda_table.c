@@ -58,6 +58,9 @@ static const lk_kernel rows[LK_OP_COUNT] = {
                                    LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1) | IN_PLACE(0, 2) |
                                        IN_PLACE(3, 0) | IN_PLACE(3, 1),
                                    NULL},
+    [LK_OP_BATCH_NORM_DROP] = {lk__cuda_batch_norm_drop, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},
+    [LK_OP_BATCH_NORM_DROP_GRAD] = {lk__cuda_batch_norm_drop_grad, FLOATS,
+                                    LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 2), NULL},
     [LK_OP_BATCH_NORM_INFERENCE_ACT] = {lk__cuda_batch_norm_inference_act, FLOATS,
                                         LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 5), NULL},
     [LK_OP_GROUP_NORM] = {lk__cuda_group_norm, FLOATS, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0), NULL},

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* Increase it with every change of this file or of kernels.h: the library refuses a plug-in with another number. */
-enum { LK_GPU_INTERFACE = 5 };
+enum { LK_GPU_INTERFACE = 6 };
 
 typedef enum lk_gpu_status {
     LK_GPU_OK,

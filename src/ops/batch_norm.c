@@ -132,7 +132,7 @@ static lk_status batch_norm_grad_infer(const lk_call *call, lk_meta *out)
     out[0] = (lk_meta){x->dtype, x->shape};
     out[1] = out[2] = lk__channel_vector_meta(x);
     if (call->n_out == 4)
-        out[3] = lk__channel_sums_meta(x);
+        out[3] = call->op->id == LK_OP_BATCH_NORM_GRAD ? out[1] : lk__channel_sums_meta(x);
     return LK_OK;
 }
 

@@ -28,22 +28,23 @@ static lk_status batch_norm_inference_act_infer(const lk_call *call, lk_meta *ou
     return lk__infer_same(call, out);
 }
 
-/* (dy, y, x, gamma, sums[, beta]) → dx, dgamma, dbeta, dresidual */
+/* (dy, y, x, gamma, sums[, beta[, more]]) → dx, dgamma, dbeta, dresidual, sums of dx */
 static lk_status batch_norm_act_grad_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_tensor *x = call->in[2];
     LK_TRY(lk__check_channels(op, x));
     LK_TRY(lk__check_like(op, "dy", call->in[0], x->dtype, x->shape));
-    LK_TRY(lk__check_like(op, "y", call->in[1], x->dtype, x->shape));
+    if (call->in[1])
+        LK_TRY(lk__check_like(op, "y", call->in[1], x->dtype, x->shape));
     LK_TRY(lk__check_meta(op, "gamma", call->in[3], lk__channel_vector_meta(x)));
     LK_TRY(lk__check_meta(op, "sums", call->in[4], lk__channel_sums_meta(x)));
-    if (call->n_in == 6)
+    if (call->n_in > 5 && call->in[5])
         LK_TRY(lk__check_meta(op, "beta", call->in[5], lk__channel_vector_meta(x)));
-    out[0] = (lk_meta){x->dtype, x->shape};
-    out[1] = out[2] = lk__channel_vector_meta(x);
-    if (call->n_out == 4)
-        out[3] = out[0];
+    if (call->n_in == 7)
+        LK_TRY(lk__check_like(op, "more", call->in[6], x->dtype, x->shape));
+    out[0] = out[3] = (lk_meta){x->dtype, x->shape};
+    out[1] = out[2] = out[4] = lk__channel_vector_meta(x);
     return LK_OK;
 }
 
@@ -79,6 +80,8 @@ static lk_status batch_norm_act_gradient(lk_gradient *g)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "gradient: the sums that batch_norm_act, called at %s:%d, gave have none; those of lk_channel_sums do",
                 forward->place.file, forward->place.line);
+    if (LK_ATTRS(forward, lk_batch_norm_attrs)->residual_last)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "gradient: batch_norm_act with residual_last, which only programs make, has none");
     if (!g->dout[0])
         return LK_OK;
     lk_call call = {

@@ -130,20 +130,35 @@ typedef struct lk_dropout_attrs { /* (x, indices) → y; dx is dropout of dy */
 
 /* Batch normalization: sums are f64 [2, C]; `count` is the number of elements per channel.
  * channel_sums: (x) → sums.  channel_sums_grad: (x, dsums) → dx = dsums[0] + 2 x dsums[1].
- * batch_norm: (x, gamma, beta) → y, sums.  batch_norm_grad: (dy, x, gamma, sums) → dx, dgamma, dbeta.
+ * batch_norm: (x, gamma, beta) → y, sums.
+ * batch_norm_grad: (dy, x, gamma, sums) → dx, dgamma, dbeta and, if a fourth output is wanted, Σ dx of each channel.
  * batch_norm_with: (x, gamma, beta, sums) → y.
  * batch_norm_with_grad: (dy, x, gamma, sums) → dx (with sums held constant), dgamma, dbeta, dsums.
  * batch_norm_inference: (x, gamma, beta, mean, variance) → y.
  * batch_norm_inference_grad: (dy, x, gamma, mean, variance) → dx, dgamma, dbeta.
- * batch_norm_act: (x, gamma, beta, residual or NULL) → y = relu(batch_norm(x) + residual), sums.
+ * batch_norm_act: (x, gamma, beta, residual or NULL) → y = relu(batch_norm(x) + residual), sums. With residual_last
+ *   y = relu(batch_norm(x)) + residual, where relu's result is rounded as a result of its own.
  * batch_norm_act_grad: (dy, y, x, gamma, sums) → dx, dgamma, dbeta and, if a fourth output is wanted, dresidual =
- *   y > 0 ? dy : 0. A sixth operand, beta, says that y = relu(batch_norm(x)): a kernel may compute y again.
- * batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no gradient.
- * batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and momentum. */
+ *   y > 0 ? dy : 0. A sixth operand, beta, says that y = relu(batch_norm(x)): a kernel may compute y again, and y may
+ *   be NULL. A seventh operand, more, is added to dy first, and the sum rounded as a result of its own; with beta it is
+ *   the fourth output. A fifth output is Σ dx of each channel.
+ * batch_norm_drop: (x, gamma, beta, indices) → y = dropout(relu(batch_norm(x))), sums, kept. relu's result is rounded
+ * as a result of its own. `kept` is u8, [N, C or less, …], and belongs to the backend: only its own
+ * batch_norm_drop_grad, called with the same attributes, reads it. batch_norm_drop_grad: (dy, kept, x, gamma, sums,
+ * beta, indices) → dx, dgamma, dbeta and, if a fourth output is wanted, Σ dx of each channel. dropout's gradient is
+ * rounded as a result of its own. batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no
+ * gradient. batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and
+ * momentum. */
 typedef struct lk_batch_norm_attrs {
     int64_t count; /* batch_norm and its gradient: x's own */
     double epsilon, momentum;
+    int64_t residual_last; /* batch_norm_act: 1 or 0; as wide as the others, as calls compare attributes byte by byte */
 } lk_batch_norm_attrs;
+
+typedef struct lk_batch_norm_drop_attrs {
+    lk_batch_norm_attrs norm;
+    lk_dropout_attrs drop;
+} lk_batch_norm_drop_attrs;
 
 /* group_norm: (x, gamma, beta) → y.  group_norm_grad: (dy, x, gamma) → dx, dgamma, dbeta. Attributes lk_group_norm_opts
  * with every default filled in. */

@@ -22,6 +22,7 @@ static void test_table(void **state)
                                                      "in_top_k",
                                                      "squared_norms",
                                                      "update_scales",
+                                                     "batch_norm_drop",
                                                      "batch_norm_inference_act",
                                                      "cross_entropy_step"};
     for (int i = 0; i < LK_OP_COUNT; i++) {

@@ -308,9 +308,10 @@ lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double value
     step s = step_new(LK_HERE, optimizer, rate);
     LK_TRY(step_check_rate(rate));
     lk_adam_attrs adam = step_adam_attrs(&s);
-    values[0] = lk__optimizer_is_adam(optimizer->opts.kind) ? adam.step : rate;
-    values[1] = adam.unbias;
-    values[2] = adam.keep;
+    bool is_adam = lk__optimizer_is_adam(optimizer->opts.kind);
+    values[0] = is_adam ? adam.step : rate;
+    values[1] = is_adam ? adam.unbias : 0;
+    values[2] = is_adam ? adam.keep : 0;
     values[3] = step_average_rate(optimizer);
     values[4] = values[5] = 0;
     return LK_OK;

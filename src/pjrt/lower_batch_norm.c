@@ -4,6 +4,9 @@
 #include "ops/ops.h"
 #include "pjrt/lower_ops.h"
 
+#include <limits.h>
+#include <string.h>
+
 /* [C] f64 each. */
 typedef struct moments {
     lk_hlo mean, variance, inverse; /* inverse: 1 / sqrt(variance + epsilon) */
@@ -101,18 +104,33 @@ static lk_hlo lower_scale(lk_lowering *l, lk_hlo x, lk_hlo scale, lk_hlo origin,
     return lk__hlo_add(l, scaled, lower_channels_spread(l, shift, x));
 }
 
+/* Returns y as a tensor of that dtype would have it. */
+static lk_hlo lower_rounded(lk_lowering *l, lk_hlo y, lk_dtype dtype)
+{
+    return lk__hlo_convert(l, lk__hlo_convert(l, y, (int)dtype), y.type);
+}
+
+/* Returns y = gamma (x - mean) inverse + beta. */
+static lk_hlo lower_affine(lk_lowering *l, lk_hlo x, const lk_tensor *of_gamma, const lk_tensor *of_beta, moments m)
+{
+    lk_hlo gamma = lower_channels_f64(l, of_gamma), beta = lower_channels_f64(l, of_beta);
+    lk_hlo scale = lk__hlo_mul(l, gamma, m.inverse), origin = lower_origin(l, m.mean, x.type);
+    lk_hlo rest = lk__hlo_sub(l, m.mean, origin);
+    return lower_scale(l, x, scale, origin, lk__hlo_sub(l, beta, lk__hlo_mul(l, rest, scale)));
+}
+
 /* Writes y = gamma (x - mean) inverse + beta, after the residual and relu if the operator has them: the last input. */
 static void lower_normalize(lk_lowering *l, const lk_call *call, moments m)
 {
     bool has_act = call->op->id == LK_OP_BATCH_NORM_ACT || call->op->id == LK_OP_BATCH_NORM_INFERENCE_ACT;
-    lk_hlo x = lk__hlo_read_float(l, call->in[0]);
-    lk_hlo gamma = lower_channels_f64(l, call->in[1]), beta = lower_channels_f64(l, call->in[2]);
-    lk_hlo scale = lk__hlo_mul(l, gamma, m.inverse), origin = lower_origin(l, m.mean, x.type);
-    lk_hlo rest = lk__hlo_sub(l, m.mean, origin);
-    lk_hlo y = lower_scale(l, x, scale, origin, lk__hlo_sub(l, beta, lk__hlo_mul(l, rest, scale)));
-    if (has_act && call->in[call->n_in - 1])
-        y = lk__hlo_add(l, y, lk__hlo_read_float(l, call->in[call->n_in - 1]));
-    lk__hlo_write(l, call->out[0], has_act ? lk__hlo_relu(l, y) : y);
+    lk_hlo y = lower_affine(l, lk__hlo_read_float(l, call->in[0]), call->in[1], call->in[2], m);
+    const lk_tensor *residual = has_act ? call->in[call->n_in - 1] : NULL;
+    bool last = residual && LK_ATTRS(call, lk_batch_norm_attrs)->residual_last;
+    if (last)
+        y = lower_rounded(l, lk__hlo_relu(l, y), call->dtype);
+    if (residual)
+        y = lk__hlo_add(l, y, lk__hlo_read_float(l, residual));
+    lk__hlo_write(l, call->out[0], has_act && !last ? lk__hlo_relu(l, y) : y);
 }
 
 void lk__lower_batch_norm(lk_lowering *l, const lk_call *call)
@@ -156,8 +174,13 @@ static gradients lower_gradients(lk_lowering *l, const lk_tensor *gamma, lk_hlo 
     return g;
 }
 
+/* Gradients of operators with sums of their own have the sums of dx as their last output, if it is wanted. */
 static void lower_gradients_write(lk_lowering *l, const lk_call *call, const gradients *g, lk_hlo dx)
 {
+    bool third = call->op->id == LK_OP_BATCH_NORM_GRAD || call->op->id == LK_OP_BATCH_NORM_DROP_GRAD;
+    int sums = third ? 3 : call->op->id == LK_OP_BATCH_NORM_ACT_GRAD ? 4 : INT_MAX;
+    if (sums < call->n_out)
+        lk__hlo_write(l, call->out[sums], lower_channels_sum(l, lower_rounded(l, dx, call->dtype), NULL));
     lk__hlo_write(l, call->out[0], dx);
     lk__hlo_write(l, call->out[1], g->dgamma);
     lk__hlo_write(l, call->out[2], g->dbeta);
@@ -192,11 +215,53 @@ void lk__lower_batch_norm_grad(lk_lowering *l, const lk_call *call)
 
 void lk__lower_batch_norm_act_grad(lk_lowering *l, const lk_call *call)
 {
+    lk_hlo dy = lk__hlo_read_float(l, call->in[0]), y;
+    bool beta = call->n_in > 5 && call->in[5];
+    if (call->n_in == 7)
+        dy = lower_rounded(l, lk__hlo_add(l, dy, lk__hlo_read_float(l, call->in[6])), call->dtype);
+    if (call->in[1]) {
+        y = lk__hlo_read(l, call->in[1]);
+    } else {
+        moments m = lower_moments_of_sums(l, lk__hlo_read(l, call->in[4]), LK_ATTRS(call, lk_batch_norm_attrs));
+        y = lower_affine(l, lk__hlo_read_float(l, call->in[2]), call->in[3], call->in[5], m);
+        y = lower_rounded(l, y, call->dtype);
+    }
+    lk_hlo masked = lk__hlo_where_positive(l, y, dy);
+    lower_gradients_through_sums(l, call, masked, call->in[2], call->in[3], call->in[4]);
+    if (call->n_out > 3 && call->out[3])
+        lk__hlo_write(l, call->out[3], beta ? dy : masked);
+}
+
+/* relu(batch_norm(x)), rounded. */
+static lk_hlo lower_rectified(lk_lowering *l, const lk_call *call, lk_hlo sums, const lk_tensor *x,
+                              const lk_tensor *gamma, const lk_tensor *beta)
+{
+    moments m = lower_moments_of_sums(l, sums, LK_ATTRS(call, lk_batch_norm_attrs));
+    lk_hlo y = lower_affine(l, lk__hlo_read_float(l, x), gamma, beta, m);
+    return lower_rounded(l, lk__hlo_relu(l, y), call->dtype);
+}
+
+/* `kept` is not used: the gradient draws again. */
+void lk__lower_batch_norm_drop(lk_lowering *l, const lk_call *call)
+{
+    lk_hlo sums = lower_channel_sums(l, lk__hlo_read(l, call->in[0])), indices = lk__hlo_read(l, call->in[3]);
+    lk_hlo y = lower_rectified(l, call, sums, call->in[0], call->in[1], call->in[2]);
+    lk_hlo kept = {.type = LK_U8, .rank = call->out[2]->shape.ndim};
+    memcpy(kept.size, call->out[2]->shape.dim, (size_t)kept.rank * sizeof *kept.size);
+    lk__hlo_write(l, call->out[0], lk__hlo_dropout(l, y, indices, &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop));
+    lk__hlo_write(l, call->out[1], sums);
+    lk__hlo_write(l, call->out[2], lk__hlo_fill(l, lk__hlo_integer(l, LK_U8, 0), kept));
+}
+
+void lk__lower_batch_norm_drop_grad(lk_lowering *l, const lk_call *call)
+{
+    const lk_dropout_attrs *drop = &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop;
     lk_hlo dy = lk__hlo_read_float(l, call->in[0]);
-    dy = lk__hlo_where_positive(l, lk__hlo_read(l, call->in[1]), dy);
-    lower_gradients_through_sums(l, call, dy, call->in[2], call->in[3], call->in[4]);
-    if (call->n_out == 4)
-        lk__hlo_write(l, call->out[3], dy);
+    lk_hlo dropped = lk__hlo_dropout(l, dy, lk__hlo_read(l, call->in[6]), drop);
+    dropped = lk__hlo_convert(l, lk__hlo_convert(l, dropped, (int)call->dtype), dy.type);
+    lk_hlo sums = lk__hlo_read(l, call->in[4]);
+    lk_hlo y = lower_rectified(l, call, sums, call->in[2], call->in[3], call->in[5]);
+    lower_gradients_through_sums(l, call, lk__hlo_where_positive(l, y, dropped), call->in[2], call->in[3], call->in[4]);
 }
 
 /* With n = count, mean = s1 / n and variance = s2 / n - mean^2:

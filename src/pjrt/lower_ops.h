@@ -43,6 +43,8 @@ lk_hlo lk__hlo_log_sum(lk_lowering *l, lk_hlo below, int axis);
 
 /* lower_random.c. Sets words to Philox' of blocks, any integers, of the streams (key, sample, epoch): 64-bit integers.
  * The key gives only seed and purpose. */
+/* x dropped out, in f64. */
+lk_hlo lk__hlo_dropout(lk_lowering *l, lk_hlo x, lk_hlo indices, const lk_dropout_attrs *attrs);
 void lk__hlo_random_block(lk_lowering *l, const lk_random_key *key, lk_hlo block, lk_hlo sample, lk_hlo epoch,
                           lk_hlo words[4]);
 
@@ -102,6 +104,8 @@ void lk__lower_batch_norm_inference(lk_lowering *l, const lk_call *call);
 void lk__lower_batch_norm_inference_grad(lk_lowering *l, const lk_call *call);
 void lk__lower_batch_norm_update(lk_lowering *l, const lk_call *call);
 void lk__lower_batch_norm_act_grad(lk_lowering *l, const lk_call *call);
+void lk__lower_batch_norm_drop(lk_lowering *l, const lk_call *call);
+void lk__lower_batch_norm_drop_grad(lk_lowering *l, const lk_call *call);
 
 /* lower_group_norm.c */
 void lk__lower_group_norm(lk_lowering *l, const lk_call *call);

@@ -140,10 +140,9 @@ static lk_hlo lower_is_dropped(lk_lowering *l, lk_hlo words, double rate)
 }
 
 /* A sample whose index is out of range becomes NaN, as on GPUs. */
-void lk__lower_dropout(lk_lowering *l, const lk_call *call)
+lk_hlo lk__hlo_dropout(lk_lowering *l, lk_hlo x, lk_hlo indices, const lk_dropout_attrs *attrs)
 {
-    const lk_dropout_attrs *attrs = LK_ATTRS(call, lk_dropout_attrs);
-    lk_hlo x = lk__hlo_convert(l, lk__hlo_read(l, call->in[0]), LK_F64), indices = lk__hlo_read(l, call->in[1]);
+    x = lk__hlo_convert(l, x, LK_F64);
     int64_t n = x.size[0], count = n > 0 ? lk__hlo_count(&x) / n : 0;
     lk_hlo samples = lk__hlo_reshape(l, indices, 2, (int64_t[]){n, 1});
     lk_hlo words = lower_stream(l, &attrs->key, samples, lk__hlo_step(l), count);
@@ -151,5 +150,11 @@ void lk__lower_dropout(lk_lowering *l, const lk_call *call)
     lk_hlo scaled = lk__hlo_mul(l, x, lk__hlo_number(l, LK_F64, 1 / (1 - attrs->rate)));
     lk_hlo y = lk__hlo_select(l, is_dropped, lk__hlo_number(l, LK_F64, 0), scaled);
     lk_hlo is_valid = lk__hlo_is_inside(l, indices, (int64_t)UINT32_MAX + 1);
-    lk__hlo_write(l, call->out[0], lk__hlo_select_rows(l, is_valid, y, lk__hlo_number(l, LK_F64, NAN)));
+    return lk__hlo_select_rows(l, is_valid, y, lk__hlo_number(l, LK_F64, NAN));
+}
+
+void lk__lower_dropout(lk_lowering *l, const lk_call *call)
+{
+    lk_hlo x = lk__hlo_read(l, call->in[0]), indices = lk__hlo_read(l, call->in[1]);
+    lk__hlo_write(l, call->out[0], lk__hlo_dropout(l, x, indices, LK_ATTRS(call, lk_dropout_attrs)));
 }

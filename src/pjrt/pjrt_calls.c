@@ -143,10 +143,12 @@ static bool pjrt_calls_keep_all(void *user, lk_storage *storage)
     return true;
 }
 
-/* The step that a module takes is the epoch of the random key. Dropout is the operator with set_step. */
+/* The step that a module takes is the epoch of the random key of dropout. */
 static uint64_t pjrt_calls_step(const lk_call *call)
 {
-    return call->op->set_step ? LK_ATTRS(call, lk_dropout_attrs)->key.epoch : 0;
+    const lk_dropout_attrs *drop = call->op->id == LK_OP_DROPOUT ? LK_ATTRS(call, lk_dropout_attrs)
+                                                                 : &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop;
+    return call->op->set_step ? drop->key.epoch : 0;
 }
 
 lk_status lk__pjrt_call(lk_call *call)

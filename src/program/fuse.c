@@ -208,10 +208,8 @@ static lk_status fuse_apply(lk_program *program, const fuse_pattern *patterns, s
 lk_status lk__program_fuse(lk_program *program)
 {
     static const fuse_pattern patterns[] = {
-        lk__fuse_conv_block,
-        lk__fuse_batch_norm_act,
-        lk__fuse_dense,
-        lk__fuse_loss,
+        lk__fuse_conv_block,    lk__fuse_batch_norm_drop, lk__fuse_batch_norm_act, lk__fuse_gradient_sum,
+        lk__fuse_bias_gradient, lk__fuse_dense,           lk__fuse_loss,
     };
     return fuse_apply(program, patterns, sizeof patterns / sizeof *patterns);
 }

@@ -20,7 +20,7 @@ static int in_place_find_only(lk_tensor *const *tensors, int n, const lk_storage
 bool lk__call_may_replace(const lk_call *call, const lk_storage *from, const lk_storage *to)
 {
     int in = in_place_find_only(call->in, call->n_in, from), out = in_place_find_only(call->out, call->n_out, to);
-    if (in < 0 || out < 0 || in >= LK_KERNEL_IN_PLACE_INPUTS || !call->kernel ||
+    if (in < 0 || out < 0 || in >= LK_KERNEL_IN_PLACE_INPUTS || out >= LK_KERNEL_IN_PLACE_OUTPUTS || !call->kernel ||
         !(call->kernel->flags & LK_KERNEL_IN_PLACE(out, in)))
         return false;
     const lk_tensor *x = call->in[in], *y = call->out[out];

@@ -13,6 +13,8 @@
 #include "program/keep.h"
 #include "program/program.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
@@ -242,7 +244,7 @@ static lk_status program_launch_module(lk_program *program, lk_segment *segment,
 }
 
 /* A recording shows single calls, and the synchronous engine waits for each: neither uses graphs. */
-lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+static lk_status program_launch_segment(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
     if (program->device->backend->modules)
         return program_launch_module(program, segment, step);
@@ -256,6 +258,20 @@ lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t 
     LK_TRY(program_launch_in_branches(program, segment, step));
     segment->is_warm = true;
     return LK_OK;
+}
+
+lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+{
+    const lk_offload *offload = program->device->backend->offload;
+    char name[64];
+    if (!offload || !offload->range)
+        return program_launch_segment(program, segment, step, base);
+    snprintf(name, sizeof name, "step %" PRIu64 ", part %d of %d", step, (int)(segment - program->segments) + 1,
+             program->n_segments);
+    offload->range(program->device, name);
+    lk_status status = program_launch_segment(program, segment, step, base);
+    offload->range(program->device, NULL);
+    return status;
 }
 
 void lk__program_drop_graphs(lk_program *program)

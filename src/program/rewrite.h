@@ -58,6 +58,9 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
 
 lk_status lk__fuse_conv_block(lk_rewrite *r, int i);
 lk_status lk__fuse_batch_norm_act(lk_rewrite *r, int i);
+lk_status lk__fuse_batch_norm_drop(lk_rewrite *r, int i);
+lk_status lk__fuse_gradient_sum(lk_rewrite *r, int i);
+lk_status lk__fuse_bias_gradient(lk_rewrite *r, int i);
 lk_status lk__fuse_dense(lk_rewrite *r, int i);
 lk_status lk__fuse_loss(lk_rewrite *r, int i);
 lk_status lk__fuse_copy(lk_rewrite *r, int i);

@@ -76,6 +76,9 @@ const int64_t *lk__ref_load_int(lk_ref_scratch *scratch, lk_ref_view view);
 /* Stores doubles. Floats are rounded to nearest even; integers are truncated and saturated, and NaN becomes 0. */
 void lk__ref_store(const double *values, lk_ref_view view);
 
+/* Returns the value as it would be loaded after it was stored in a tensor of a float dtype. */
+double lk__ref_rounded(double value, lk_dtype dtype);
+
 /* Stores integers. Floats are rounded to nearest even; narrower integers wrap. */
 void lk__ref_store_int(const int64_t *values, lk_ref_view view);
 
@@ -90,6 +93,11 @@ lk_status lk__ref_end(lk_ref_scratch *scratch);
 
 /* Adds a · b to y with a: [m, k], b: [k, n], y: [m, n], row-major. Each element adds its products in the order of k. */
 void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n);
+
+/* y = dropout(x), for both of `shape`; y may be x. Errors: LK_ERR_ARGUMENT (an index out of range). */
+struct lk_dropout_attrs;
+lk_status lk__ref_drop(const double *x, const int64_t *indices, double *y, lk_shape shape,
+                       const struct lk_dropout_attrs *attrs);
 
 /* The kernels, by operator. */
 lk_status lk__ref_full(lk_call *call);
@@ -128,6 +136,8 @@ lk_status lk__ref_batch_norm_inference(lk_call *call);
 lk_status lk__ref_batch_norm_inference_grad(lk_call *call);
 lk_status lk__ref_batch_norm_act(lk_call *call);
 lk_status lk__ref_batch_norm_act_grad(lk_call *call);
+lk_status lk__ref_batch_norm_drop(lk_call *call);
+lk_status lk__ref_batch_norm_drop_grad(lk_call *call);
 lk_status lk__ref_batch_norm_inference_act(lk_call *call);
 lk_status lk__ref_batch_norm_update(lk_call *call);
 lk_status lk__ref_group_norm(lk_call *call);

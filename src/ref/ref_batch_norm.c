@@ -4,6 +4,7 @@
 #include "ref/ref.h"
 
 #include <math.h>
+#include <string.h>
 
 /* x: [n, channels, inner] */
 typedef struct extent {
@@ -104,7 +105,20 @@ static void ref_bn_normalize_channel(const double *x, double *y, extent e, int64
 }
 
 /* The steps after the normalization. */
-typedef enum tail { NOTHING, ADD_AND_RELU } tail;
+typedef enum tail { NOTHING, ADD_AND_RELU, RELU_AND_DROP } tail;
+
+/* Stores dropout of relu of y, which is rounded in between. */
+static void ref_bn_store_dropped(lk_ref_scratch *scratch, const lk_call *call, double *y)
+{
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    const int64_t *indices = lk__ref_load_int(scratch, lk__ref_view(call->in[3]));
+    for (int64_t i = 0, n = lk__ref_count(out.shape); i < n; i++)
+        y[i] = y[i] <= 0 ? 0 : lk__ref_rounded(y[i], out.dtype);
+    if (indices)
+        scratch->status = lk__ref_drop(y, indices, y, out.shape, &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop);
+    if (scratch->status == LK_OK)
+        lk__ref_store(y, out);
+}
 
 /* Stores y, after the residual and relu if these follow. The residual is the call's last input, or NULL. */
 static void ref_bn_store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double *y, tail then)
@@ -112,9 +126,11 @@ static void ref_bn_store_with_tail(lk_ref_scratch *scratch, const lk_call *call,
     lk_ref_view out = lk__ref_view(call->out[0]);
     const lk_tensor *residual = then == ADD_AND_RELU ? call->in[call->n_in - 1] : NULL;
     const double *r = residual ? lk__ref_load(scratch, lk__ref_view(residual)) : NULL;
+    bool last = r && LK_ATTRS(call, lk_batch_norm_attrs)->residual_last;
     for (int64_t i = 0, n = lk__ref_count(out.shape); i < n && then == ADD_AND_RELU; i++) {
-        double value = r ? y[i] + r[i] : y[i];
-        y[i] = value <= 0 ? 0 : value;
+        double value = r && !last ? y[i] + r[i] : y[i];
+        value = value <= 0 ? 0 : value;
+        y[i] = last ? lk__ref_rounded(value, out.dtype) + r[i] : value;
     }
     if (scratch->status == LK_OK)
         lk__ref_store(y, out);
@@ -139,8 +155,11 @@ static lk_status ref_bn_normalize_with_sums(lk_call *call, const lk_tensor *give
             moments m = ref_bn_moments_of_sums(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
             ref_bn_normalize_channel(x, y, e, c, m, gamma[c], beta[c]);
         }
-        ref_bn_store_with_tail(&scratch, call, y, then);
-        if (!given)
+        if (then == RELU_AND_DROP)
+            ref_bn_store_dropped(&scratch, call, y);
+        else
+            ref_bn_store_with_tail(&scratch, call, y, then);
+        if (!given && scratch.status == LK_OK)
             lk__ref_store(own, lk__ref_view(call->out[1]));
     }
     return lk__ref_end(&scratch);
@@ -154,6 +173,14 @@ lk_status lk__ref_batch_norm(lk_call *call)
 lk_status lk__ref_batch_norm_act(lk_call *call)
 {
     return ref_bn_normalize_with_sums(call, NULL, ADD_AND_RELU);
+}
+
+/* `kept` is not used: the gradient draws again. */
+lk_status lk__ref_batch_norm_drop(lk_call *call)
+{
+    lk_ref_view kept = lk__ref_view(call->out[2]);
+    memset(kept.data, 0, (size_t)lk__ref_count(kept.shape));
+    return ref_bn_normalize_with_sums(call, NULL, RELU_AND_DROP);
 }
 
 lk_status lk__ref_batch_norm_with(lk_call *call)
@@ -213,6 +240,17 @@ static void ref_bn_grad_begin(gradients *g, const lk_tensor *dy, const lk_tensor
     g->dbeta = lk__ref_new(&g->scratch, g->e.channels);
 }
 
+/* Writes the sums of dx, as it is stored, to output `i` if there is one. */
+static void ref_bn_grad_store_sums_of_dx(gradients *g, lk_call *call, int i)
+{
+    double *sums = i < call->n_out ? lk__ref_new(&g->scratch, g->e.channels) : NULL;
+    for (int64_t p = 0; sums && p < g->e.n * g->e.channels; p++)
+        for (int64_t k = p * g->e.inner; k < (p + 1) * g->e.inner; k++)
+            sums[p % g->e.channels] += lk__ref_rounded(g->dx[k], call->out[0]->dtype);
+    if (sums)
+        lk__ref_store(sums, lk__ref_view(call->out[i]));
+}
+
 static lk_status ref_bn_grad_end(gradients *g, lk_call *call)
 {
     if (g->scratch.status == LK_OK) {
@@ -263,30 +301,71 @@ lk_status lk__ref_batch_norm_grad(lk_call *call)
     gradients g;
     ref_bn_grad_begin(&g, call->in[0], call->in[1], call->in[2]);
     ref_bn_grad_through_own_sums(&g, call, call->in[3]);
+    ref_bn_grad_store_sums_of_dx(&g, call, 3);
     return ref_bn_grad_end(&g, call);
 }
 
-/* Returns y > 0 ? dy : 0, to be used instead of dy. */
-static const double *ref_bn_grad_mask_dy(gradients *g, const lk_tensor *y)
+/* Returns batch_norm(x). */
+static double *ref_bn_grad_normalize_again(gradients *g, const lk_call *call)
 {
-    lk_ref_view view = lk__ref_view(y);
-    int64_t n = lk__ref_count(view.shape);
-    const double *values = lk__ref_load(&g->scratch, view);
+    const double *sums = lk__ref_load(&g->scratch, lk__ref_view(call->in[4]));
+    const double *beta = lk__ref_load(&g->scratch, lk__ref_view(call->in[5]));
+    double *y = lk__ref_new(&g->scratch, lk__ref_count(call->in[2]->shape));
+    for (int64_t c = 0; y && c < g->e.channels; c++) {
+        moments m = ref_bn_moments_of_sums(sums, g->e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
+        ref_bn_normalize_channel(g->x, y, g->e, c, m, g->gamma[c], beta[c]);
+    }
+    return y;
+}
+
+/* Sets dy to what the gradient begins with: dy plus `more`, and then 0 where y is not above 0. Stores dresidual. */
+static void ref_bn_grad_mask_dy(gradients *g, lk_call *call)
+{
+    int64_t n = lk__ref_count(call->in[2]->shape);
+    bool beta = call->n_in > 5 && call->in[5], keeps = call->n_out > 3 && call->out[3];
+    const double *y =
+        call->in[1] ? lk__ref_load(&g->scratch, lk__ref_view(call->in[1])) : ref_bn_grad_normalize_again(g, call);
+    const double *more = call->n_in == 7 ? lk__ref_load(&g->scratch, lk__ref_view(call->in[6])) : NULL;
     double *dy = lk__ref_new(&g->scratch, n);
     for (int64_t i = 0; dy && i < n; i++)
-        dy[i] = values[i] > 0 ? g->dy[i] : 0;
-    return dy;
+        dy[i] = more ? lk__ref_rounded(g->dy[i] + more[i], call->dtype) : g->dy[i];
+    if (dy && keeps && beta)
+        lk__ref_store(dy, lk__ref_view(call->out[3]));
+    for (int64_t i = 0; dy && i < n; i++)
+        dy[i] = lk__ref_rounded(y[i], call->dtype) > 0 ? dy[i] : 0;
+    if (dy && keeps && !beta)
+        lk__ref_store(dy, lk__ref_view(call->out[3]));
+    g->dy = dy;
 }
 
 lk_status lk__ref_batch_norm_act_grad(lk_call *call)
 {
     gradients g;
     ref_bn_grad_begin(&g, call->in[0], call->in[2], call->in[3]);
-    g.dy = ref_bn_grad_mask_dy(&g, call->in[1]);
+    ref_bn_grad_mask_dy(&g, call);
     if (g.dy)
         ref_bn_grad_through_own_sums(&g, call, call->in[4]);
-    if (g.scratch.status == LK_OK && call->n_out == 4)
-        lk__ref_store(g.dy, lk__ref_view(call->out[3]));
+    ref_bn_grad_store_sums_of_dx(&g, call, 4);
+    return ref_bn_grad_end(&g, call);
+}
+
+lk_status lk__ref_batch_norm_drop_grad(lk_call *call)
+{
+    gradients g;
+    const lk_dropout_attrs *drop = &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop;
+    ref_bn_grad_begin(&g, call->in[0], call->in[2], call->in[3]);
+    const int64_t *indices = lk__ref_load_int(&g.scratch, lk__ref_view(call->in[6]));
+    const double *y = ref_bn_grad_normalize_again(&g, call);
+    int64_t n = lk__ref_count(call->in[2]->shape);
+    double *dy = lk__ref_new(&g.scratch, n);
+    if (dy)
+        g.scratch.status = lk__ref_drop(g.dy, indices, dy, call->in[2]->shape, drop);
+    for (int64_t i = 0; dy && i < n && g.scratch.status == LK_OK; i++)
+        dy[i] = lk__ref_rounded(y[i], call->dtype) > 0 ? lk__ref_rounded(dy[i], call->dtype) : 0;
+    g.dy = dy;
+    if (g.scratch.status == LK_OK)
+        ref_bn_grad_through_own_sums(&g, call, call->in[4]);
+    ref_bn_grad_store_sums_of_dx(&g, call, 3);
     return ref_bn_grad_end(&g, call);
 }
 

@@ -156,6 +156,14 @@ void lk__ref_store(const double *values, lk_ref_view view)
     }
 }
 
+double lk__ref_rounded(double value, lk_dtype dtype)
+{
+    double element;
+    ref_convert_store_row(&value, 1, dtype, &element, 1);
+    ref_convert_load_row(dtype, &element, 1, 1, &value);
+    return value;
+}
+
 void lk__ref_store_int(const int64_t *values, lk_ref_view view)
 {
     lk_ref_rows rows;

@@ -15,8 +15,8 @@ static void ref_dropout_sample(const double *x, double *y, int64_t count, double
     }
 }
 
-static lk_status ref_dropout_samples(const double *x, const int64_t *indices, double *y, lk_shape shape,
-                                     const lk_dropout_attrs *attrs)
+lk_status lk__ref_drop(const double *x, const int64_t *indices, double *y, lk_shape shape,
+                       const lk_dropout_attrs *attrs)
 {
     int64_t count = lk__ref_extent(shape, 1, shape.ndim);
     lk_random_key key = attrs->key;
@@ -38,7 +38,7 @@ lk_status lk__ref_dropout(lk_call *call)
     const int64_t *indices = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
     if (y)
-        scratch.status = ref_dropout_samples(x, indices, y, out.shape, LK_ATTRS(call, lk_dropout_attrs));
+        scratch.status = lk__ref_drop(x, indices, y, out.shape, LK_ATTRS(call, lk_dropout_attrs));
     if (y && scratch.status == LK_OK)
         lk__ref_store(y, out);
     return lk__ref_end(&scratch);

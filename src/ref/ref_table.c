@@ -54,6 +54,8 @@ static const lk_kernel rows[LK_OP_COUNT] = {
                                    LK_KERNEL_ORACLE | IN_PLACE(0, 0) | IN_PLACE(0, 1) | IN_PLACE(0, 2) |
                                        IN_PLACE(3, 0) | IN_PLACE(3, 1),
                                    NULL},
+    [LK_OP_BATCH_NORM_DROP] = {lk__ref_batch_norm_drop, LK_FLOATS, LK_KERNEL_ORACLE, NULL},
+    [LK_OP_BATCH_NORM_DROP_GRAD] = {lk__ref_batch_norm_drop_grad, LK_FLOATS, LK_KERNEL_ORACLE, NULL},
     [LK_OP_BATCH_NORM_INFERENCE_ACT] = {lk__ref_batch_norm_inference_act, LK_FLOATS,
                                         LK_KERNEL_ORACLE | IN_PLACE(0, 0) | IN_PLACE(0, 5), NULL},
     [LK_OP_BATCH_NORM_UPDATE] = {lk__ref_batch_norm_update, LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64), 0, NULL},

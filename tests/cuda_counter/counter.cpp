@@ -68,8 +68,9 @@ template <typename Arguments> static double flops_of(const Arguments &)
 /* Goes over its large operands twice, but the second time over dresidual in place of dy and act_y. */
 static int64_t reads_beyond(const lk_gpu_normalize_grad &a)
 {
-    int64_t operands = a.act_y && !a.dresidual ? 3 : 2;
-    return operands * lk_gpu_parts(a.parts) * a.rows * a.channels * (a.dtype == LK_F32 ? 4 : 2);
+    int64_t operands = a.act_y && !a.dresidual ? 3 : 2, parts = lk_gpu_parts(a.parts);
+    int64_t kept = a.kept ? lk_gpu_kept_bytes(a.dtype, a.rows, a.channels) : 0;
+    return parts * (operands * a.rows * a.channels * (a.dtype == LK_F32 ? 4 : 2) + kept);
 }
 
 static int64_t reads_beyond(const lk_gpu_gather &a)
@@ -157,6 +158,13 @@ static lk_gpu_status count_graph_launch(lk_gpu_stream *stream, lk_gpu_graph *gra
     return inner->graph_launch(stream, graph);
 }
 
+/* Names of operators and steps, in the order of their beginnings and ends. */
+static void count_range(const char *name)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    fprintf(counts, name ? "range %s\n" : "end\n", name);
+}
+
 static lk_gpu_driver table;
 
 extern "C" __attribute__((visibility("default"))) const lk_gpu_driver *lk_gpu_driver_table(void)
@@ -179,6 +187,7 @@ extern "C" __attribute__((visibility("default"))) const lk_gpu_driver *lk_gpu_dr
     launches_of_inner = (int64_t(*)(void))launches;
     table = *inner;
     table.copy = count_copy;
+    table.range = count_range;
     table.capture_begin = count_capture_begin;
     table.capture_end = count_capture_end;
     table.graph_launch = count_graph_launch;

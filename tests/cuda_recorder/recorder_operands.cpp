@@ -296,12 +296,19 @@ static void uses(const lk_gpu_normalize &a, operands &list)
     list.reads(a.beta, a.channels * FLOAT);
     statistics_of(a.statistics, a.channels, parts, list);
     list.writes(a.y, bytes);
+    if (a.kept) {
+        list.reads(a.indices, parts * a.rows / a.pixels * INDEX);
+        list.may_read(a.philox.epoch, INDEX);
+        list.writes(a.kept, parts * lk_gpu_kept_bytes(a.dtype, a.rows, a.channels));
+    }
 }
 
 static void uses(const lk_gpu_normalize_grad &a, operands &list)
 {
     int64_t parts = lk_gpu_parts(a.parts), bytes = parts * a.rows * a.channels * size_of(a.dtype);
     list.reads(a.dy, bytes);
+    list.may_read(a.more, bytes);
+    list.may_read(a.kept, parts * lk_gpu_kept_bytes(a.dtype, a.rows, a.channels));
     list.may_read(a.act_y, bytes);
     list.reads(a.x, bytes);
     list.reads(a.gamma, a.channels * FLOAT);
@@ -312,6 +319,7 @@ static void uses(const lk_gpu_normalize_grad &a, operands &list)
     list.may_write(a.dresidual, bytes);
     list.writes(a.dgamma, parts * a.channels * FLOAT);
     list.writes(a.dbeta, parts * a.channels * FLOAT);
+    list.may_write(a.dx_sums, parts * a.channels * FLOAT);
     list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? parts * 2 * a.channels * DOUBLE : 0);
 }
 

@@ -89,6 +89,7 @@ static constexpr auto describe = untold<&lk_gpu_driver::describe>::call;
 static constexpr auto path_between = untold<&lk_gpu_driver::path_between>::call;
 static constexpr auto versions = untold<&lk_gpu_driver::versions>::call;
 static constexpr auto keep_plans = untold<&lk_gpu_driver::keep_plans>::call;
+static constexpr auto range = untold<&lk_gpu_driver::range>::call;
 static constexpr auto stream_use = untold<&lk_gpu_driver::stream_use>::call;
 static constexpr auto event_new = untold<&lk_gpu_driver::event_new>::call;
 static constexpr auto event_query = untold<&lk_gpu_driver::event_query>::call;

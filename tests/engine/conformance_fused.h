@@ -29,14 +29,29 @@ static inline lk_tensor *away_from_zero(trial *t, lk_shape shape)
     return t->absolute ? size : lk_mul(size, signs);
 }
 
-static inline lk_tensor *norm_act(trial *t, const norm_parameters *p, lk_tensor *x, lk_tensor *residual)
+static inline lk_tensor *norm_act_with(trial *t, const norm_parameters *p, lk_tensor *x, lk_tensor *residual,
+                                       bool residual_last)
 {
     int64_t channels = lk_tensor_shape(x).dim[1];
-    lk_batch_norm_attrs attrs = {.count = channel_elements(lk_tensor_shape(x)), .epsilon = p->epsilon};
+    lk_batch_norm_attrs attrs = {
+        .count = channel_elements(lk_tensor_shape(x)), .epsilon = p->epsilon, .residual_last = residual_last};
     norm_scale(t, p);
     lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5), *beta = channel_vector(t, channels, -1, 1);
     lk_call call = {.in = {x, gamma, beta, residual}};
     return made(&call, &lk__op_batch_norm_act, 4, 3, 2, &attrs, sizeof attrs) ? call.out[0] : NULL;
+}
+
+static inline lk_tensor *norm_act(trial *t, const norm_parameters *p, lk_tensor *x, lk_tensor *residual)
+{
+    return norm_act_with(t, p, x, residual, false);
+}
+
+static inline lk_tensor *batch_norm_residual_last_case(trial *t, const void *parameters)
+{
+    const norm_parameters *p = parameters;
+    lk_tensor *x = norm_x(t, p), *y = norm_act_with(t, p, x, floats(t, p->shape), true);
+    t->roundings = 5; /* relu's result, of up to 3.5, is rounded too */
+    return y;
 }
 
 static inline lk_tensor *batch_norm_act_case(trial *t, const void *parameters)
@@ -118,6 +133,61 @@ static inline lk_tensor *batch_norm_relu_again_case(trial *t, const void *parame
         return NULL;
     lk_tensor *in[] = {dy, call.out[0], x, gamma, call.out[1], beta};
     return all_results(t, &lk__op_batch_norm_act_grad, in, 6, 3, &attrs, sizeof attrs);
+}
+
+/* Such a gradient whose dy is a sum, without y, and with the sums of dx. */
+static inline lk_tensor *batch_norm_relu_sum_case(trial *t, const void *parameters)
+{
+    const norm_parameters *p = parameters;
+    norm_grad_sums_scale(t, p);
+    lk_tensor *x = norm_x(t, p), *gamma = channel_vector(t, p->shape.dim[1], 0.5, 1.5);
+    lk_tensor *beta = channel_vector(t, p->shape.dim[1], -1, 1);
+    lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
+    lk_call call = {.in = {floats(t, p->shape), floats(t, p->shape), x, gamma, lk_channel_sums(x), beta, NULL}};
+    call.in[6] = call.in[1];
+    call.in[1] = NULL;
+    return made(&call, &lk__op_batch_norm_act_grad, 7, 1, 5, &attrs, sizeof attrs) ? concatenated(t, &call) : NULL;
+}
+
+/* The gradient of relu(batch_norm(x) + residual) whose dy is a sum, with the sums of dx. */
+static inline lk_tensor *batch_norm_act_sum_case(trial *t, const void *parameters)
+{
+    const norm_parameters *p = parameters;
+    norm_grad_sums_scale(t, p);
+    lk_tensor *x = norm_x(t, p), *gamma = channel_vector(t, p->shape.dim[1], 0.5, 1.5);
+    lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
+    lk_call call = {
+        .in = {floats(t, p->shape), floats(t, p->shape), x, gamma, lk_channel_sums(x), NULL, floats(t, p->shape)}};
+    return made(&call, &lk__op_batch_norm_act_grad, 7, 5, 5, &attrs, sizeof attrs) ? concatenated(t, &call) : NULL;
+}
+
+static inline lk_tensor *batch_norm_drop(trial *t, const norm_parameters *p, bool gradient)
+{
+    if (gradient)
+        norm_grad_sums_scale(t, p);
+    else
+        norm_scale(t, p);
+    t->roundings = 8; /* relu's result is rounded, and then up to 1 / (1 - rate) as large */
+    lk_tensor *dy = floats(t, p->shape), *x = norm_x(t, p), *gamma = channel_vector(t, p->shape.dim[1], 0.5, 1.5);
+    lk_tensor *beta = channel_vector(t, p->shape.dim[1], -1, 1);
+    lk_tensor *indices = integers(t, LK_I64, LK_SHAPE(p->shape.dim[0]), 0, 60000);
+    lk_batch_norm_drop_attrs attrs = {{.count = channel_elements(p->shape), .epsilon = p->epsilon},
+                                      {.rate = 0.4, .key = case_key}};
+    lk_call call = {.in = {x, gamma, beta, indices}};
+    if (!made(&call, &lk__op_batch_norm_drop, 4, 4, 3, &attrs, sizeof attrs) || !gradient)
+        return call.out[0];
+    lk_call back = {.in = {dy, call.out[2], x, gamma, call.out[1], beta, indices}};
+    return made(&back, &lk__op_batch_norm_drop_grad, 7, 7, 4, &attrs, sizeof attrs) ? concatenated(t, &back) : NULL;
+}
+
+static inline lk_tensor *batch_norm_drop_case(trial *t, const void *parameters)
+{
+    return batch_norm_drop(t, parameters, false);
+}
+
+static inline lk_tensor *batch_norm_drop_grad_case(trial *t, const void *parameters)
+{
+    return batch_norm_drop(t, parameters, true);
 }
 
 /* --- dense layers ------------------------------------------------------------------------------------------------- */

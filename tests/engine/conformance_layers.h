@@ -247,24 +247,28 @@ static inline lk_tensor *batch_norm_inference_case(trial *t, const void *paramet
     return lk_batch_norm_inference(o.x, o.gamma, o.beta, mean, channel_constants(t, channels, 0.5, 2), p->epsilon);
 }
 
-/* All results of a gradient, concatenated; in f32 if x is bf16, because only dx is rounded to bf16. */
+/* The results of a call, concatenated; in f32 if x is bf16, because only dx is rounded to bf16. */
+static inline lk_tensor *concatenated(const trial *t, const lk_call *call)
+{
+    lk_dtype dtype = t->dtype == LK_BF16 ? LK_F32 : t->dtype;
+    lk_tensor *flat[LK_MAX_OUTPUTS];
+    for (int i = 0; i < call->n_out; i++)
+        flat[i] = lk_reshape(lk_cast(call->out[i], dtype), LK_SHAPE(-1));
+    return lk_concat(flat, call->n_out, 0);
+}
+
+/* All results of a gradient. */
 static inline lk_tensor *all_results(trial *t, const lk_op *op, lk_tensor *const *in, int n_in, int n_out,
                                      const void *attrs, size_t size)
 {
     lk_call call = {.op = op, .place = LK_HERE, .n_in = n_in, .n_out = n_out};
-    lk_dtype dtype = t->dtype == LK_BF16 ? LK_F32 : t->dtype;
-    lk_tensor *flat[LK_MAX_OUTPUTS];
     for (int i = 0; i < n_in; i++) {
         if (!in[i])
             return NULL;
         call.in[i] = in[i];
     }
     memcpy(call.attrs.bytes, attrs, size);
-    if (lk__call(&call) != LK_OK)
-        return NULL;
-    for (int i = 0; i < n_out; i++)
-        flat[i] = lk_reshape(lk_cast(call.out[i], dtype), LK_SHAPE(-1));
-    return lk_concat(flat, n_out, 0);
+    return lk__call(&call) == LK_OK ? concatenated(t, &call) : NULL;
 }
 
 /* If x is bf16, dx is rounded once more than the others, so the f32 results get the tolerance of bf16. */
@@ -276,15 +280,35 @@ static inline void norm_grad_scale(trial *t, const norm_parameters *p)
         t->terms += 1 << 16; /* 2^-8 in units of 2^-24 */
 }
 
-static inline lk_tensor *batch_norm_grad_case(trial *t, const void *parameters)
+/* Each addend of a sum of dx is rounded to bf16. */
+static inline void norm_grad_sums_scale(trial *t, const norm_parameters *p)
 {
-    const norm_parameters *p = parameters;
     norm_grad_scale(t, p);
+    if (t->dtype == LK_BF16)
+        t->terms += (4 + channel_elements(p->shape)) << 16;
+}
+
+static inline lk_tensor *batch_norm_grad(trial *t, const norm_parameters *p, int n_out)
+{
+    if (n_out == 4)
+        norm_grad_sums_scale(t, p);
+    else
+        norm_grad_scale(t, p);
     lk_tensor *dy = floats(t, p->shape);
     lk_tensor *x = norm_x(t, p);
     lk_tensor *in[] = {dy, x, channel_vector(t, p->shape.dim[1], 0.5, 1.5), lk_channel_sums(x)};
     lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
-    return all_results(t, &lk__op_batch_norm_grad, in, 4, 3, &attrs, sizeof attrs);
+    return all_results(t, &lk__op_batch_norm_grad, in, 4, n_out, &attrs, sizeof attrs);
+}
+
+static inline lk_tensor *batch_norm_grad_case(trial *t, const void *parameters)
+{
+    return batch_norm_grad(t, parameters, 3);
+}
+
+static inline lk_tensor *batch_norm_grad_sums_case(trial *t, const void *parameters)
+{
+    return batch_norm_grad(t, parameters, 4);
 }
 
 static inline lk_tensor *batch_norm_with_grad_case(trial *t, const void *parameters)

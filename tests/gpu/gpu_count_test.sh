@@ -30,14 +30,22 @@ counts()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-counts 52 6 51 lenet 256 bf16
+counts 52 5 51 lenet 256 bf16
 counts 36 6 35 keras-cnn 512 bf16
-counts 367 6 366 resnet18 512 bf16
-counts 314 7 313 wrn-16-10 512 bf16
+counts 342 5 341 resnet18 512 bf16
+counts 279 6 278 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
-counts 44 6 43 lenet 256 bf16 --gpu a100 -- --shards 1
+counts 44 5 43 lenet 256 bf16 --gpu a100 -- --shards 1
 grep -qE '^estimate for one A100, not measured: [0-9.]+ ms, [0-9]+ images/s$' "$work/stdout"
+# Profilers are told of operators that are launched one by one, and of each step; every range ends.
+LOCKSTEP_CUDA_PLUGIN=$build/tests/liblockstep_cuda_counter.so LOCKSTEP_CUDA_COUNTS=$work/counts LOCKSTEP_EMULATED_RUNS=no \
+    LOCKSTEP_CUDA_RECORDED=$build/tests/liblockstep_cuda_emulated.so "$LOCKSTEP" train --model lenet --data synthetic \
+    --devices cuda:0 --batch-size 8 --limit-train 48 --limit-val 0 --epochs 1 >"$work/stdout" 2>&1
+steps=$(grep -c '^range step [0-9]*, part 1 of 1$' "$work/counts") && [[ $steps -eq 6 ]]
+grep -q '^range conv2d$' "$work/counts"
+[[ $(grep -c '^range ' "$work/counts") -eq $(grep -c '^end$' "$work/counts") ]]
+
 if "$root/tools/gpu_count" --build "$build" no-such-network 8 f32 2>"$work/stderr"; then
     echo "gpu_count counts a network that there is not"
     exit 1

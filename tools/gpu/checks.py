@@ -18,9 +18,10 @@ TESTED = {"LOCKSTEP_TEST_DEVICES": "2xcuda:0"}
 OWN_OPERATORS = ("full", "arange", "uniform", "copy", "add", "cast", "relu", "relu_grad", "activation", "activation_grad",
                  "dropout", "max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "channel_sums",
                  "channel_sums_grad", "batch_norm", "batch_norm_grad", "batch_norm_act", "batch_norm_act_grad",
-                 "batch_norm_update", "sum", "max", "max_grad", "softmax", "softmax_grad", "cross_entropy_step",
-                 "sigmoid_cross_entropy", "sigmoid_cross_entropy_grad", "sgd_update", "momentum_update", "adam_update",
-                 "lars_update", "squared_norms", "update_scales", "gather", "prepare_images", "pairwise_sum")
+                 "batch_norm_drop", "batch_norm_drop_grad", "batch_norm_update", "sum", "max", "max_grad", "softmax",
+                 "softmax_grad", "cross_entropy_step", "sigmoid_cross_entropy",
+                 "sigmoid_cross_entropy_grad", "sgd_update", "momentum_update", "adam_update", "lars_update", "squared_norms",
+                 "update_scales", "gather", "prepare_images", "pairwise_sum")
 
 # Bounds on the relative difference between losses on the GPU and on the CPU, in the first epoch and in later ones, of two
 # steps each. Both start from the same weights and draw the same samples and dropout masks, so only rounding differs; the CPU

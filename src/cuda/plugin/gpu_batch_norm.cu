@@ -309,9 +309,12 @@ static inline __device__ void find_lines(const Lines &lines, const tiling &t, co
         own[i] = shared[at.channel - first + i];
 }
 
-/* y = line(x), plus the residual with RESIDUAL; with `act` relu of that, which keeps NaN. */
-template <typename P, typename Lines, bool RESIDUAL>
-static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
+/* Where a residual is added: before relu, or to relu's rounded result. */
+enum adding { NOTHING_ADDED, ADDED_FIRST, ADDED_LAST };
+
+/* y = line(x) with the residual; with `act` relu of that, which keeps NaN. */
+template <typename P, typename Lines, adding RESIDUAL>
+static __global__ void __launch_bounds__(THREADS, RESIDUAL == NOTHING_ADDED ? 4 : 3)
     apply_lines(const typename P::element *x, const typename P::element *residual, typename P::element *y, Lines lines,
                 tiling t, bool act)
 {
@@ -326,24 +329,25 @@ static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
         const int N = decltype(n)::value;
         P xs[N], rs[N];
         load_packs(xs, x, offset, step);
-        if (RESIDUAL)
+        if (RESIDUAL != NOTHING_ADDED)
             load_packs(rs, residual, offset, step);
         for (int k = 0; k < N; k++) {
             float values[P::COUNT], more[P::COUNT];
             xs[k].get(values);
-            if (RESIDUAL)
+            if (RESIDUAL != NOTHING_ADDED)
                 rs[k].get(more);
             for (int i = 0; i < P::COUNT; i++) {
                 float value = own[i].at(values[i]);
-                value = RESIDUAL ? value + more[i] : value;
-                values[i] = value <= least ? least : value;
+                value = RESIDUAL == ADDED_FIRST ? value + more[i] : value;
+                value = value <= least ? least : value;
+                values[i] = RESIDUAL == ADDED_LAST ? rounded<P>(value) + more[i] : value;
             }
             store<P>(y + offset + k * step, values);
         }
     });
 }
 
-template <typename P, bool RESIDUAL, typename Lines>
+template <typename P, adding RESIDUAL, typename Lines>
 static void start_lines(lk_gpu_stream *stream, const void *x, const void *residual, void *y, Lines lines, tiling t,
                         bool act)
 {
@@ -356,16 +360,119 @@ template <typename P> static void start_normalization(lk_gpu_stream *stream, con
 {
     normalization lines = {a->statistics, a->gamma, a->beta};
     tiling t = tiling_of<P>(a->rows, a->channels, a->parts);
-    if (a->residual)
-        start_lines<P, true>(stream, a->x, a->residual, a->y, lines, t, a->act);
+    if (a->residual && a->residual_last)
+        start_lines<P, ADDED_LAST>(stream, a->x, a->residual, a->y, lines, t, a->act);
+    else if (a->residual)
+        start_lines<P, ADDED_FIRST>(stream, a->x, a->residual, a->y, lines, t, a->act);
     else
-        start_lines<P, false>(stream, a->x, nullptr, a->y, lines, t, a->act);
+        start_lines<P, NOTHING_ADDED>(stream, a->x, nullptr, a->y, lines, t, a->act);
+}
+
+/* What dropout needs, for the rows of a part. */
+struct dropping {
+    const int64_t *indices;
+    int64_t pixels;   /* of an image */
+    uint64_t dropped; /* elements with a word below this are dropped */
+    double scale;
+    lk_gpu_philox philox;
+};
+
+/* The words of N neighboring pixels of a channel, of which `element` is the first. ALIGNED: it is a multiple of four.
+ */
+template <bool ALIGNED, int N>
+static inline __device__ void draw(const dropping &d, uint32_t element, uint32_t index, int n, uint32_t (&words)[N])
+{
+    uint32_t drawn[2 * N] = {}, first = ALIGNED ? 0 : element % N;
+    philox(d.philox, element / N, index, *(uint32_t(*)[N])drawn);
+    if (!ALIGNED && (int)first + n > N)
+        philox(d.philox, element / N + 1, index, *(uint32_t(*)[N])(drawn + N));
+    UNROLLED
+    for (int k = 0; k < N; k++) {
+        words[k] = drawn[k];
+        UNROLLED
+        for (int by = 1; by < N && !ALIGNED; by++)
+            words[k] = (int)first == by ? drawn[k + by] : words[k];
+    }
+}
+
+/* y = dropout of relu of line(x). A thread takes up to four neighboring pixels, for which one block of Philox has words
+ * if images have a multiple of four. */
+template <typename P, bool ALIGNED>
+static __global__ void __launch_bounds__(THREADS, 2)
+    apply_and_drop(const typename P::element *x, typename P::element *y, uint8_t *kept, normalization lines, tiling t,
+                   dropping d)
+{
+    const int WORDS = 4;
+    typedef typename P::element T;
+    position at = position_in<P>(t);
+    line own[P::COUNT] = {};
+    find_lines<P>(lines, t, at, own);
+    x = part_of(x, t);
+    y = part_of(y, t);
+    kept += blockIdx.z * t.rows * t.channels / P::COUNT;
+    uint32_t pixels = (uint32_t)d.pixels, groups = (pixels + WORDS - 1) / WORDS;
+    int64_t images = t.rows / d.pixels, all = images * groups;
+    d.indices += blockIdx.z * images;
+    if (d.philox.epoch) {
+        d.philox.counter[2] = (uint32_t)*d.philox.epoch;
+        d.philox.counter[3] = (uint32_t)(*d.philox.epoch >> 32);
+    }
+    for (int64_t group = blockIdx.y * t.lanes + at.lane; at.inside && group < all; group += gridDim.y * t.lanes) {
+        int64_t image = group / groups;
+        uint32_t first = (uint32_t)(group % groups) * WORDS, index = (uint32_t)d.indices[image];
+        int n = ALIGNED || pixels - first >= WORDS ? WORDS : (int)(pixels - first);
+        int64_t offset = (image * pixels + first) * t.channels + at.channel;
+        float values[WORDS][P::COUNT] = {};
+        unsigned bits[WORDS] = {};
+        UNROLLED
+        for (int k = 0; k < WORDS; k++)
+            if (k < n)
+                load<P>(x + offset + k * t.channels).get(values[k]);
+        UNROLLED
+        for (int i = 0; i < P::COUNT; i++) {
+            uint32_t words[WORDS];
+            draw<ALIGNED>(d, (uint32_t)(at.channel + i) * pixels + first, index, n, words);
+            UNROLLED
+            for (int k = 0; k < WORDS; k++) {
+                float value = own[i].at(values[k][i]);
+                value = rounded<P>(value <= 0 ? 0 : value);
+                value = words[k] < d.dropped ? 0 : widen(narrow<T>((float)((double)value * d.scale)));
+                bits[k] |= value > 0 ? 1u << i : 0;
+                values[k][i] = value;
+            }
+        }
+        UNROLLED
+        for (int k = 0; k < WORDS; k++) {
+            if (k >= n)
+                continue;
+            store<P>(y + offset + k * t.channels, values[k]);
+            kept[(offset + k * t.channels) / P::COUNT] = (uint8_t)bits[k];
+        }
+    }
+}
+
+template <typename P> static void start_dropping(lk_gpu_stream *stream, const lk_gpu_normalize *a)
+{
+    typedef typename P::element T;
+    normalization lines = {a->statistics, a->gamma, a->beta};
+    tiling t = tiling_of<P>(a->rows, a->channels, a->parts);
+    dropping d = {a->indices, a->pixels, (uint64_t)ceil(a->rate * 0x1p32), 1 / (1 - a->rate), a->philox};
+    if (a->pixels % 4 == 0)
+        LK_GPU_RUN_TOGETHER((apply_and_drop<P, true>), pass_grid(t), THREADS, stream->stream, (const T *)a->x,
+                            (T *)a->y, a->kept, lines, t, d);
+    else
+        LK_GPU_RUN_TOGETHER((apply_and_drop<P, false>), pass_grid(t), THREADS, stream->stream, (const T *)a->x,
+                            (T *)a->y, a->kept, lines, t, d);
 }
 
 lk_gpu_status lk__gpu_normalize(lk_gpu_stream *stream, const lk_gpu_normalize *a)
 {
     if (a->rows == 0 || a->channels == 0)
         return LK_GPU_OK;
+    if (a->kept) {
+        FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->y), start_dropping<P>(stream, a))
+        return lk__gpu_launched("normalize");
+    }
     FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->y) | address_of(a->residual),
               start_normalization<P>(stream, a))
     return lk__gpu_launched("normalize");
@@ -377,8 +484,8 @@ lk_gpu_status lk__gpu_channel_sums_grad(lk_gpu_stream *stream, const lk_gpu_chan
     if (a->rows == 0 || a->channels == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->dx),
-              (start_lines<P, false>(stream, a->x, nullptr, a->dx, lines, tiling_of<P>(a->rows, a->channels, a->parts),
-                                     false)))
+              (start_lines<P, NOTHING_ADDED>(stream, a->x, nullptr, a->dx, lines,
+                                             tiling_of<P>(a->rows, a->channels, a->parts), false)))
     return lk__gpu_launched("channel_sums_grad");
 }
 
@@ -398,62 +505,100 @@ template <typename P>
 static inline __device__ void mask(float (&dy)[P::COUNT], const float (&x)[P::COUNT], const line (&lines)[P::COUNT])
 {
     for (int i = 0; i < P::COUNT; i++)
-        dy[i] = widen(narrow<typename P::element>(lines[i].at(x[i]))) > 0 ? dy[i] : 0;
+        dy[i] = rounded<P>(lines[i].at(x[i])) > 0 ? dy[i] : 0;
 }
 
-enum masking { NOT_MASKED, MASKED_BY_Y, MASKED_BY_X };
+enum masking { NOT_MASKED, MASKED_BY_Y, MASKED_BY_X, DROPPED };
 
-/* The operands of a gradient in N rows: dy, x if X, and if MASKED_BY_Y the y that masks dy. */
-template <typename P, int N, bool X, masking MASK> struct gradient_rows {
-    P dys[N], xs[N], ys[N];
+/* The y of MASKED_BY_Y; the bits of DROPPED, and what elements that are kept are multiplied by. */
+template <typename T> struct masks {
+    const T *y;
+    const uint8_t *kept;
+    double scale;
 
-    inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *x,
-                                    const typename P::element *act_y, int64_t offset, int64_t step)
+    inline __device__ masks of_part(const tiling &t, int count) const
+    {
+        return {part_of(y, t), kept ? kept + blockIdx.z * t.rows * t.channels / count : kept, scale};
+    }
+};
+
+/* The operands of a gradient in N rows: dy, what is added to it with MORE, x if X, and what masks dy. */
+template <typename P, int N, bool X, masking MASK, bool MORE> struct gradient_rows {
+    P dys[N], more[N], xs[N], ys[N];
+    unsigned kept[N];
+    double scale;
+
+    inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *more_dy,
+                                    const typename P::element *x, const masks<typename P::element> &mask,
+                                    int64_t offset, int64_t step)
+        : scale(mask.scale)
     {
         load_packs(dys, dy, offset, step);
+        if (MORE)
+            load_packs(more, more_dy, offset, step);
         if (X)
             load_packs(xs, x, offset, step);
         if (MASK == MASKED_BY_Y)
-            load_packs(ys, act_y, offset, step);
+            load_packs(ys, mask.y, offset, step);
+        for (int k = 0; k < N && MASK == DROPPED; k++)
+            kept[k] = mask.kept[(offset + k * step) / P::COUNT];
+    }
+
+    inline __device__ void get_unmasked(int k, float (&d)[P::COUNT]) const
+    {
+        float added[P::COUNT];
+        dys[k].get(d);
+        if (!MORE)
+            return;
+        more[k].get(added);
+        for (int i = 0; i < P::COUNT; i++)
+            d[i] = rounded<P>(d[i] + added[i]);
     }
 
     /* lines: of MASKED_BY_X. */
     inline __device__ void get(int k, const line (&lines)[P::COUNT], float (&d)[P::COUNT],
                                float (&values)[P::COUNT]) const
     {
-        dys[k].get(d);
+        get_unmasked(k, d);
         if (X)
             xs[k].get(values);
         if (MASK == MASKED_BY_Y)
             mask(d, ys[k]);
         if (MASK == MASKED_BY_X)
             mask<P>(d, values, lines);
+        for (int i = 0; i < P::COUNT && MASK == DROPPED; i++)
+            d[i] = kept[k] >> i & 1 ? rounded<P>((float)((double)d[i] * scale)) : 0;
     }
 };
 
 /* Σ dy and Σ dy x; each product is exact in double before it is added. */
-template <typename P, masking MASK>
+template <typename P, masking MASK, bool MORE>
 static __global__ void __launch_bounds__(THREADS)
-    add_gradients(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
-                  typename P::element *dresidual, normalization forward, double *workspace, tiling t,
-                  int64_t rows_a_block)
+    add_gradients(const typename P::element *dy, const typename P::element *more, masks<typename P::element> mask,
+                  const typename P::element *x, typename P::element *dresidual, normalization forward,
+                  double *workspace, tiling t, int64_t rows_a_block)
 {
     position at = position_in<P>(t);
     line lines[P::COUNT] = {};
     if (MASK == MASKED_BY_X)
         find_lines<P>(forward, t, at, lines);
     dy = part_of(dy, t);
-    act_y = part_of(act_y, t);
+    more = part_of(more, t);
+    mask = mask.of_part(t, P::COUNT);
     x = part_of(x, t);
     dresidual = part_of(dresidual, t);
     double sums[2 * P::COUNT] = {};
     each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        gradient_rows<P, N, true, MASK> rows(dy, x, act_y, offset, step);
+        gradient_rows<P, N, true, MASK, MORE> rows(dy, more, x, mask, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
+            if (MASK == MASKED_BY_X && MORE) {
+                rows.get_unmasked(k, d);
+                store<P>(dresidual + offset + k * step, d);
+            }
             rows.get(k, lines, d, values);
-            if (MASK != NOT_MASKED && dresidual)
+            if (MASK == MASKED_BY_Y && dresidual)
                 store<P>(dresidual + offset + k * step, d);
             for (int i = 0; i < P::COUNT; i++) {
                 sums[i] += (double)d[i];
@@ -511,16 +656,17 @@ static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, pla
     }
 }
 
-/* Computes dx as `planes` says; without X, dx = a dy. */
-template <typename P, bool X, masking MASK>
+/* Computes dx as `planes` says; without X, dx = a dy. With SUMS each block of threads takes rows_a_block rows and
+ * writes their sums of dx to the workspace, as add_rows does. */
+template <typename P, bool X, masking MASK, bool SUMS>
 static __global__ void __launch_bounds__(THREADS, 2)
-    apply_planes(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
-                 typename P::element *dx, planes all, tiling t)
+    apply_planes(const typename P::element *dy, masks<typename P::element> mask, const typename P::element *x,
+                 typename P::element *dx, planes all, double *workspace, tiling t, int64_t rows_a_block)
 {
     position at = position_in<P>(t);
     planes planes = all.of_part(blockIdx.z, t.workspace);
     dy = part_of(dy, t);
-    act_y = part_of(act_y, t);
+    mask = mask.of_part(t, P::COUNT);
     x = part_of(x, t);
     dx = part_of(dx, t);
     float a[P::COUNT] = {}, b[P::COUNT] = {}, mean[P::COUNT] = {}, c[P::COUNT] = {};
@@ -533,17 +679,27 @@ static __global__ void __launch_bounds__(THREADS, 2)
         if (MASK == MASKED_BY_X)
             lines[i] = {mean[i], a[i], planes.shift[at.channel + i]};
     }
-    each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
+    double sums[P::COUNT] = {};
+    auto visit = [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        gradient_rows<P, N, X, MASK> rows(dy, x, act_y, offset, step);
+        gradient_rows<P, N, X, MASK, false> rows(dy, nullptr, x, mask, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
             rows.get(k, lines, d, values);
-            for (int i = 0; i < P::COUNT; i++)
+            for (int i = 0; i < P::COUNT; i++) {
                 d[i] = X ? fmaf(a[i], d[i], fmaf(b[i], values[i] - mean[i], c[i])) : a[i] * d[i];
+                if (SUMS)
+                    sums[i] += (double)rounded<P>(d[i]);
+            }
             store<P>(dx + offset + k * step, d);
         }
-    });
+    };
+    if (!SUMS) {
+        each_batch_of_pass(t, at, visit);
+        return;
+    }
+    each_batch_of_block(t, at, rows_a_block, visit);
+    store_block<P, 1>(sums, workspace, t, at);
 }
 
 /* Launches the kernels of an lk_gpu_normalize_grad with the packs P. */
@@ -555,37 +711,63 @@ template <typename P> struct gradients {
     row_blocks r;
     planes dx;
 
-    template <masking MASK> void add()
+    masks<T> mask() const
     {
-        normalization forward = {g.statistics, g.gamma, g.act_beta};
-        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
-                            (const T *)g.dy, (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual, forward, g.workspace,
-                            t, r.rows);
+        return {(const T *)g.act_y, g.kept, 1 / (1 - g.rate)};
     }
 
-    template <bool X, masking MASK> void apply()
+    template <masking MASK, bool MORE> void add()
     {
-        LK_GPU_RUN((apply_planes<P, X, MASK>), pass_grid(t), THREADS, stream->stream, (const T *)g.dy,
-                   (const T *)g.act_y, (const T *)g.x, (T *)g.dx, dx, t);
+        normalization forward = {g.statistics, g.gamma, g.act_beta};
+        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK, MORE>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
+                            (const T *)g.dy, (const T *)g.more, mask(), (const T *)g.x, (T *)g.dresidual, forward,
+                            g.workspace, t, r.rows);
+    }
+
+    template <masking MASK> void add()
+    {
+        g.more ? add<MASK, true>() : add<MASK, false>();
+    }
+
+    template <bool X, masking MASK, bool SUMS> void apply_to(dim3 grid)
+    {
+        LK_GPU_RUN_TOGETHER((apply_planes<P, X, MASK, SUMS>), grid, THREADS, stream->stream, (const T *)g.dy, mask(),
+                            (const T *)g.x, (T *)g.dx, dx, g.workspace, t, r.rows);
+    }
+
+    /* The sums of blocks take the place of those of dy, which have been added. */
+    template <masking MASK> void apply()
+    {
+        if (g.dx_sums)
+            apply_to<true, MASK, true>(dim3(t.tiles, r.count, t.parts));
+        else
+            apply_to<true, MASK, false>(pass_grid(t));
     }
 
     void start()
     {
         if (r.count > 0)
-            g.act_beta ? add<MASKED_BY_X>() : g.act_y ? add<MASKED_BY_Y>() : add<NOT_MASKED>();
+            g.kept       ? add<DROPPED, false>()
+            : g.act_beta ? add<MASKED_BY_X>()
+            : g.act_y    ? add<MASKED_BY_Y>()
+                         : add<NOT_MASKED, false>();
         LK_GPU_RUN_TOGETHER(finish_gradients, finish_blocks(g.channels, t.parts), THREADS, stream->stream, g, r.count,
                             dx, t.workspace);
-        if (g.dresidual) { /* it now holds the masked dy */
+        if (g.dresidual) { /* it now holds dy, masked by act_y, or unmasked */
             g.dy = g.dresidual;
             g.act_y = nullptr;
-            g.act_beta = nullptr;
         }
-        if (r.count == 0)
-            return;
-        if (g.through == LK_GPU_THROUGH_SUMS)
-            g.act_beta ? apply<true, MASKED_BY_X>() : g.act_y ? apply<true, MASKED_BY_Y>() : apply<true, NOT_MASKED>();
-        else
-            g.act_y ? apply<false, MASKED_BY_Y>() : apply<false, NOT_MASKED>();
+        if (r.count > 0 && g.through == LK_GPU_THROUGH_SUMS)
+            g.kept       ? apply<DROPPED>()
+            : g.act_beta ? apply<MASKED_BY_X>()
+            : g.act_y    ? apply<MASKED_BY_Y>()
+                         : apply<NOT_MASKED>();
+        else if (r.count > 0)
+            g.act_y ? apply_to<false, MASKED_BY_Y, false>(pass_grid(t))
+                    : apply_to<false, NOT_MASKED, false>(pass_grid(t));
+        if (g.dx_sums)
+            LK_GPU_RUN_TOGETHER(finish_column_sums<float>, finish_blocks(g.channels, t.parts), THREADS, stream->stream,
+                                g.workspace, g.dx_sums, g.channels, r.count, t.workspace);
     }
 };
 
@@ -604,8 +786,8 @@ lk_gpu_status lk__gpu_normalize_grad(lk_gpu_stream *stream, const lk_gpu_normali
 {
     if (a->channels == 0)
         return LK_GPU_OK;
-    uintptr_t addresses =
-        address_of(a->dy) | address_of(a->act_y) | address_of(a->x) | address_of(a->dx) | address_of(a->dresidual);
+    uintptr_t addresses = address_of(a->dy) | address_of(a->more) | address_of(a->act_y) | address_of(a->x) |
+                          address_of(a->dx) | address_of(a->dresidual);
     FOR_PACKS(a->dtype, a->channels, addresses, start_gradients<P>(stream, a))
     return lk__gpu_launched("normalize_grad");
 }

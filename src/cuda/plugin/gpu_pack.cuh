@@ -64,6 +64,12 @@ template <typename P> static inline __device__ void store(typename P::element *y
     *(P *)y = out;
 }
 
+/* The value as an element of a pack P has it. */
+template <typename P> static inline __device__ float rounded(float value)
+{
+    return widen(narrow<typename P::element>(value));
+}
+
 /* For FOR_PACKS: the bitwise or of several addresses is a multiple of 16 if all of them are. */
 static inline uintptr_t address_of(const void *data)
 {

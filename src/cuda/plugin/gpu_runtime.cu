@@ -3,6 +3,12 @@
 #include "cuda/plugin/gpu_current.cuh"
 #include "cuda/plugin/gpu_pause.cuh"
 
+/* The emulation has no NVTX. */
+#if defined(__CUDACC__) && __has_include(<nvtx3/nvToolsExt.h>)
+#define LK_GPU_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -357,6 +363,20 @@ static lk_gpu_status gpu_graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph
     lk__gpu_need(stream->gpu);
     LK_GPU_TRY(lk__gpu_check(cudaGraphLaunch(graph->executable, stream->stream), "launch a graph"));
     return lk__gpu_check(cudaEventRecord(graph->launched, stream->stream), "record an event");
+}
+
+/* --- profilers ---------------------------------------------------------------------------------------------------- */
+
+static void gpu_range(const char *name)
+{
+#ifdef LK_GPU_NVTX
+    if (name)
+        nvtxRangePushA(name);
+    else
+        nvtxRangePop();
+#else
+    (void)name;
+#endif
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

@@ -67,6 +67,8 @@ typedef struct recorded {
 
 struct lk_step_programs {
     recorded *list;
+    lk_tensor *rates; /* of the last step, on its device; NULL: no step has updated yet */
+    double values[LK_OPTIMIZER_RATES];
 };
 
 /* Returns whether all shards of a device are one program. */
@@ -163,6 +165,7 @@ void lk__step_programs_release(lk_step_programs *programs)
         lk_program_release(r->program);
         lk__free(r);
     }
+    lk_tensor_release(programs ? programs->rates : NULL);
     lk__free(programs);
 }
 
@@ -475,6 +478,24 @@ static purpose step_program_purpose(const lk_trainer *trainer, int replica, int6
                      .updates = lk__step_is_one_program(trainer)};
 }
 
+/* Brings the rates to the device if they are others than those of the last step. */
+static lk_status step_program_find_rates(lk_trainer *trainer, lk_optimizer *optimizer)
+{
+    lk_step_programs *programs = trainer->programs.step;
+    double rates[LK_OPTIMIZER_RATES];
+    LK_TRY(lk__optimizer_rates(optimizer, trainer->progress.update.rate, rates));
+    int n = lk__optimizer_rate_count(optimizer);
+    bool same = programs->rates != NULL;
+    for (int i = 0; i < n; i++)
+        same = same && rates[i] == programs->values[i];
+    if (same)
+        return LK_OK;
+    lk_tensor_release(programs->rates);
+    programs->rates = lk_tensor_retain(lk_tensor_from(trainer->devices[0], LK_F64, LK_SHAPE(n), rates));
+    memcpy(programs->values, rates, sizeof rates);
+    return programs->rates ? LK_OK : lk_error_status();
+}
+
 lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics, lk_tensor **skipped)
 {
     const purpose p = step_program_purpose(trainer, 0, batch->count);
@@ -483,16 +504,12 @@ lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tens
     lk_tensor *out[MAX_OUTPUTS];
     lk_program *program = NULL;
     lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
-    double rates[LK_OPTIMIZER_RATES];
     int n = lk__metric_count(trainer);
     LK_TRY(
         lk__shard_of_batch(trainer->data.train_set, batch, (lk_range){0, batch->count}, trainer->devices[0], &whole));
     step_program_set_inputs(&p, &whole, trainer->sums.seeds[0], &inputs);
-    LK_TRY(lk__optimizer_rates(optimizer, trainer->progress.update.rate, rates));
-    lk_shape shape = LK_SHAPE(lk__optimizer_rate_count(optimizer));
-    inputs.in[inputs.n] = lk_tensor_from(trainer->devices[0], LK_F64, shape, rates);
-    if (!inputs.in[inputs.n++])
-        return lk_error_status();
+    LK_TRY(step_program_find_rates(trainer, optimizer));
+    inputs.in[inputs.n++] = trainer->programs.step->rates;
     LK_TRY(step_program_get(trainer, &p, &inputs, &program));
     LK_TRY(lk_program_run(program, inputs.in, (uint64_t)trainer->progress.update.number, out));
     lk__optimizer_replayed(optimizer);

@@ -1,0 +1,167 @@
+/* Tests the passes that GPUs fuse with batch-norm, in blocks like those of a WideResNet: the bits of the operators. On
+ * the GPU that $LOCKSTEP_TEST_DEVICES names, and on a processor, which keeps the operators. */
+#include "program/program.h"
+
+#include "core/tensor.h"
+#include "ops/ops.h"
+#include "lockstep/autograd.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program/program_testing.h"
+
+enum { IMAGES = 6, CHANNELS = 16, BLOCKS = 2, OF_A_BLOCK = 8, SHORTCUT = 2, INPUTS = 2 };
+enum { PARAMETERS = BLOCKS * OF_A_BLOCK + SHORTCUT, OUTPUTS = PARAMETERS + 1 };
+
+/* Of a block: the weights, bias, gamma and beta of two layers. Then the weights and bias of the shortcut. */
+typedef struct network {
+    lk_tensor *parameters[PARAMETERS];
+    lk_dtype dtype;
+    uint64_t step;
+} network;
+
+static network make_network(lk_device *device, lk_dtype dtype, int64_t channels)
+{
+    network net = {.dtype = dtype};
+    for (int i = 0; i < PARAMETERS; i++) {
+        int64_t kernel = i < BLOCKS * OF_A_BLOCK ? 3 : 1;
+        bool weights = i % 4 == 0;
+        net.parameters[i] =
+            numbers(device, weights ? LK_SHAPE(channels, channels, kernel, kernel) : LK_SHAPE(channels), i);
+    }
+    return net;
+}
+
+static lk_tensor *convolve(const network *net, lk_tensor *x, int at)
+{
+    lk_tensor *const *p = net->parameters + at;
+    int64_t padding = lk_tensor_shape(p[0]).dim[2] / 2;
+    return lk_conv2d(x, lk_cast(p[0], net->dtype), lk_cast(p[1], net->dtype),
+                     &(lk_conv2d_opts){.padding = {padding, padding}});
+}
+
+static lk_tensor *normalize(const network *net, lk_tensor *x, int at)
+{
+    return lk_relu(lk_batch_norm(x, net->parameters[at], net->parameters[at + 1], 1e-3, NULL));
+}
+
+static lk_tensor *block(const network *net, lk_tensor *x, lk_tensor *indices, int at)
+{
+    lk_tensor *y = normalize(net, convolve(net, x, at), at + 2);
+    y = lk_dropout(y, indices, 0.3, (lk_random_key){.seed = 1, .purpose = 1 + (uint64_t)at, .epoch = net->step});
+    return normalize(net, convolve(net, y, at + 4), at + 6);
+}
+
+static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const network *net = user;
+    lk_tape *tape = lk_tape_begin(net->parameters, PARAMETERS);
+    if (!tape)
+        return lk_error_status();
+    lk_tensor *x = lk_cast(in[0], net->dtype);
+    x = lk_add(block(net, x, in[1], 0), convolve(net, x, BLOCKS * OF_A_BLOCK));
+    x = lk_add(block(net, x, in[1], OF_A_BLOCK), x);
+    out[PARAMETERS] = lk_sum(lk_mul(x, x), NULL);
+    lk_status status = lk_tape_gradient(tape, out[PARAMETERS], NULL, out);
+    lk_tape_release(tape);
+    return status;
+}
+
+static int count_of(const lk_program *program, int op)
+{
+    int n = 0;
+    for (int i = 0; i < program->n_calls; i++)
+        n += program->calls[i].op->id == op;
+    return n;
+}
+
+static void make_inputs(lk_device *device, int64_t channels, int64_t side, int seed, lk_tensor **in)
+{
+    int64_t indices[IMAGES];
+    for (int i = 0; i < IMAGES; i++)
+        indices[i] = 100 * seed + i;
+    in[0] = numbers(device, LK_SHAPE(IMAGES, channels, side, side), seed);
+    in[1] = lk_tensor_from(device, LK_I64, LK_SHAPE(IMAGES), indices);
+}
+
+/* The sides make images whose number of pixels is, and is not, a multiple of four; 13 channels are no packs. */
+static lk_program *check_bits(lk_device *device, lk_dtype dtype, int64_t channels, int64_t side)
+{
+    network net = make_network(device, dtype, channels);
+    lk_tensor *in[INPUTS];
+    make_inputs(device, channels, side, 0, in);
+    lk_program *program =
+        lk_program_record(device, train, &net, in, INPUTS, OUTPUTS, &(lk_program_opts){.fuse = true, .graphs = true});
+    if (!program)
+        fail_msg("%s", lk_error_message());
+    for (int i = 0; i < 3; i++) {
+        lk_tensor *have[OUTPUTS], *want[OUTPUTS] = {NULL};
+        net.step = (uint64_t)i << 31;
+        make_inputs(device, channels, side, i, in);
+        assert_ok(train(&net, in, want));
+        assert_ok(lk_program_run(program, in, net.step, have));
+        for (int j = 0; j < OUTPUTS; j++)
+            expect_equal(have[j], want[j]);
+    }
+    return program;
+}
+
+static void gpus_fuse_everything_around_a_norm(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{CHANNELS, 6}, {CHANNELS, 5}, {13, 6}, {13, 5}};
+    lk_device *device = open_gpu();
+    for (int i = 0; i < 8; i++) {
+        lk_scope_begin();
+        lk_program *program = check_bits(device, i < 4 ? LK_BF16 : LK_F32, sizes[i % 4][0], sizes[i % 4][1]);
+        assert_int_equal(count_of(program, LK_OP_BATCH_NORM_DROP), BLOCKS);
+        assert_int_equal(count_of(program, LK_OP_BATCH_NORM_DROP_GRAD), BLOCKS);
+        assert_int_equal(count_of(program, LK_OP_BATCH_NORM_ACT), BLOCKS);
+        assert_int_equal(count_of(program, LK_OP_BATCH_NORM_ACT_GRAD), BLOCKS);
+        static const int gone[] = {LK_OP_BATCH_NORM, LK_OP_BATCH_NORM_GRAD, LK_OP_RELU, LK_OP_RELU_GRAD, LK_OP_DROPOUT};
+        for (int k = 0; k < 5; k++)
+            assert_int_equal(count_of(program, gone[k]), 0);
+        assert_int_equal(count_of(program, LK_OP_ADD), 0);
+        for (int k = 0; k < program->n_calls; k++) {
+            const lk_call *call = &program->calls[k];
+            bool shortcut = call->op->id == LK_OP_CONV2D_WEIGHT_GRAD && call->out[0]->shape.dim[2] == 1;
+            assert_true(call->op->id != LK_OP_CONV2D_WEIGHT_GRAD || call->n_out == (shortcut ? 2 : 1));
+        }
+        lk_program_release(program);
+        lk_scope_end();
+    }
+    lk_device_release(device);
+}
+
+static void processors_keep_dropout_and_last_sums(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    network net = make_network(device, LK_F32, CHANNELS);
+    lk_tensor *in[INPUTS];
+    make_inputs(device, CHANNELS, 6, 0, in);
+    lk_program *program = lk_program_record(device, train, &net, in, INPUTS, OUTPUTS, &(lk_program_opts){.fuse = true});
+    assert_non_null(program);
+    assert_int_equal(count_of(program, LK_OP_DROPOUT), 2 * BLOCKS);
+    assert_int_equal(count_of(program, LK_OP_BATCH_NORM_DROP), 0);
+    assert_true(count_of(program, LK_OP_ADD) > 2);
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpus_fuse_everything_around_a_norm),
+        cmocka_unit_test(processors_keep_dropout_and_last_sums),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
