@@ -94,7 +94,8 @@ static bool trial_judge(trial *t, const soak_attempt *attempt, const soak_outcom
 {
     const soak_outcome *reference = &t->reference;
     char left[700];
-    bool after_kill = outcome->was_killed || soak_attempt_has(attempt, SOAK_MEMORY);
+    bool after_kill = outcome->was_killed || soak_attempt_has(attempt, SOAK_MEMORY), had_ended = t->has_ended;
+    t->has_ended |= *outcome->digest != '\0'; /* a closed pipe may still make its status 1 */
     if (outcome->has_hung)
         return trial_fail(t, "%s: hangs", name);
     if (outcome->has_left)
@@ -102,9 +103,8 @@ static bool trial_judge(trial *t, const soak_attempt *attempt, const soak_outcom
     if (soak_place_find_left(&t->place, after_kill, attempt->disturbance_count == 0, left, sizeof left))
         return trial_fail(t, "%s: left behind: %s", name, left);
     if (outcome->status == 0 && reference->status == 0) {
-        if (outcome->others_failed && attempt->disturbance_count == 0 && !t->has_ended)
+        if (outcome->others_failed && attempt->disturbance_count == 0 && !had_ended)
             return trial_fail(t, "%s: a process that is not the first failed", name);
-        t->has_ended = true;
         return trial_check_digest(t, outcome, name);
     }
     if ((outcome->first_was_killed && outcome->status == -9) || trial_was_interrupted(attempt, outcome) ||
