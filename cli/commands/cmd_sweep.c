@@ -313,8 +313,7 @@ static int sweep_print_results(const sweep *s, const lk_study *study)
     if (s->disturbed > 0)
         fprintf(stderr,
                 "warning: in %d of %d run%s other processes, or more devices than cores, took more than a tenth of the "
-                "cores' "
-                "time: these figures are not those of an idle machine\n",
+                "cores' time: these figures are not those of an idle machine\n",
                 s->disturbed, runs, runs == 1 ? "" : "s");
     if (!s->config.json)
         return failed > 0;

@@ -145,7 +145,9 @@ holds failing/study.json '"failed": 1' '"status": "ok"' '"message": "epoch '
 # ---- cores that others use ----
 
 if [[ $(count_cores) -le 8 ]]; then
-    run 0 sweep --data synthetic --limit-train 2048 --batch-size 64 --epochs 2 --over "devices=$((4 * $(count_cores)))xcpu" --out busy
+    devices=$((4 * $(count_cores))) # each has a shard whose operators last long enough to lose the core
+    run 0 sweep --data synthetic --limit-train $((64 * 29 * devices)) --limit-val 0 --batch-size $((64 * devices)) \
+        --shards "$devices" --epochs 2 --over "devices=${devices}xcpu" --out busy
     line "^[0-9]+xcpu +$number\$"
     says '  other processes, or more devices than cores, took the cores for '
     says "warning: in 1 of 1 run other processes, or more devices than cores, took more than a tenth of the cores' time"
