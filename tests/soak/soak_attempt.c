@@ -482,6 +482,20 @@ static void attempt_log_output(const attempt_run *run, const attempt_member *mem
         fclose(file);
 }
 
+/* Returns whether the process found no chief: a training of a few steps may end before all workers have come. */
+static bool attempt_came_late(const attempt_run *run, const attempt_member *member)
+{
+    char path[600], line[2048];
+    bool is_late = false;
+    snprintf(path, sizeof path, "%s/%s.err", run->folder, member->name);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        is_late |= strstr(line, " does not answer: nobody was there within ") != NULL;
+    if (file)
+        fclose(file);
+    return is_late;
+}
+
 void soak_attempt_run(const soak_attempt_job *job, soak_outcome *outcome)
 {
     attempt_run *run = calloc(1, sizeof *run);
@@ -514,7 +528,7 @@ void soak_attempt_run(const soak_attempt_job *job, soak_outcome *outcome)
     outcome->first_was_killed = run->members[0].was_killed;
     fprintf(job->log, "  %.2f s\n", outcome->seconds);
     for (int i = 0; i < run->count; i++) {
-        outcome->others_failed |= i > 0 && run->members[i].status != 0;
+        outcome->others_failed |= i > 0 && run->members[i].status != 0 && !attempt_came_late(run, &run->members[i]);
         attempt_log_output(run, &run->members[i]);
         soak_command_free(&run->members[i].command);
     }
