@@ -48,7 +48,7 @@ lk_status lk__cpu_batch_norm_with_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_inference(lk_call *call);
 lk_status lk__cpu_batch_norm_inference_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_act(lk_call *call);
-/* Of batch_norm_grad, batch_norm_act and its gradient: not what only GPUs fuse. */
+/* Returns whether a call of batch_norm_grad, batch_norm_act or its gradient has only what is fused on CPUs too. */
 bool lk__cpu_takes_batch_norm(const lk_call *call);
 lk_status lk__cpu_batch_norm_act_grad(lk_call *call);
 lk_status lk__cpu_batch_norm_inference_act(lk_call *call);

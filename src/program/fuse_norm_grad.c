@@ -1,5 +1,5 @@
-/* What stands before and after a gradient of batch-norm joins it: the sum of two gradients that it begins with, and the
- * sum of its result over a channel, the gradient of a convolution's bias. */
+/* A gradient of batch-norm takes in its neighbors: the sum of two gradients before it, and after it the sum of its
+ * result over a channel, which is the gradient of a convolution's bias. */
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "ops/ops.h"

@@ -19,7 +19,7 @@
 enum { IMAGES = 6, CHANNELS = 16, BLOCKS = 2, OF_A_BLOCK = 8, SHORTCUT = 2, INPUTS = 2 };
 enum { PARAMETERS = BLOCKS * OF_A_BLOCK + SHORTCUT, OUTPUTS = PARAMETERS + 1 };
 
-/* Of a block: the weights, bias, gamma and beta of two layers. Then the weights and bias of the shortcut. */
+/* Each block has weights, bias, gamma and beta of two layers. The weights and bias of the shortcut follow. */
 typedef struct network {
     lk_tensor *parameters[PARAMETERS];
     lk_dtype dtype;

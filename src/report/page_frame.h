@@ -9,7 +9,7 @@ enum { LK_PAGE_EVENTS = 16 << 10 };
 
 typedef struct lk_page_frame {
     const char *title, *about; /* HTML: the title, and the line below it */
-    /* Of a page that a server gives, whose style and script are files; else all is in the page. */
+    /* A server gives the page, with its style and script as files; else all is in the page. */
     bool is_served;
     const char *events; /* text: the address of what changes on it */
     bool is_below;      /* there is a list of runs to go back to */

@@ -108,9 +108,9 @@ static const char page_script[] =
     "tip.style.left=left+'px';tip.style.top=Math.max(tip.offsetHeight,s.getBoundingClientRect().top-c."
     "getBoundingClientRect().top+(t+6)/k)+'px'})}}};charts(document);";
 
-/* Of a server's pages only. An event of the stream has elements that take the places of those with their ids, but not
- * while somebody reads a value under the pointer. A browser has few connections to a server, so a page that is not seen
- * gives its own back. */
+/* The script of a server's pages. An event of the stream has elements that take the places of those with their ids, but
+ * not while somebody reads a value under the pointer. A browser has few connections to a server, so a page that is not
+ * seen gives its own back. */
 static const char page_live_script[] =
     "const at=document.body.dataset.events,sign=document.getElementById('link');let stream=null,since='';"
     "if(sessionStorage.theme){root.dataset.theme=sessionStorage.theme;name()}"

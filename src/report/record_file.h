@@ -26,7 +26,7 @@ typedef struct lk_record_tail {
     unsigned char seen[LK_RECORD_SEEN]; /* the last bytes that were read, up to that many */
 } lk_record_tail;
 
-/* What takes the lines. */
+/* Takes the lines of a file. */
 typedef struct lk_record_reader {
     void (*restart)(void *user); /* forget all lines: the file is another one, or was cut */
     lk_status (*take)(void *user, const char *line, size_t length, long long number);

@@ -127,7 +127,7 @@ static void follows_a_file_that_grows(void **state)
     assert_true(run->seconds == 8);
     assert_string_equal(lk_run_get_setting(run, "model"), "lenet");
 
-    /* What is wrong stays wrong, and loses nothing. */
+    /* A wrong line stays wrong, and loses nothing. */
     append(path, "nonsense\n{\"event\":\"done\",\"digest\":\"abc\"}\n");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(lk__run_follow(run), LK_ERR_FORMAT);

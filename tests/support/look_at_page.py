@@ -14,7 +14,7 @@ browser, page = sys.argv[1], sys.argv[2]
 is_served = page.startswith("http://")
 if not is_served:
     page = "file://" + os.path.abspath(page)
-# Of a server more than the page is fetched: its style, script and events.
+# A server gives more than the page: its style, script and events.
 own = "/".join(page.split("/")[:3]) + "/" if is_served else page
 folder = sys.argv[3] if len(sys.argv) > 3 else None
 
@@ -91,7 +91,7 @@ SIDEWAYS = """(() => { const d = document.documentElement, wide = [];
     if (e.getBoundingClientRect().right > d.clientWidth + 1) wide.push(e.tagName + '.' + e.className);
   return d.scrollWidth > d.clientWidth ? d.scrollWidth + ' > ' + d.clientWidth + ': ' + wide.slice(0, 5) : ''; })()"""
 
-# What the page of a run that trains says about the last step.
+# The words about the last step, on the page of a run that trains.
 NOW = "(document.querySelector('.now') || {textContent: null}).textContent"
 
 with tempfile.TemporaryDirectory() as profile:

@@ -309,7 +309,7 @@ static inline __device__ void find_lines(const Lines &lines, const tiling &t, co
         own[i] = shared[at.channel - first + i];
 }
 
-/* Where a residual is added: before relu, or to relu's rounded result. */
+/* A residual is added before relu, or to relu's rounded result. */
 enum adding { NOTHING_ADDED, ADDED_FIRST, ADDED_LAST };
 
 /* y = line(x) with the residual; with `act` relu of that, which keeps NaN. */
@@ -368,7 +368,7 @@ template <typename P> static void start_normalization(lk_gpu_stream *stream, con
         start_lines<P, NOTHING_ADDED>(stream, a->x, nullptr, a->y, lines, t, a->act);
 }
 
-/* What dropout needs, for the rows of a part. */
+/* Operands of dropout, for the rows of a part. */
 struct dropping {
     const int64_t *indices;
     int64_t pixels;   /* of an image */

@@ -8,7 +8,7 @@
 
 enum { LK_LIVE_RUNS = 10000 };
 
-/* What tells that a file has changed. All 0: it is not there. */
+/* A file has changed if one of these has. All 0: it is not there. */
 typedef struct lk_live_file {
     dev_t device;
     ino_t inode;

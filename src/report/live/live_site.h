@@ -1,4 +1,4 @@
-/* What a server answers: the list of runs, a page for each, and events that tell what has changed on them. Knows no
+/* A server's answers: the list of runs, a page for each, and events that tell what has changed on them. Knows no
  * network. */
 #pragma once
 
