@@ -10,29 +10,9 @@
 
 #include <math.h>
 
-/* The memory of an operator. The tables hold first sums and then the constants of the affine function. */
-typedef struct frame {
-    lk_channels shape;
-    double *mean, *inverse; /* 1 / deviation, with epsilon */
-    double *first, *second; /* sums over a channel */
-    double *a, *b, *c;      /* constants */
-    double *const *tables;
-    lk_channel_memory memory;
-} frame;
-
-static void set_frame(frame *f, const lk_tensor *x, dnnl_format_tag_t tag, float *scratch)
+static lk_norm_frame cpu_norm_frame(const lk_tensor *x, float *scratch)
 {
-    f->shape = lk__channels_of(x, tag);
-    f->memory = lk__channel_memory_of(&f->shape, scratch);
-    double *const *values = f->memory.values;
-    f->tables = f->memory.tables;
-    f->mean = values[0];
-    f->inverse = values[1];
-    f->first = values[2];
-    f->second = values[3];
-    f->a = values[4];
-    f->b = values[5];
-    f->c = values[6];
+    return lk__norm_frame_of(lk__channels_of(x, lk__tag_of(x)), scratch);
 }
 
 /* --- statistics --------------------------------------------------------------------------------------------------- */
@@ -43,14 +23,14 @@ static double cpu_norm_sum_at(const lk_tensor *sums, int row, int64_t c)
     return ((const double *)lk__data(sums))[row * sums->strides[0] + c * sums->strides[1]];
 }
 
-static void cpu_norm_set_moments(frame *f, int64_t c, double mean, double variance, double epsilon)
+static void cpu_norm_set_moments(lk_norm_frame *f, int64_t c, double mean, double variance, double epsilon)
 {
     f->mean[c] = mean;
     f->inverse[c] = 1 / sqrt(variance + epsilon);
 }
 
 /* Rounding may make the variance negative; then it is taken as 0. NaN stays NaN. */
-static void cpu_norm_set_moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums)
+static void cpu_norm_set_moments_of_sums(lk_norm_frame *f, const lk_call *call, const lk_tensor *sums)
 {
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -60,7 +40,7 @@ static void cpu_norm_set_moments_of_sums(frame *f, const lk_call *call, const lk
     }
 }
 
-static void cpu_norm_set_given_moments(frame *f, const lk_call *call, const float *mean, const float *variance)
+static void cpu_norm_set_given_moments(lk_norm_frame *f, const lk_call *call, const float *mean, const float *variance)
 {
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
     for (int64_t c = 0; c < f->shape.channels; c++)
@@ -70,7 +50,7 @@ static void cpu_norm_set_given_moments(frame *f, const lk_call *call, const floa
 /* --- affine functions --------------------------------------------------------------------------------------------- */
 
 /* y = a x + c */
-static void cpu_norm_apply_affine(frame *f, const void *x, void *y)
+static void cpu_norm_apply_affine(lk_norm_frame *f, const void *x, void *y)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->c, f->tables[1]);
@@ -78,14 +58,14 @@ static void cpu_norm_apply_affine(frame *f, const void *x, void *y)
 }
 
 /* y = relu(a x + c + residual); residual may be NULL. */
-static void cpu_norm_apply_relu(frame *f, const void *x, const void *residual, void *y)
+static void cpu_norm_apply_relu(lk_norm_frame *f, const void *x, const void *residual, void *y)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->c, f->tables[1]);
     lk__channels_affine_relu(&f->shape, x, residual, f->tables[0], f->tables[1], y);
 }
 
-static void cpu_norm_spread_three(frame *f)
+static void cpu_norm_spread_three(lk_norm_frame *f)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->b, f->tables[1]);
@@ -93,21 +73,21 @@ static void cpu_norm_spread_three(frame *f)
 }
 
 /* Sets first and second to the sums over the tables' entries of each channel. */
-static void cpu_norm_fold_sums(frame *f)
+static void cpu_norm_fold_sums(lk_norm_frame *f)
 {
     lk__channels_fold(&f->shape, f->tables[0], f->first);
     lk__channels_fold(&f->shape, f->tables[1], f->second);
 }
 
 /* Sets first = sum of x, second = sum of x z, over each channel. */
-static void cpu_norm_sum_channels(frame *f, const void *x, const void *z)
+static void cpu_norm_sum_channels(lk_norm_frame *f, const void *x, const void *z)
 {
     lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
     cpu_norm_fold_sums(f);
 }
 
 /* Sets a and c so that a x + c = gamma (x - mean) inverse + beta. */
-static void set_normalization(frame *f, const lk_converted *in)
+static void set_normalization(lk_norm_frame *f, const lk_converted *in)
 {
     const float *gamma = in[1].data, *beta = in[2].data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -116,13 +96,13 @@ static void set_normalization(frame *f, const lk_converted *in)
     }
 }
 
-static void normalize_channels(frame *f, const lk_call *call, const lk_converted *in)
+static void normalize_channels(lk_norm_frame *f, const lk_call *call, const lk_converted *in)
 {
     set_normalization(f, in);
     cpu_norm_apply_affine(f, in[0].data, call->out[0]->storage->data);
 }
 
-static void normalize_channels_act(frame *f, const lk_call *call, const lk_converted *in, const void *residual)
+static void normalize_channels_act(lk_norm_frame *f, const lk_call *call, const lk_converted *in, const void *residual)
 {
     set_normalization(f, in);
     cpu_norm_apply_relu(f, in[0].data, residual, call->out[0]->storage->data);
@@ -189,7 +169,7 @@ static lk_status norm_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn comput
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
 
-static void cpu_norm_store_channel_sums(const frame *f, lk_tensor *out)
+static void cpu_norm_store_channel_sums(const lk_norm_frame *f, lk_tensor *out)
 {
     double *sums = out->storage->data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -200,8 +180,7 @@ static void cpu_norm_store_channel_sums(const frame *f, lk_tensor *out)
 
 static void cpu_norm_compute_channel_sums(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
-    set_frame(&f, call->in[0], lk__tag_of(call->in[0]), scratch);
+    lk_norm_frame f = cpu_norm_frame(call->in[0], scratch);
     cpu_norm_sum_channels(&f, in[0].data, in[0].data);
     cpu_norm_store_channel_sums(&f, call->out[0]);
 }
@@ -213,9 +192,9 @@ lk_status lk__cpu_channel_sums(lk_call *call)
 
 static void cpu_norm_compute_channel_sums_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f;
     const lk_tensor *dx = call->out[0], *dsums = call->in[1];
-    set_frame(&f, dx, lk__tag_of(dx), scratch);
+    f = cpu_norm_frame(dx, scratch);
     for (int64_t c = 0; c < f.shape.channels; c++) {
         f.a[c] = 2 * cpu_norm_sum_at(dsums, 1, c);
         f.c[c] = cpu_norm_sum_at(dsums, 0, c);
@@ -231,9 +210,9 @@ lk_status lk__cpu_channel_sums_grad(lk_call *call)
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 /* Sets the moments of x, and stores its sums in the second output. */
-static void cpu_norm_own_moments(frame *f, lk_call *call, const lk_converted *in, float *scratch)
+static void cpu_norm_own_moments(lk_norm_frame *f, lk_call *call, const lk_converted *in, float *scratch)
 {
-    set_frame(f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    *f = cpu_norm_frame(call->out[0], scratch);
     cpu_norm_sum_channels(f, in[0].data, in[0].data);
     cpu_norm_store_channel_sums(f, call->out[1]);
     cpu_norm_set_moments_of_sums(f, call, call->out[1]);
@@ -241,7 +220,7 @@ static void cpu_norm_own_moments(frame *f, lk_call *call, const lk_converted *in
 
 static void norm_compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f;
     cpu_norm_own_moments(&f, call, in, scratch);
     normalize_channels(&f, call, in);
 }
@@ -253,8 +232,7 @@ lk_status lk__cpu_batch_norm(lk_call *call)
 
 static void norm_compute_with(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    lk_norm_frame f = cpu_norm_frame(call->out[0], scratch);
     cpu_norm_set_moments_of_sums(&f, call, call->in[3]);
     normalize_channels(&f, call, in);
 }
@@ -266,8 +244,7 @@ lk_status lk__cpu_batch_norm_with(lk_call *call)
 
 static void norm_compute_inference(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    lk_norm_frame f = cpu_norm_frame(call->out[0], scratch);
     cpu_norm_set_given_moments(&f, call, in[3].data, in[4].data);
     normalize_channels(&f, call, in);
 }
@@ -279,7 +256,7 @@ lk_status lk__cpu_batch_norm_inference(lk_call *call)
 
 static void norm_compute_act(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f;
     cpu_norm_own_moments(&f, call, in, scratch);
     normalize_channels_act(&f, call, in, in[3].data);
 }
@@ -303,8 +280,7 @@ lk_status lk__cpu_batch_norm_act(lk_call *call)
 
 static void norm_compute_inference_act(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    lk_norm_frame f = cpu_norm_frame(call->out[0], scratch);
     cpu_norm_set_given_moments(&f, call, in[3].data, in[4].data);
     normalize_channels_act(&f, call, in, in[5].data);
 }
@@ -318,7 +294,7 @@ lk_status lk__cpu_batch_norm_inference_act(lk_call *call)
 
 /* Stores dgamma = sum of dy (x - mean) inverse and dbeta = sum of dy, computed from the sums of dy and of dy x. They
  * stay in f->second and f->first too. */
-static void cpu_norm_store_parameter_gradients(frame *f, const lk_call *call)
+static void cpu_norm_store_parameter_gradients(lk_norm_frame *f, const lk_call *call)
 {
     float *dgamma = call->out[1]->storage->data, *dbeta = call->out[2]->storage->data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -328,14 +304,14 @@ static void cpu_norm_store_parameter_gradients(frame *f, const lk_call *call)
     }
 }
 
-static void cpu_norm_parameter_gradients(frame *f, const lk_call *call, const lk_converted *in)
+static void cpu_norm_parameter_gradients(lk_norm_frame *f, const lk_call *call, const lk_converted *in)
 {
     cpu_norm_sum_channels(f, in[0].data, in[1].data);
     cpu_norm_store_parameter_gradients(f, call);
 }
 
 /* Sets a, b and c so that a dy + b x + c = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count). */
-static void cpu_norm_set_input_gradient(frame *f, const lk_call *call, const float *gamma)
+static void cpu_norm_set_input_gradient(lk_norm_frame *f, const lk_call *call, const float *gamma)
 {
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -348,9 +324,9 @@ static void cpu_norm_set_input_gradient(frame *f, const lk_call *call, const flo
 
 static void norm_compute_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f;
     const void *dy = in[0].data, *x = in[1].data;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    f = cpu_norm_frame(call->out[0], scratch);
     cpu_norm_set_moments_of_sums(&f, call, call->in[3]);
     cpu_norm_parameter_gradients(&f, call, in);
     cpu_norm_set_input_gradient(&f, call, in[2].data);
@@ -366,10 +342,10 @@ lk_status lk__cpu_batch_norm_grad(lk_call *call)
  * along with the sums, and then read instead of dy and y. */
 static void norm_compute_act_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f;
     const void *dy = in[0].data, *y = in[1].data, *x = in[2].data;
     void *dx = call->out[0]->storage->data, *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    f = cpu_norm_frame(call->out[0], scratch);
     double *const *t = f.tables;
     cpu_norm_set_moments_of_sums(&f, call, call->in[4]);
     lk__channels_sums_where(&f.shape, y, dy, x, t[0], t[1], dresidual);
@@ -388,7 +364,7 @@ lk_status lk__cpu_batch_norm_act_grad(lk_call *call)
 }
 
 /* Computes dx = gamma inverse dy, for statistics that do not depend on x. */
-static void cpu_norm_scale_by_gamma(frame *f, const lk_call *call, const lk_converted *in)
+static void cpu_norm_scale_by_gamma(lk_norm_frame *f, const lk_call *call, const lk_converted *in)
 {
     const float *gamma = in[2].data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -403,9 +379,9 @@ static void cpu_norm_scale_by_gamma(frame *f, const lk_call *call, const lk_conv
  *   ds1 = (dmean - 2 mean dvariance) / n,  ds2 = dvariance / n. */
 static void norm_compute_with_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f;
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count, *dsums = call->out[3]->storage->data;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    f = cpu_norm_frame(call->out[0], scratch);
     cpu_norm_set_moments_of_sums(&f, call, call->in[3]);
     cpu_norm_parameter_gradients(&f, call, in);
     cpu_norm_scale_by_gamma(&f, call, in);
@@ -423,8 +399,7 @@ lk_status lk__cpu_batch_norm_with_grad(lk_call *call)
 
 static void norm_compute_inference_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    lk_norm_frame f = cpu_norm_frame(call->out[0], scratch);
     cpu_norm_set_given_moments(&f, call, in[3].data, in[4].data);
     cpu_norm_parameter_gradients(&f, call, in);
     cpu_norm_scale_by_gamma(&f, call, in);

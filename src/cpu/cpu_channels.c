@@ -5,6 +5,7 @@
 #include "core/tensor.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static lk_channels channels_in(const lk_tensor *x, dnnl_format_tag_t tag)
 {
@@ -50,6 +51,22 @@ lk_channel_memory lk__channel_memory_of(const lk_channels *shape, float *scratch
     for (int i = 0; i < LK_CHANNEL_VALUES; i++, next += shape->channels)
         memory.values[i] = next;
     return memory;
+}
+
+lk_norm_frame lk__norm_frame_of(lk_channels shape, float *scratch)
+{
+    lk_channel_memory memory = lk__channel_memory_of(&shape, scratch);
+    double *const *values = memory.values;
+    lk_norm_frame f = {.shape = shape,
+                       .mean = values[0],
+                       .inverse = values[1],
+                       .first = values[2],
+                       .second = values[3],
+                       .a = values[4],
+                       .b = values[5],
+                       .c = values[6]};
+    memcpy(f.tables, memory.tables, sizeof f.tables);
+    return f;
 }
 
 void lk__channels_describe(lk_prepared *prepared, const lk_tensor *x, dnnl_format_tag_t tag)

@@ -19,6 +19,17 @@ typedef struct lk_channel_memory {
 
 lk_channel_memory lk__channel_memory_of(const lk_channels *shape, float *scratch);
 
+/* The memory of a normalization, by name. The tables hold first sums and then the constants of an affine function. */
+typedef struct lk_norm_frame {
+    lk_channels shape;
+    double *mean, *inverse; /* 1 / deviation, with epsilon */
+    double *first, *second; /* sums over a channel */
+    double *a, *b, *c;      /* constants */
+    double *tables[LK_CHANNEL_TABLES];
+} lk_norm_frame;
+
+lk_norm_frame lk__norm_frame_of(lk_channels shape, float *scratch);
+
 /* Returns the bytes of that memory. */
 size_t lk__channel_memory_bytes(const lk_channels *shape);
 

@@ -46,15 +46,6 @@ static const void *cpu_gn_at(const operands *o, const void *data, int64_t elemen
 
 /* --- whole samples ------------------------------------------------------------------------------------------------ */
 
-typedef struct frame {
-    lk_channels shape;                                   /* of one sample */
-    int64_t size;                                        /* elements of a sample, with padding */
-    double *mean, *inverse, *first, *second, *a, *b, *c; /* [channels] */
-    double *const *tables;
-    lk_channel_memory memory;
-    double *dgamma, *dbeta; /* [channels], summed over samples */
-} frame;
-
 static lk_channels cpu_gn_sample_shape(const lk_tensor *x, dnnl_format_tag_t tag)
 {
     lk_tensor one = *x;
@@ -62,27 +53,21 @@ static lk_channels cpu_gn_sample_shape(const lk_tensor *x, dnnl_format_tag_t tag
     return lk__channels_of(&one, tag);
 }
 
-static void cpu_gn_set_frame(frame *f, const lk_call *call, float *scratch)
+/* The memory for one sample. */
+static lk_norm_frame cpu_gn_frame(const lk_call *call, float *scratch)
 {
     const lk_tensor *out = call->out[0];
-    f->shape = cpu_gn_sample_shape(out, lk__tag_of(out));
-    f->size = f->shape.planes * f->shape.pixels * f->shape.lanes;
-    f->memory = lk__channel_memory_of(&f->shape, scratch);
-    double *const *values = f->memory.values;
-    f->tables = f->memory.tables;
-    f->mean = values[0];
-    f->inverse = values[1];
-    f->first = values[2];
-    f->second = values[3];
-    f->a = values[4];
-    f->b = values[5];
-    f->c = values[6];
-    f->dgamma = (double *)(void *)scratch + lk__channel_memory_bytes(&f->shape) / sizeof(double);
-    f->dbeta = f->dgamma + f->shape.channels;
+    return lk__norm_frame_of(cpu_gn_sample_shape(out, lk__tag_of(out)), scratch);
+}
+
+/* Elements of a sample, with padding. */
+static int64_t cpu_gn_sample_size(const lk_norm_frame *f)
+{
+    return f->shape.planes * f->shape.pixels * f->shape.lanes;
 }
 
 /* Sets first = sum of x, second = sum of x z, over each channel of a sample. */
-static void cpu_gn_sum_channels(frame *f, const void *x, const void *z)
+static void cpu_gn_sum_channels(lk_norm_frame *f, const void *x, const void *z)
 {
     lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
     lk__channels_fold(&f->shape, f->tables[0], f->first);
@@ -90,7 +75,7 @@ static void cpu_gn_sum_channels(frame *f, const void *x, const void *z)
 }
 
 /* Rounding may make the variance negative; then it is taken as 0. NaN stays NaN. */
-static void cpu_gn_set_moments(frame *f, const operands *o, const void *x)
+static void cpu_gn_set_moments(lk_norm_frame *f, const operands *o, const void *x)
 {
     double count = (double)(o->group_channels * o->pixels);
     cpu_gn_sum_channels(f, x, x);
@@ -108,10 +93,11 @@ static void cpu_gn_set_moments(frame *f, const operands *o, const void *x)
     }
 }
 
-static void cpu_gn_samples_forward(frame *f, const operands *o)
+static void cpu_gn_samples_forward(lk_norm_frame *f, const operands *o)
 {
+    int64_t size = cpu_gn_sample_size(f);
     for (int64_t n = 0; n < o->samples; n++) {
-        const void *x = cpu_gn_at(o, o->x, n * f->size);
+        const void *x = cpu_gn_at(o, o->x, n * size);
         cpu_gn_set_moments(f, o, x);
         for (int64_t c = 0; c < o->channels; c++) {
             f->a[c] = (double)o->gamma[c] * f->inverse[c];
@@ -119,13 +105,13 @@ static void cpu_gn_samples_forward(frame *f, const operands *o)
         }
         lk__channels_spread(&f->shape, f->a, f->tables[0]);
         lk__channels_spread(&f->shape, f->c, f->tables[1]);
-        lk__channels_affine(&f->shape, x, f->tables[0], f->tables[1], (void *)cpu_gn_at(o, o->out, n * f->size));
+        lk__channels_affine(&f->shape, x, f->tables[0], f->tables[1], (void *)cpu_gn_at(o, o->out, n * size));
     }
 }
 
 /* Sets a, b and c so that a dy + b x + c = inverse (gamma dy - mean(gamma dy) - xhat mean(gamma dy xhat)), from first =
  * sum of dy and second = sum of dy xhat of each channel. */
-static void cpu_gn_set_input_gradient(frame *f, const operands *o)
+static void cpu_gn_set_input_gradient(lk_norm_frame *f, const operands *o)
 {
     double count = (double)(o->group_channels * o->pixels);
     for (int64_t begin = 0; begin < o->channels; begin += o->group_channels) {
@@ -142,28 +128,25 @@ static void cpu_gn_set_input_gradient(frame *f, const operands *o)
     }
 }
 
-static void cpu_gn_samples_backward(frame *f, const operands *o)
+/* dgamma and dbeta, [channels], are summed over the samples. */
+static void cpu_gn_samples_backward(lk_norm_frame *f, const operands *o, double *dgamma, double *dbeta)
 {
+    int64_t size = cpu_gn_sample_size(f);
     double *const *t = f->tables;
-    memset(f->dgamma, 0, 2 * (size_t)o->channels * sizeof(double));
     for (int64_t n = 0; n < o->samples; n++) {
-        const void *x = cpu_gn_at(o, o->x, n * f->size), *dy = cpu_gn_at(o, o->dy, n * f->size);
+        const void *x = cpu_gn_at(o, o->x, n * size), *dy = cpu_gn_at(o, o->dy, n * size);
         cpu_gn_set_moments(f, o, x);
         cpu_gn_sum_channels(f, dy, x);
         for (int64_t c = 0; c < o->channels; c++) {
             f->second[c] = (f->second[c] - f->mean[c] * f->first[c]) * f->inverse[c];
-            f->dgamma[c] += f->second[c];
-            f->dbeta[c] += f->first[c];
+            dgamma[c] += f->second[c];
+            dbeta[c] += f->first[c];
         }
         cpu_gn_set_input_gradient(f, o);
         lk__channels_spread(&f->shape, f->a, t[0]);
         lk__channels_spread(&f->shape, f->b, t[1]);
         lk__channels_spread(&f->shape, f->c, t[2]);
-        lk__channels_affine2(&f->shape, dy, x, t[0], t[1], t[2], (void *)cpu_gn_at(o, o->out, n * f->size));
-    }
-    for (int64_t c = 0; c < o->channels; c++) {
-        o->dgamma[c] = (float)f->dgamma[c];
-        o->dbeta[c] = (float)f->dbeta[c];
+        lk__channels_affine2(&f->shape, dy, x, t[0], t[1], t[2], (void *)cpu_gn_at(o, o->out, n * size));
     }
 }
 
@@ -293,22 +276,23 @@ LK_AVX2 static void cpu_gn_pixels_backward_avx2(const operands *o, pixel_arrays 
         cpu_gn_pixels_backward_body(o, false, a, dgamma, dbeta);
 }
 
-static void cpu_gn_pixels_backward(const operands *o, float *scratch)
+static void cpu_gn_pixels_backward(const operands *o, float *scratch, double *dgamma, double *dbeta)
 {
     pixel_arrays a = cpu_gn_pixel_arrays(o, scratch);
-    double *dgamma = a.mean + PIXEL_ARRAYS * o->pixels, *dbeta = dgamma + o->channels;
-    memset(dgamma, 0, 2 * (size_t)o->channels * sizeof(double));
     if (lk__has_avx2())
         cpu_gn_pixels_backward_avx2(o, a, dgamma, dbeta);
     else
         cpu_gn_pixels_backward_body(o, o->bf16, a, dgamma, dbeta);
-    for (int64_t c = 0; c < o->channels; c++) {
-        o->dgamma[c] = (float)dgamma[c];
-        o->dbeta[c] = (float)dbeta[c];
-    }
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
+
+/* Returns the bytes of scratch memory before the sums of dgamma and dbeta over samples, f64 [channels] each. */
+static size_t cpu_gn_bytes_before_sums(const lk_call *call, const lk_channels *shape)
+{
+    return cpu_gn_is_of_pixels(call) ? (size_t)(PIXEL_ARRAYS * shape->pixels) * sizeof(double)
+                                     : lk__channel_memory_bytes(shape);
+}
 
 /* Activations are the first n inputs, in the layout that the last of these, x, has. */
 static lk_status cpu_gn_prepare(const lk_call *call, lk_prepared *prepared, int n)
@@ -319,9 +303,7 @@ static lk_status cpu_gn_prepare(const lk_call *call, lk_prepared *prepared, int 
         tag = dnnl_nchw;
     lk__channels_describe(prepared, x, tag);
     lk_channels shape = cpu_gn_sample_shape(x, tag);
-    size_t own = cpu_gn_is_of_pixels(call) ? (size_t)(PIXEL_ARRAYS * shape.pixels) * sizeof(double)
-                                           : lk__channel_memory_bytes(&shape);
-    prepared->scratch_bytes = own + 2 * (size_t)shape.channels * sizeof(double);
+    prepared->scratch_bytes = cpu_gn_bytes_before_sums(call, &shape) + 2 * (size_t)shape.channels * sizeof(double);
     for (int i = 0; i < n; i++)
         LK_TRY(lk__layout_tagged(x->shape, LK_F32, tag, &prepared->layouts_in[i]));
     return lk__layout_tagged(x->shape, LK_F32, tag, &prepared->layouts_out[0]);
@@ -354,34 +336,37 @@ static operands cpu_gn_operands(const lk_call *call)
 
 static void cpu_gn_compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f = cpu_gn_frame(call, scratch);
     operands o = cpu_gn_operands(call);
     o.x = in[0].data;
     o.gamma = in[1].data;
     o.beta = in[2].data;
-    if (cpu_gn_is_of_pixels(call)) {
+    if (cpu_gn_is_of_pixels(call))
         cpu_gn_pixels_forward(&o, scratch);
-        return;
-    }
-    cpu_gn_set_frame(&f, call, scratch);
-    cpu_gn_samples_forward(&f, &o);
+    else
+        cpu_gn_samples_forward(&f, &o);
 }
 
 static void cpu_gn_compute_backward(lk_call *call, const lk_converted *in, float *scratch)
 {
-    frame f;
+    lk_norm_frame f = cpu_gn_frame(call, scratch);
     operands o = cpu_gn_operands(call);
+    double *dgamma = (double *)(void *)((char *)scratch + cpu_gn_bytes_before_sums(call, &f.shape));
+    double *dbeta = dgamma + o.channels;
     o.dy = in[0].data;
     o.x = in[1].data;
     o.gamma = in[2].data;
     o.dgamma = call->out[1]->storage->data;
     o.dbeta = call->out[2]->storage->data;
-    if (cpu_gn_is_of_pixels(call)) {
-        cpu_gn_pixels_backward(&o, scratch);
-        return;
+    memset(dgamma, 0, 2 * (size_t)o.channels * sizeof(double));
+    if (cpu_gn_is_of_pixels(call))
+        cpu_gn_pixels_backward(&o, scratch, dgamma, dbeta);
+    else
+        cpu_gn_samples_backward(&f, &o, dgamma, dbeta);
+    for (int64_t c = 0; c < o.channels; c++) {
+        o.dgamma[c] = (float)dgamma[c];
+        o.dbeta[c] = (float)dbeta[c];
     }
-    cpu_gn_set_frame(&f, call, scratch);
-    cpu_gn_samples_backward(&f, &o);
 }
 
 static lk_status cpu_gn_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn compute)
