@@ -134,6 +134,18 @@ static int64_t interleave_padded_lanes(const lk_interleaving *s)
     return (s->lanes + s->width - 1) / s->width * s->width;
 }
 
+/* Calls `body`, which has the side of its tiles as a constant, for the first `n` lanes of s. */
+#define INTERLEAVE_EACH(n, body, from, to)                       \
+    do                                                           \
+        for (int64_t lane = 0, side; lane < (n); lane += side) { \
+            side = interleave_side(s, lane);                     \
+            if (side == SIXTEEN)                                 \
+                body(s, lane, from, to, SIXTEEN);                \
+            else                                                 \
+                body(s, lane, from, to, EIGHT);                  \
+        }                                                        \
+    while (0)
+
 /* --- whole tensors ------------------------------------------------------------------------------------------------ */
 
 /* The vectors of a pixel lie together in memory, so the loop finishes all inners of a tile's pixels before it goes
@@ -150,13 +162,7 @@ LK_BODY void interleave_lanes(const lk_interleaving *s, int64_t lane, const floa
 
 static void interleave(const lk_interleaving *s, const float *plain, float *vectors)
 {
-    for (int64_t lane = 0, side; lane < interleave_padded_lanes(s); lane += side) {
-        side = interleave_side(s, lane);
-        if (side == SIXTEEN)
-            interleave_lanes(s, lane, plain, vectors, SIXTEEN);
-        else
-            interleave_lanes(s, lane, plain, vectors, EIGHT);
-    }
+    INTERLEAVE_EACH(interleave_padded_lanes(s), interleave_lanes, plain, vectors);
 }
 
 /* The pixels of an inner lie together in memory. */
@@ -172,13 +178,7 @@ LK_BODY void deinterleave_lanes(const lk_interleaving *s, int64_t lane, const fl
 
 static void interleave_back(const lk_interleaving *s, const float *vectors, float *plain)
 {
-    for (int64_t lane = 0, side; lane < s->lanes; lane += side) {
-        side = interleave_side(s, lane);
-        if (side == SIXTEEN)
-            deinterleave_lanes(s, lane, vectors, plain, SIXTEEN);
-        else
-            deinterleave_lanes(s, lane, vectors, plain, EIGHT);
-    }
+    INTERLEAVE_EACH(s->lanes, deinterleave_lanes, vectors, plain);
 }
 
 /* --- bf16 in pairs ------------------------------------------------------------------------------------------------ */
@@ -246,13 +246,7 @@ LK_BODY void interleave_pairs_of_lanes(const lk_interleaving *s, int64_t lane, c
 
 static void interleave_pairs(const lk_interleaving *s, const uint16_t *plain, void *words)
 {
-    for (int64_t lane = 0, side; lane < interleave_padded_lanes(s); lane += side) {
-        side = interleave_side(s, lane);
-        if (side == SIXTEEN)
-            interleave_pairs_of_lanes(s, lane, plain, words, SIXTEEN);
-        else
-            interleave_pairs_of_lanes(s, lane, plain, words, EIGHT);
-    }
+    INTERLEAVE_EACH(interleave_padded_lanes(s), interleave_pairs_of_lanes, plain, words);
 }
 
 LK_BODY void deinterleave_pairs_of_lanes(const lk_interleaving *s, int64_t lane, const uint32_t *words, uint16_t *plain,
@@ -268,13 +262,7 @@ LK_BODY void deinterleave_pairs_of_lanes(const lk_interleaving *s, int64_t lane,
 
 static void interleave_pairs_back(const lk_interleaving *s, const void *words, uint16_t *plain)
 {
-    for (int64_t lane = 0, side; lane < s->lanes; lane += side) {
-        side = interleave_side(s, lane);
-        if (side == SIXTEEN)
-            deinterleave_pairs_of_lanes(s, lane, words, plain, SIXTEEN);
-        else
-            deinterleave_pairs_of_lanes(s, lane, words, plain, EIGHT);
-    }
+    INTERLEAVE_EACH(s->lanes, deinterleave_pairs_of_lanes, words, plain);
 }
 
 static void interleave_widen_pairs(const lk_interleaving *s, const void *words, float *vectors)
