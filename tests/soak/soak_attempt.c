@@ -482,7 +482,7 @@ static void attempt_log_output(const attempt_run *run, const attempt_member *mem
         fclose(file);
 }
 
-/* Returns whether the process found no chief: a training of a few steps may end before all workers have come. */
+/* Returns whether the process came when training had ended: a few steps may be over before all workers are there. */
 static bool attempt_came_late(const attempt_run *run, const attempt_member *member)
 {
     char path[600], line[2048];
@@ -490,7 +490,8 @@ static bool attempt_came_late(const attempt_run *run, const attempt_member *memb
     snprintf(path, sizeof path, "%s/%s.err", run->folder, member->name);
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file))
-        is_late |= strstr(line, " does not answer: nobody was there within ") != NULL;
+        is_late |= strstr(line, " does not answer: nobody was there within ") ||
+                   strstr(line, "lockstep: the chief refuses: training has ended");
     if (file)
         fclose(file);
     return is_late;
