@@ -3,8 +3,8 @@
 # tiles on any processor with AVX2.
 
 set(LK_KERNELS "")
-foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product lanes/lanes_conv lanes/lanes_grad
-             lanes/lanes_pool lanes/lanes_spread lanes/lanes_winograd lanes/lanes_winograd_points vector/interleave)
+foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points dense/dense_product depthwise/depthwise_grad lanes/lanes_conv
+             lanes/lanes_grad lanes/lanes_pool lanes/lanes_spread lanes/lanes_winograd lanes/lanes_winograd_points vector/interleave)
   list(APPEND LK_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 
@@ -64,3 +64,6 @@ endif()
 # Its loops are specialized by hand. gcc would take 13 s to specialize them once more, for no speed.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cpu/channels.c PROPERTIES COMPILE_OPTIONS
                             "$<$<C_COMPILER_ID:GNU>:-fno-unswitch-loops>")
+
+# Its selections are vectorized only if comparisons may be made for both sides. That changes no value.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cpu/cpu_activation.c PROPERTIES COMPILE_OPTIONS -fno-trapping-math)

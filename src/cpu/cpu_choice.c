@@ -6,6 +6,7 @@
 #include "cpu/blocks/cpu_block_act.h"
 #include "cpu/blocks/cpu_block_conv.h"
 #include "cpu/cpu_kernels.h"
+#include "cpu/depthwise/cpu_depthwise.h"
 #include "cpu/isa.h"
 #include "cpu/lanes/cpu_lanes.h"
 #include "cpu/lanes/cpu_lanes_block.h"
@@ -113,69 +114,75 @@ static const char *cpu_choice_direct_bf16_name(void)
 /* Wherever tiles can be used they come before Winograd's algorithm, which saves three of four products: a processor
  * with tiles multiplies 32 times as many pairs of bf16 on these as on vectors (docs/lab/bf16.md). */
 /* clang-format off: one member a line */
-#define CONVOLUTION(direction)                                                   \
-    {                                                                            \
-        {.name = lk__cpu_lanes_bf16_name,                                        \
-         .takes = cpu_choice_lanes_take,                                         \
-         .is_worth = cpu_choice_lanes_are_worth,                                 \
-         .bf16 = true,                                                           \
-         .needs_layout = true,                                                   \
-         .run = lk__cpu_lanes_##direction},                                      \
-            {.name = cpu_choice_tiles_name,                                      \
-             .block = lk__block_tiles,                                           \
-             .takes = choice_tiles_take,                                         \
-             .bf16 = true,                                                       \
-             .needs_layout = true,                                               \
-             .run = lk__cpu_block_##direction},                                  \
-            {.name = cpu_choice_winograd_bf16_name,                              \
-             .block = lk__block_winograd_bf16,                                   \
-             .takes = choice_winograd_takes,                                     \
-             .is_worth = lk__cpu_winograd_is_worth,                              \
-             .bf16 = true,                                                       \
-             .rounds_more = true,                                                \
-             .needs_layout = true,                                               \
-             .run = lk__cpu_block_##direction},                                  \
-            {.name = cpu_choice_direct_bf16_name,                                \
-             .block = lk__block_direct_bf16,                                     \
-             .takes = choice_direct_takes,                                       \
-             .is_worth = lk__cpu_direct_is_worth,                                \
-             .bf16 = true,                                                       \
-             .needs_layout = true,                                               \
-             .run = lk__cpu_block_##direction},                                  \
-            {.name = lk__cpu_lanes_winograd_name,                                \
-             .takes = choice_lanes_winograd_takes,                               \
-             .is_worth = choice_lanes_winograd_is_worth,                         \
-             .in_points = true,                                                  \
-             .rounds_more = true,                                                \
-             .needs_layout = true,                                               \
-             .run = lk__cpu_lanes_##direction},                                  \
-            {.name = lk__cpu_lanes_name,                                         \
-             .takes = cpu_choice_lanes_take,                                     \
-             .is_worth = cpu_choice_lanes_are_worth,                             \
-             .needs_layout = true,                                               \
-             .run = lk__cpu_lanes_##direction},                                  \
-            {.name = cpu_choice_winograd_name,                                   \
-             .block = lk__block_winograd,                                        \
-             .takes = choice_winograd_takes,                                     \
-             .is_worth = lk__cpu_winograd_is_worth,                              \
-             .rounds_more = true,                                                \
-             .needs_layout = true,                                               \
-             .run = lk__cpu_block_##direction},                                  \
-            {.name = cpu_choice_direct_name,                                     \
-             .block = lk__block_direct,                                          \
-             .takes = choice_direct_takes,                                       \
-             .is_worth = lk__cpu_direct_is_worth,                                \
-             .needs_layout = true,                                               \
-             .run = lk__cpu_block_##direction},                                  \
-            {.name = cpu_choice_onednn_name, .run = lk__cpu_onednn_##direction}, \
+#define ROWS(direction)                                                   \
+    {.name = lk__cpu_lanes_bf16_name,                                     \
+     .takes = cpu_choice_lanes_take,                                      \
+     .is_worth = cpu_choice_lanes_are_worth,                              \
+     .bf16 = true,                                                        \
+     .needs_layout = true,                                                \
+     .run = lk__cpu_lanes_##direction},                                   \
+        {.name = cpu_choice_tiles_name,                                   \
+         .block = lk__block_tiles,                                        \
+         .takes = choice_tiles_take,                                      \
+         .bf16 = true,                                                    \
+         .needs_layout = true,                                            \
+         .run = lk__cpu_block_##direction},                               \
+        {.name = cpu_choice_winograd_bf16_name,                           \
+         .block = lk__block_winograd_bf16,                                \
+         .takes = choice_winograd_takes,                                  \
+         .is_worth = lk__cpu_winograd_is_worth,                           \
+         .bf16 = true,                                                    \
+         .rounds_more = true,                                             \
+         .needs_layout = true,                                            \
+         .run = lk__cpu_block_##direction},                               \
+        {.name = cpu_choice_direct_bf16_name,                             \
+         .block = lk__block_direct_bf16,                                  \
+         .takes = choice_direct_takes,                                    \
+         .is_worth = lk__cpu_direct_is_worth,                             \
+         .bf16 = true,                                                    \
+         .needs_layout = true,                                            \
+         .run = lk__cpu_block_##direction},                               \
+        {.name = lk__cpu_lanes_winograd_name,                             \
+         .takes = choice_lanes_winograd_takes,                            \
+         .is_worth = choice_lanes_winograd_is_worth,                      \
+         .in_points = true,                                               \
+         .rounds_more = true,                                             \
+         .needs_layout = true,                                            \
+         .run = lk__cpu_lanes_##direction},                               \
+        {.name = lk__cpu_lanes_name,                                      \
+         .takes = cpu_choice_lanes_take,                                  \
+         .is_worth = cpu_choice_lanes_are_worth,                          \
+         .needs_layout = true,                                            \
+         .run = lk__cpu_lanes_##direction},                               \
+        {.name = cpu_choice_winograd_name,                                \
+         .block = lk__block_winograd,                                     \
+         .takes = choice_winograd_takes,                                  \
+         .is_worth = lk__cpu_winograd_is_worth,                           \
+         .rounds_more = true,                                             \
+         .needs_layout = true,                                            \
+         .run = lk__cpu_block_##direction},                               \
+        {.name = cpu_choice_direct_name,                                  \
+         .block = lk__block_direct,                                       \
+         .takes = choice_direct_takes,                                    \
+         .is_worth = lk__cpu_direct_is_worth,                             \
+         .needs_layout = true,                                            \
+         .run = lk__cpu_block_##direction},                               \
+    {                                                                     \
+        .name = cpu_choice_onednn_name, .run = lk__cpu_onednn_##direction \
     }
 /* clang-format on */
 
-enum { CONVOLUTIONS = 9, BLOCKS = 9 };
+enum { CONVOLUTIONS = 9, WEIGHT_GRADS = 10, BLOCKS = 9 };
 
-static const lk_alternative conv2d[CONVOLUTIONS] = CONVOLUTION(conv2d);
-static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_grad);
-static const lk_alternative weight_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_weight_grad);
+static const lk_alternative conv2d[CONVOLUTIONS] = {ROWS(conv2d)};
+static const lk_alternative input_grad[CONVOLUTIONS] = {ROWS(conv2d_input_grad)};
+static const lk_alternative weight_grad[WEIGHT_GRADS] = {
+    {.name = lk__cpu_depthwise_name,
+     .takes = lk__cpu_depthwise_takes,
+     .is_worth = lk__cpu_depthwise_is_worth,
+     .run = lk__cpu_depthwise_conv2d_weight_grad},
+    ROWS(conv2d_weight_grad),
+};
 static const lk_alternative conv_block[BLOCKS] = {
     {.name = lk__cpu_lanes_bf16_name,
      .takes = lk__cpu_lanes_take_block,
@@ -226,7 +233,7 @@ static const lk_alternative conv_block[BLOCKS] = {
 
 static const lk_alternative *cpu_choice_table_of(int op, int *n)
 {
-    *n = op == LK_OP_CONV_BLOCK ? BLOCKS : CONVOLUTIONS;
+    *n = op == LK_OP_CONV_BLOCK ? BLOCKS : op == LK_OP_CONV2D_WEIGHT_GRAD ? WEIGHT_GRADS : CONVOLUTIONS;
     return op == LK_OP_CONV2D              ? conv2d
            : op == LK_OP_CONV2D_INPUT_GRAD ? input_grad
            : op == LK_OP_CONV_BLOCK        ? conv_block
@@ -333,7 +340,7 @@ static lk_status choices_list(const char *op, const char *text, const char **nam
     lk_conv_problem problem;
     int n;
     *count = 0;
-    if (!lk__conv_problem_parse(op, text, &problem))
+    if (!lk__conv_problem_parse(op, text, &problem) || problem.tf32 || problem.bias || problem.direct || problem.to_f32)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "'%s %s' is no problem that has alternatives; one is 'conv2d f32 x[32,64,28,28] w[64,64,3,3] stride "
                 "1x1 padding 1x1 dilation 1x1'",

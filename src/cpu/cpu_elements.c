@@ -8,8 +8,6 @@
 #include "cpu/cpu_own.h"
 #include "ops/ops.h"
 
-#include <stdio.h>
-
 /* --- loops -------------------------------------------------------------------------------------------------------- */
 
 /* Takes both operands by value: a loop in which one is read only sometimes cannot be vectorized. */
@@ -97,11 +95,7 @@ static const lk_layout *elements_layout(const lk_call *call)
 static lk_status elements_prepare(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    char text[64];
-    lk__shape_text(call->out[0]->shape, text, sizeof text);
-    snprintf(prepared->problem, sizeof prepared->problem, "%s %s", lk_dtype_name(call->dtype), text);
-    snprintf(prepared->implementation, sizeof prepared->implementation, "elements");
-    prepared->layouts_in[0] = prepared->layouts_in[1] = prepared->layouts_out[0] = elements_layout(call);
+    lk__own_prepare_elements(call, elements_layout(call), prepared);
     return LK_OK;
 }
 
@@ -109,8 +103,7 @@ static void elements_compute(lk_call *call, const lk_converted *in, float *scrat
 {
     (void)scratch;
     const lk_tensor *y = call->out[0];
-    const lk_layout *layout = y->storage->layout;
-    int64_t count = layout ? (int64_t)(layout->bytes / sizeof(float)) : lk_tensor_count(y);
+    int64_t count = lk__own_elements(y, y->storage->layout);
     (lk__has_avx512() ? elements_avx512
      : lk__has_avx2()
          ? elements_avx2

@@ -28,7 +28,9 @@ lk_status lk__cpu_conv_block_grad(lk_call *call);
 
 /* add, sub, mul, relu and relu_grad. */
 lk_status lk__cpu_elements(lk_call *call);
-/* Tells whether lk__cpu_elements takes a call: inputs of one shape, and outputs without gaps. */
+/* activation and activation_grad. */
+lk_status lk__cpu_activation(lk_call *call);
+/* Tells whether lk__cpu_elements or lk__cpu_activation takes a call: inputs of one shape, and outputs without gaps. */
 bool lk__cpu_is_of_one_shape(const lk_call *call);
 
 /* sum over the leading axes of a tensor without gaps, with a result in f32; lk__cpu_sums_rows tells whether a call is

@@ -159,11 +159,33 @@ static void outputs_take_over_the_layout(void **state)
     assert_ptr_equal(layout_of(lk_group_norm(x, gamma, beta, &(lk_group_norm_opts){.groups = 4})), layout);
     assert_ptr_equal(layout_of(lk_dropout(x, indices, 0.5, (lk_random_key){0})), layout);
     assert_ptr_equal(layout_of(lk_dropout(x, indices, 0, (lk_random_key){0})), layout);
+    assert_ptr_equal(layout_of(lk_gelu(x)), layout);
     assert_ptr_equal(layout_of(lk_add(x, x)), layout);
     assert_ptr_equal(layout_of(lk_sub(plain, x)), layout);
     assert_ptr_equal(layout_of(lk_mul(x, plain)), layout);
     assert_null(layout_of(lk_add(plain, plain)));
     assert_null(layout_of(sums));
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* Padding must stay 0. sigmoid and softplus would make other numbers of it, so they take over layouts without padding
+ * only. */
+static void padding_stays_zero(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *weights = numbers(device, LK_SHAPE(16, 8, 3, 3), 1);
+    lk_tensor *full = lk_conv2d(numbers(device, LK_SHAPE(16, 8, 6, 6), 2), weights, NULL, NULL);
+    lk_tensor *padded = lk_conv2d(numbers(device, LK_SHAPE(2, 8, 6, 6), 3), lk_slice(weights, 0, 0, 13), NULL, NULL);
+    assert_non_null(layout_of(full));
+    assert_ptr_equal(layout_of(lk_sigmoid(full)), layout_of(full));
+    assert_ptr_equal(layout_of(lk_softplus(full)), layout_of(full));
+    assert_non_null(layout_of(padded));
+    assert_null(layout_of(lk_sigmoid(padded)));
+    assert_null(layout_of(lk_softplus(padded)));
+    assert_ptr_equal(layout_of(lk_tanh(padded)), layout_of(padded));
     lk_scope_end();
     lk_device_release(device);
 }
@@ -345,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_network_converts_at_its_ends_only),
         cmocka_unit_test(gradients_agree_with_the_reference),
         cmocka_unit_test(outputs_take_over_the_layout),
+        cmocka_unit_test(padding_stays_zero),
         cmocka_unit_test(sums_of_views_have_the_references_bits),
         cmocka_unit_test(reading_changes_nothing),
         cmocka_unit_test(implementations_are_listed),

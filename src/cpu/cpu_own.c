@@ -2,9 +2,12 @@
 
 #include "core/backend.h"
 #include "core/kept.h"
+#include "core/shape.h"
 #include "core/tensor.h"
 #include "cpu/cpu_bf16.h"
 #include "cpu/onednn/cpu_state.h"
+
+#include <stdio.h>
 
 static bool cpu_own_is_convertible(const lk_tensor *x)
 {
@@ -35,6 +38,22 @@ lk_packed lk__own_packed(const lk_call *call, float *otherwise)
 {
     const lk_kept *kept = call->kept;
     return kept && kept->block ? (lk_packed){kept->block->data, kept->made} : (lk_packed){otherwise, false};
+}
+
+int64_t lk__own_elements(const lk_tensor *x, const lk_layout *layout)
+{
+    return layout ? (int64_t)(layout->bytes / sizeof(float)) : lk_tensor_count(x);
+}
+
+void lk__own_prepare_elements(const lk_call *call, const lk_layout *layout, lk_prepared *prepared)
+{
+    char text[64];
+    lk__shape_text(call->out[0]->shape, text, sizeof text);
+    snprintf(prepared->problem, sizeof prepared->problem, "%s %s", lk_dtype_name(call->dtype), text);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "elements");
+    for (int i = 0; i < call->n_in; i++)
+        prepared->layouts_in[i] = layout;
+    prepared->layouts_out[0] = layout;
 }
 
 lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute)

@@ -25,6 +25,12 @@ static inline dnnl_format_tag_t lk__own_tag(const lk_call *call, const lk_tensor
     return call->free_layout ? lk__tag_of(like) : dnnl_nchw;
 }
 
+/* Returns the number of elements of x in memory in this layout (NULL: row-major), padding included. */
+int64_t lk__own_elements(const lk_tensor *x, const lk_layout *layout);
+
+/* Fills `prepared` for a call that computes each element by itself: all operands have this layout. */
+void lk__own_prepare_elements(const lk_call *call, const lk_layout *layout, lk_prepared *prepared);
+
 /* Runs `compute`. `prepare` runs once for each `key` and fills the layouts (NULL: row-major), scratch_bytes, problem
  * and implementation. Errors: LK_ERR_MEMORY, LK_ERR_BACKEND. */
 lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);

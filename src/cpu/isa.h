@@ -4,19 +4,22 @@
 #include "base/status.h"
 #include "cpu/blocks/block_conv.h"
 #include "cpu/dense/dense.h"
+#include "cpu/depthwise/depthwise.h"
 #include "cpu/lanes/lanes.h"
 #include "cpu/lanes/lanes_winograd.h"
 #include "cpu/vector/interleave.h"
 
 #include <stdbool.h>
 
-/* The kernels for operands of one dtype; NULL: there are none. The interleaver, for f32 only, takes both. */
+/* The kernels for operands of one dtype; NULL: there are none. The interleaver, for f32 only, takes both. bf16 runs on
+ * the depthwise kernels for f32. */
 typedef struct lk_isa_kernels {
     const lk_block_algorithm *direct, *winograd;
     const lk_dense_kernels *dense;
     const lk_lanes_kernels *lanes;
     const lk_lanes_winograd *lanes_winograd;
     const lk_interleaver *interleaver;
+    const lk_depthwise_kernels *depthwise;
 } lk_isa_kernels;
 
 typedef struct lk_isa {

@@ -47,6 +47,7 @@ const lk_isa_kernels LK_ISA(lk__isa_kernels) = {
     .lanes = &LK_ISA(lk__lanes),
     .lanes_winograd = &LK_ISA(lk__lanes_winograd),
     .interleaver = &LK_ISA(lk__interleaver),
+    .depthwise = &LK_ISA(lk__depthwise),
 };
 
 const lk_isa LK_ISA(lk__isa) = {.name = LK_ISA_NAME, .width = LK_WIDTH, .f32 = &LK_ISA(lk__isa_kernels)};

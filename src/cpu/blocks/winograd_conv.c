@@ -1,42 +1,38 @@
-/* Winograd's F(4x4, 3x3) on blocks of channels: chunks of tiles, pieces of filters, and products at the points.
+/* Winograd's F(4x4, 3x3) on blocks of channels: groups of tiles, pieces of channels, and products at the points.
  * winograd_points.c does the transforms. */
 #include "base/minmax.h"
 #include "cpu/blocks/block_conv.h"
 #include "cpu/blocks/winograd_points.h"
 #include "cpu/vector/vector.h"
 
-#include <string.h>
-
 /* TILES tiles by a pair of blocks of accumulators, or CHANNELS by a pair for the gradient of the weights, hide the
  * latency of fused multiply-adds and leave registers for the operands. */
 enum { TILES = LK_REGISTERS == 32 ? 12 : 6, CHANNELS = LK_REGISTERS == 32 ? 8 : 4 };
 
-/* Chunks are multiples of these for vectors of any width, so that sums of gradients, which go chunk by chunk, do not
- * depend on the width. */
+/* Groups of tiles and pieces of channels are multiples of these. */
 enum { SOME_TILES = 6, SOME_CHANNELS = 16 };
 
-/* A chunk of tiles has about this many floats at its points, input and output together, so that they stay in the second
+/* A group of tiles has about this many floats at its points, input and output together, so that they stay in the second
  * and third-level cache while all filters pass. */
-enum { FLOATS_OF_CHUNK = 1 << 18, LEAST_TILES = 96 };
+enum { FLOATS_OF_GROUP = 1 << 18, LEAST_TILES = 96 };
 
-/* A convolution may process fewer tiles at a time than a sum of gradients, since no bit depends on it. Processors with
- * vectors of sixteen lanes have second-level caches of 1 or 2 MB. There the points of a few tiles stay in that cache;
- * if the kernels' points are too many for it, they are read for each of these groups, so groups are larger. */
+/* Processors with vectors of sixteen lanes have second-level caches of 1 or 2 MB. There the points of fewer tiles stay
+ * in that cache. If the points of the kernels are too many for it, a convolution reads them for each group, so its
+ * groups are larger. */
 enum { FLOATS_AT_ONCE = 1 << 17, LEAST_AT_ONCE = 24, MANY_KERNELS = 1 << 20 };
 
 /* All inputs pass once for each piece of filters, so the transformed kernels of a piece have about as many floats as
- * the transformed inputs, within these limits. If there are several pieces, a chunk may have MOST_KERNELS floats: if
+ * the transformed inputs, within these limits. If there are several pieces, a group may have MOST_KERNELS floats: if
  * that is enough for all tiles the inputs are transformed once, otherwise once for each piece. */
 enum { LEAST_KERNELS = 1 << 20, MOST_KERNELS = 1 << 22 };
 
-/* --- division into chunks and pieces ------------------------------------------------------------------------------ */
+/* --- division into groups and pieces ------------------------------------------------------------------------------ */
 
-/* Both sides of a convolution as tiles, and how much of them is processed at a time. */
+/* Both sides of a convolution as tiles, and how much of them is processed at a time. No bit depends on it. */
 typedef struct pieces {
     lk_tiles from, to;
     int64_t tiles;    /* tiles of all images */
-    int64_t chunk;    /* tiles at a time */
-    int64_t at_once;  /* tiles at a time if nothing is summed over them; at most a chunk */
+    int64_t at_once;  /* tiles at a time, a group */
     int64_t channels; /* channels of `to` at a time, a piece */
 } pieces;
 
@@ -50,19 +46,12 @@ static lk_tiles winograd_conv_tiles_of(int64_t channels, const int64_t size[2], 
                       .columns = (out[1] + LK_TILE - 1) / LK_TILE};
 }
 
-/* Returns the tiles of the groups if `tiles` are divided into groups of about `fit` tiles. */
-static int64_t winograd_conv_group(int64_t tiles, int64_t fit)
+/* Returns the tiles of a group if `tiles` are divided into groups of about `floats` floats at their points, for this
+ * many channels of both sides, and of at least about `least` tiles. */
+static int64_t winograd_conv_group(int64_t tiles, int64_t channels, int64_t floats, int64_t least)
 {
-    int64_t groups = lk__divide_up(tiles, fit);
+    int64_t groups = lk__divide_up(tiles, lk__max(floats / (LK_POINTS * channels), least));
     return lk__divide_up(lk__divide_up(tiles, groups), SOME_TILES) * SOME_TILES;
-}
-
-static int64_t winograd_conv_at_once(const pieces *p)
-{
-    if (LK_WIDTH < 16 || LK_POINTS * p->from.channels * p->to.channels > MANY_KERNELS)
-        return p->chunk;
-    int64_t fit = lk__max(FLOATS_AT_ONCE / (LK_POINTS * (p->from.channels + p->channels)), LEAST_AT_ONCE);
-    return lk__min(winograd_conv_group(p->tiles, fit), p->chunk);
 }
 
 static void choose_pieces(pieces *p, int64_t images)
@@ -72,10 +61,12 @@ static void choose_pieces(pieces *p, int64_t images)
     int64_t inputs = LK_POINTS * from * p->tiles, kernels = lk__min(lk__max(inputs, LEAST_KERNELS), MOST_KERNELS);
     int64_t channels =
         lk__min(to, lk__max(kernels / (LK_POINTS * from) / SOME_CHANNELS * SOME_CHANNELS, SOME_CHANNELS));
-    int64_t floats = channels < to ? MOST_KERNELS : FLOATS_OF_CHUNK;
-    p->chunk = winograd_conv_group(p->tiles, lk__max(floats / (LK_POINTS * (from + channels)), LEAST_TILES));
     p->channels = lk__min(to, lk__paired(channels));
-    p->at_once = winograd_conv_at_once(p);
+    if (LK_WIDTH >= 16 && LK_POINTS * from * to <= MANY_KERNELS)
+        p->at_once = winograd_conv_group(p->tiles, from + p->channels, FLOATS_AT_ONCE, LEAST_AT_ONCE);
+    else
+        p->at_once =
+            winograd_conv_group(p->tiles, from + channels, channels < to ? MOST_KERNELS : FLOATS_OF_GROUP, LEAST_TILES);
 }
 
 static pieces winograd_conv_forward_pieces(const lk_geometry *conv)
@@ -96,15 +87,41 @@ static pieces winograd_conv_input_grad_pieces(const lk_geometry *conv)
     return p;
 }
 
+/* How the gradient of the weights is divided. Its points stay in memory while group after group of tiles is added. If
+ * all tiles are one group of few, the gradient is made in pieces that stay in a cache, along with the points of x. */
+typedef struct gradient_pieces {
+    lk_tiles x, dy;
+    int64_t tiles, at_once;
+    int64_t channels, filters; /* of a piece; all of them if there are several groups */
+} gradient_pieces;
+
+enum { FEW_TILES = 128, GRADIENT_TILES = LK_WIDTH < 16 ? LEAST_TILES : 48 };
+enum { GRADIENT_FLOATS = LK_WIDTH < 16 ? FLOATS_OF_GROUP : FLOATS_AT_ONCE };
+
+static gradient_pieces winograd_conv_gradient_pieces(const lk_geometry *conv)
+{
+    gradient_pieces p = {
+        .x = winograd_conv_tiles_of(conv->channels, conv->in, conv->out, conv->padding[0], conv->padding[1]),
+        .dy = winograd_conv_tiles_of(conv->filters, conv->out, conv->out, 0, 0),
+        .channels = conv->channels,
+        .filters = conv->filters};
+    p.tiles = conv->images * p.dy.rows * p.dy.columns;
+    if (p.tiles > FEW_TILES) {
+        p.at_once = winograd_conv_group(p.tiles, p.channels + p.filters, GRADIENT_FLOATS, GRADIENT_TILES);
+        return p;
+    }
+    p.at_once = lk__divide_up(p.tiles, SOME_TILES) * SOME_TILES;
+    p.channels = lk__min(p.channels, lk__paired(FLOATS_AT_ONCE / (LK_POINTS * p.tiles)));
+    p.filters = lk__min(p.filters, LK_PAIR);
+    return p;
+}
+
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* Points of the kernels (u), of inputs (v) and of outputs (m). Operands of products are elements, and results floats: m
- * in the forward direction, u as the gradient of the weights. */
+/* Points of the kernels (u), of inputs (v) and of outputs (m). */
 typedef struct points {
     element *u, *v;
     float *m;
-    float *u_sums;       /* in the memory of u */
-    element *m_elements; /* in the memory of m */
 } points;
 
 static int64_t winograd_conv_u_count(const pieces *p)
@@ -112,26 +129,61 @@ static int64_t winograd_conv_u_count(const pieces *p)
     return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->from.channels);
 }
 
-static int64_t winograd_conv_v_count(const pieces *p)
-{
-    return LK_POINTS * lk__point_stride(p->from.channels * p->chunk);
-}
-
 static int64_t winograd_conv_m_count(const pieces *p)
 {
-    return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->chunk);
+    return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->at_once);
 }
 
 static size_t winograd_conv_total_bytes(const pieces *p)
 {
-    return (size_t)(winograd_conv_u_count(p) + winograd_conv_m_count(p)) * sizeof(float) +
-           (size_t)winograd_conv_v_count(p) * sizeof(element);
+    int64_t v_count = LK_POINTS * lk__point_stride(p->from.channels * p->at_once);
+    return (size_t)winograd_conv_m_count(p) * sizeof(float) +
+           (size_t)(winograd_conv_u_count(p) + v_count) * sizeof(element);
+}
+
+static points winograd_conv_points_in(void *memory, const pieces *p)
+{
+    float *m = memory;
+    element *u = (element *)(void *)(m + winograd_conv_m_count(p));
+    return (points){.u = u, .v = u + winograd_conv_u_count(p), .m = m};
+}
+
+/* Points of the gradients of kernels (du), of inputs (v) and of the gradients of outputs (dm). */
+typedef struct gradient_points {
+    float *du;
+    element *v, *dm;
+} gradient_points;
+
+static int64_t winograd_conv_du_count(const gradient_pieces *p)
+{
+    return LK_POINTS * lk__point_stride(p->channels * lk__paired(p->filters));
+}
+
+static int64_t winograd_conv_gradient_v_count(const gradient_pieces *p)
+{
+    return LK_POINTS * lk__point_stride(p->x.channels * p->at_once);
+}
+
+static size_t winograd_conv_gradient_bytes(const gradient_pieces *p)
+{
+    int64_t dm_count = LK_POINTS * lk__point_stride(lk__paired(p->dy.channels) * p->at_once);
+    return (size_t)winograd_conv_du_count(p) * sizeof(float) +
+           (size_t)(winograd_conv_gradient_v_count(p) + dm_count) * sizeof(element);
+}
+
+static gradient_points winograd_conv_gradient_points_in(void *memory, const gradient_pieces *p)
+{
+    float *du = memory;
+    element *v = (element *)(void *)(du + winograd_conv_du_count(p));
+    return (gradient_points){.du = du, .v = v, .dm = v + winograd_conv_gradient_v_count(p)};
 }
 
 static size_t winograd_memory_bytes(const lk_geometry *conv)
 {
     pieces forward = winograd_conv_forward_pieces(conv), backward = winograd_conv_input_grad_pieces(conv);
-    return lk__max(winograd_conv_total_bytes(&forward), winograd_conv_total_bytes(&backward));
+    gradient_pieces gradient = winograd_conv_gradient_pieces(conv);
+    return lk__max(lk__max(winograd_conv_total_bytes(&forward), winograd_conv_total_bytes(&backward)),
+                   winograd_conv_gradient_bytes(&gradient));
 }
 
 static size_t winograd_kept_bytes(const lk_geometry *conv, bool for_input_grad)
@@ -140,14 +192,11 @@ static size_t winograd_kept_bytes(const lk_geometry *conv, bool for_input_grad)
     return (size_t)((p.to.channels + p.channels - 1) / p.channels * winograd_conv_u_count(&p)) * sizeof(element);
 }
 
-static points winograd_conv_points_in(void *memory, const pieces *p)
-{
-    float *m = (float *)memory + winograd_conv_u_count(p);
-    element *v = (element *)(void *)(m + winograd_conv_m_count(p));
-    return (points){.u = memory, .v = v, .m = m, .u_sums = memory, .m_elements = (element *)(void *)m};
-}
-
 /* --- products at a point ------------------------------------------------------------------------------------------ */
+
+/* Elements of u are fetched this far ahead of their use: each serves at most TILES tiles before the next must come from
+ * a second or third-level cache. */
+enum { AHEAD = 1024 };
 
 /* Computes n tiles of a pair of blocks of m = v u, over `blocks` blocks of channels. v_block, m_block: the distance
  * from one block to the next. */
@@ -160,6 +209,8 @@ LK_BODY void multiply_tile(const element *v, int64_t v_block, const element *u, 
     for (int64_t b = 0; b < blocks; b++, v += v_block)
         for (int i = 0; i < LK_BLOCK; i += LK_PER_WORD, u += LK_PAIR * LK_PER_WORD) {
             vec_word u0 = word_load(u), u1 = word_load(u + LK_BLOCK * LK_PER_WORD);
+            __builtin_prefetch(u + AHEAD);
+            __builtin_prefetch(u + AHEAD + LK_BLOCK * LK_PER_WORD);
             for (int j = 0; j < n; j++) {
                 vec_word value = word_broadcast(v + j * LK_BLOCK + i);
                 sum[j][0] = word_fmadd(value, u0, sum[j][0]);
@@ -205,15 +256,17 @@ static void winograd_multiply(const points *at, int64_t from, int64_t to, int64_
     }
 }
 
-/* Adds to CHANNELS by a pair of blocks of du the sum of v dm over n words of tiles. */
-LK_BODY void multiply_gradient(const element *v, const element *dm, int64_t n, float *du)
+/* Adds to CHANNELS by a pair of blocks of du the sum of v dm over n words of tiles; `fresh`: to zeros instead.
+ * dm_block: the distance from one block of dm to the next. */
+LK_BODY void multiply_gradient(const element *v, const element *dm, int64_t dm_block, int64_t n, bool fresh, float *du)
 {
     vec sum[CHANNELS][2];
-    int64_t a_word = LK_BLOCK * LK_PER_WORD, a_block = a_word * n;
+    int64_t a_word = LK_BLOCK * LK_PER_WORD;
     for (int i = 0; i < CHANNELS; i++)
-        sum[i][0] = sum[i][1] = vec_zero();
-    for (int64_t k = 0; k < n; k++, v += a_word, dm += a_word) {
-        vec_word d0 = word_loadu(dm), d1 = word_loadu(dm + a_block);
+        for (int b = 0; b < 2; b++)
+            sum[i][b] = fresh ? vec_zero() : vec_load(du + i * LK_PAIR + b * LK_BLOCK);
+    for (const element *end = v + n * a_word; v < end; v += a_word, dm += a_word) {
+        vec_word d0 = word_loadu(dm), d1 = word_loadu(dm + dm_block);
         for (int i = 0; i < CHANNELS; i++) {
             vec_word value = word_broadcast(v + i * LK_PER_WORD);
             sum[i][0] = word_fmadd(value, d0, sum[i][0]);
@@ -221,39 +274,33 @@ LK_BODY void multiply_gradient(const element *v, const element *dm, int64_t n, f
         }
     }
     for (int i = 0; i < CHANNELS; i++)
-        for (int b = 0; b < 2; b++) {
-            float *to = du + i * LK_PAIR + b * LK_BLOCK;
-            vec_store(to, vec_add(vec_load(to), sum[i][b]));
-        }
+        for (int b = 0; b < 2; b++)
+            vec_store(du + i * LK_PAIR + b * LK_BLOCK, sum[i][b]);
 }
 
-/* The same for `to` filters at all points, over n tiles. */
-static void winograd_conv_add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
+/* The same for a piece of the gradient at all points, over n tiles. */
+static void winograd_conv_add_gradients(const gradient_pieces *p, const gradient_points *at, lk_channel_range from,
+                                        lk_channel_range to, int64_t n, bool fresh)
 {
-    int64_t pairs = lk__paired(to), words = lk__tile_words(n), elements = words * LK_PER_WORD;
+    int64_t pairs = lk__paired(to.count), words = lk__tile_words(n), elements = words * LK_PER_WORD;
     for (int64_t i = 0; i < LK_POINTS; i++) {
-        const element *v = at->v + i * lk__point_stride(from * elements),
-                      *dm = at->m_elements + i * lk__point_stride(pairs * elements);
-        float *du = at->u_sums + i * lk__point_stride(pairs * from);
+        const element *v = at->v + i * lk__point_stride(p->x.channels * elements) + from.first * elements,
+                      *dm = at->dm + i * lk__point_stride(lk__paired(p->dy.channels) * elements) + to.first * elements;
+        float *du = at->du + i * lk__point_stride(pairs * from.count);
         for (int64_t o = 0; o < pairs; o += LK_PAIR)
-            for (int64_t c = 0; c < from; c += CHANNELS)
+            for (int64_t c = 0; c < from.count; c += CHANNELS)
                 multiply_gradient(v + c / LK_BLOCK * LK_BLOCK * elements + c % LK_BLOCK * LK_PER_WORD,
-                                  dm + o * elements, words, du + (o * from + c * LK_PAIR));
+                                  dm + o * elements, LK_BLOCK * elements, words, fresh,
+                                  du + (o * from.count + c * LK_PAIR));
     }
 }
 
 /* --- the algorithm ------------------------------------------------------------------------------------------------ */
 
-/* Returns whether the inputs of some tiles must be transformed for the piece that begins at `channel`. If these are all
- * tiles, all pieces use the points that the first piece made. */
-static bool winograd_conv_needs_points(const pieces *p, int64_t channel, int64_t tiles)
+/* Returns the piece of up to `count` of `all` channels that begins at `first`. */
+static lk_channel_range winograd_conv_piece(int64_t first, int64_t count, int64_t all)
 {
-    return channel == 0 || tiles < p->tiles;
-}
-
-static lk_channel_range winograd_conv_channels(const pieces *p, int64_t first)
-{
-    return (lk_channel_range){first, lk__min(p->channels, p->to.channels - first)};
+    return (lk_channel_range){first, lk__min(count, all - first)};
 }
 
 /* The tensors of a convolution; `bias` and `passed` may be NULL. */
@@ -268,15 +315,15 @@ static void winograd_conv_group_of_tiles(const pieces *p, points at, lk_tile_ran
                                          const operands *o)
 {
     for (int64_t k = begin; k < end; k += p->channels, at.u += winograd_conv_u_count(p)) {
-        lk_channel_range c = winograd_conv_channels(p, k);
+        lk_channel_range c = winograd_conv_piece(k, p->channels, p->to.channels);
         winograd_multiply(&at, p->from.channels, c.count, t.count);
         lk__output_of_points(&p->to, at.m, o->bias, t, c, o->y, o->passed);
     }
 }
 
 /* Kept points of kernels lie one piece after the other. Then all pieces may be made first, so that inputs are
- * transformed once and not for each piece. If all tiles are one group that is so anyway, and a piece is used while it
- * is in a cache. */
+ * transformed once and not for each piece. If all tiles are one group that is so anyway: all pieces use the points that
+ * the first piece made, and a piece is used while it is in a cache. */
 static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const lk_block_weights *w, const operands *o,
                               void *memory)
 {
@@ -288,11 +335,11 @@ static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const 
         if (w->kept)
             at.u = (element *)w->kept + begin / p->channels * u_count;
         for (int64_t k = begin; k < end && !w->is_made; k += p->channels)
-            lk__points_of_kernels(kernels, w->plain, winograd_conv_channels(p, k),
+            lk__points_of_kernels(kernels, w->plain, winograd_conv_piece(k, p->channels, p->to.channels),
                                   at.u + (k - begin) / p->channels * u_count);
         for (int64_t first = 0; first < p->tiles; first += p->at_once) {
             lk_tile_range t = {first, lk__min(p->at_once, p->tiles - first)};
-            if (winograd_conv_needs_points(p, begin, p->at_once))
+            if (begin == 0 || p->at_once < p->tiles)
                 lk__points_of_input(&p->from, o->x, t, (lk_channel_range){0, p->from.channels}, at.v);
             winograd_conv_group_of_tiles(p, at, t, begin, end, o);
         }
@@ -317,20 +364,21 @@ static void winograd_input_grad(const lk_geometry *conv, const void *dy, const l
 
 static void winograd_weight_grad(const lk_geometry *conv, const void *dy, const void *x, float *dw, void *memory)
 {
-    pieces p = winograd_conv_forward_pieces(conv);
+    gradient_pieces p = winograd_conv_gradient_pieces(conv);
+    gradient_points at = winograd_conv_gradient_points_in(memory, &p);
     lk_kernels kernels = {conv->filters, conv->channels, false};
-    points at = winograd_conv_points_in(memory, &p);
-    for (int64_t k = 0; k < conv->filters; k += p.channels) {
-        lk_channel_range c = winograd_conv_channels(&p, k);
-        memset(at.u_sums, 0, (size_t)winograd_conv_u_count(&p) * sizeof *at.u_sums);
-        for (int64_t first = 0; first < p.tiles; first += p.chunk) {
-            lk_tile_range t = {first, lk__min(p.chunk, p.tiles - first)};
-            if (winograd_conv_needs_points(&p, k, p.chunk))
-                lk__points_of_input_in_words(&p.from, x, t, (lk_channel_range){0, p.from.channels}, at.v);
-            lk__points_of_gradient(&p.to, dy, t, c, at.m_elements);
-            winograd_conv_add_gradients(&at, conv->channels, c.count, t.count);
-        }
-        lk__kernels_of_points(&kernels, at.u_sums, c, dw);
+    for (int64_t first = 0; first < p.tiles; first += p.at_once) {
+        lk_tile_range t = {first, lk__min(p.at_once, p.tiles - first)};
+        lk__points_of_input_in_words(&p.x, x, t, (lk_channel_range){0, conv->channels}, at.v);
+        lk__points_of_gradient(&p.dy, dy, t, (lk_channel_range){0, conv->filters}, at.dm);
+        for (int64_t c = 0; c < conv->channels; c += p.channels)
+            for (int64_t o = 0; o < conv->filters; o += p.filters) {
+                lk_channel_range from = winograd_conv_piece(c, p.channels, conv->channels),
+                                 to = winograd_conv_piece(o, p.filters, conv->filters);
+                winograd_conv_add_gradients(&p, &at, from, to, t.count, first == 0);
+                if (first + t.count == p.tiles)
+                    lk__kernels_of_points(&kernels, at.du, from, to, dw);
+            }
     }
 }
 

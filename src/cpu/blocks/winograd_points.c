@@ -416,11 +416,12 @@ static void kernels_of_block(const float *points, int64_t stride, float *dw, int
     }
 }
 
-void lk__kernels_of_points(const lk_kernels *kernels, const float *points, lk_channel_range to, float *dw)
+void lk__kernels_of_points(const lk_kernels *kernels, const float *points, lk_channel_range from, lk_channel_range to,
+                           float *dw)
 {
-    int64_t a_filter = kernels->channels * TAPS, stride = lk__point_stride(lk__paired(to.count) * kernels->channels);
+    int64_t a_filter = kernels->channels * TAPS, stride = lk__point_stride(lk__paired(to.count) * from.count);
     for (int64_t o = 0; o < to.count; o += LK_BLOCK)
-        for (int64_t i = 0; i < kernels->channels; i++)
-            kernels_of_block(points + (o / LK_PAIR * kernels->channels + i) * LK_PAIR + o % LK_PAIR, stride,
-                             dw + (to.first + o) * a_filter + i * TAPS, a_filter);
+        for (int64_t i = 0; i < from.count; i++)
+            kernels_of_block(points + (o / LK_PAIR * from.count + i) * LK_PAIR + o % LK_PAIR, stride,
+                             dw + (to.first + o) * a_filter + (from.first + i) * TAPS, a_filter);
 }

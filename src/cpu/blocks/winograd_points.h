@@ -91,5 +91,7 @@ typedef struct lk_kernels {
  * n), where n is the number of channels summed over. A block that only completes a pair becomes zeros. */
 void lk__points_of_kernels(const lk_kernels *kernels, const element *w, lk_channel_range to, element *points);
 
-/* Transforms the points of the gradients of filters `to`, of the same stride, to dw. */
-void lk__kernels_of_points(const lk_kernels *kernels, const float *points, lk_channel_range to, float *dw);
+/* Transforms the points of the gradients of filters `to` for channels `from`, of stride
+ * lk__point_stride(lk__paired(to.count) * from.count), to their place in dw. */
+void lk__kernels_of_points(const lk_kernels *kernels, const float *points, lk_channel_range from, lk_channel_range to,
+                           float *dw);
