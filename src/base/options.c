@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 static void *option_value(const lk_option *option, void *config)
 {
@@ -308,12 +310,19 @@ lk_status lk_options_text(const lk_option *option, const void *config, char *tex
     return LK_OK;
 }
 
-/* Help starts its second column at HELP_INDENT and breaks lines at HELP_WIDTH. */
-enum { HELP_INDENT = 28, HELP_WIDTH = 100 };
+/* Help starts its second column at HELP_INDENT and breaks lines at HELP_WIDTH, or where a narrower terminal ends. */
+enum { HELP_INDENT = 28, HELP_LEAST = 50, HELP_WIDTH = 100 };
+
+static size_t option_help_width(FILE *stream)
+{
+    struct winsize window;
+    bool is_terminal = isatty(fileno(stream)) && ioctl(fileno(stream), TIOCGWINSZ, &window) == 0;
+    return is_terminal && window.ws_col >= HELP_LEAST && window.ws_col < HELP_WIDTH ? window.ws_col : HELP_WIDTH;
+}
 
 static void option_print_wrapped(const char *text, FILE *stream)
 {
-    size_t width = HELP_WIDTH - HELP_INDENT;
+    size_t width = option_help_width(stream) - HELP_INDENT;
     while (strlen(text) > width) {
         size_t length = width;
         while (length && text[length] != ' ')

@@ -26,10 +26,14 @@ typedef struct lk_choices {
      * NULL it describes the first device of the kind. */
     void (*describe)(const lk_device *device, char *text, size_t size);
     /* Sets names[0 … *count) to static texts, the implementations that can run `problem` of operator `op`. The first is
-     * the one that runs without a tuning. LK_ERR_ARGUMENT: there is no such problem. NULL: a library chooses, and a
-     * tuning cannot make it choose otherwise. */
+     * the one that runs without a tuning. LK_ERR_ARGUMENT: there is no such problem. NULL: a library chooses. */
     lk_status (*list)(const char *op, const char *problem, const char **names, int *count);
-    /* From any thread but the device's; may wait for the device. */
+    /* For kinds without `list`: likewise for the algorithms that a tuning can make the library take for a convolution;
+     * which of them it has shows on the device, and may take seconds. From any thread but the device's. NULL: none. */
+    lk_status (*list_of_library)(lk_device *device, const char *op, const char *problem, char (*names)[LK_CHOICE_NAME],
+                                 int *count);
+    /* From any thread but the device's; may wait for the device. LK_ERR_UNSUPPORTED: the call's tuning names a
+     * library's algorithm that does not run it. */
     lk_status (*of_call)(const lk_call *call, lk_call_choice *choice);
 } lk_choices;
 
@@ -82,6 +86,12 @@ typedef struct lk_offload {
     lk_status (*workspace)(lk_device *device, int64_t *bytes);
 } lk_offload;
 
+/* A program of merged calls, which has no branches of its own, may use the workspaces of so many. */
+enum { LK_PARTS_AT_ONCE = 4 };
+
+/* A kind of calls (lk_graphs.kind) that are started in branches next to each other, not as one. */
+enum { LK_KIND_ASIDE = 1 };
+
 typedef struct lk_graph_copy {
     void *to;
     const void *from;
@@ -98,15 +108,16 @@ typedef struct lk_graphs {
      * `free`. It is NULL if `end` fails; `end` must be called in any case. */
     lk_status (*begin)(lk_device *device);
     lk_status (*end)(lk_device *device, void **graph);
-    /* Starts the graph. `step` keys the random numbers of calls whose operator has set_step. */
-    lk_status (*launch)(lk_device *device, void *graph, uint64_t step);
+    /* Starts the graph. The last step given to `copy` keys the random numbers of calls whose operator has set_step. */
+    lk_status (*launch)(lk_device *device, void *graph);
     /* Returns the kind of a call that may be started together with others of its kind; 0: it never is. */
     int (*kind)(const lk_call *call);
     /* The calls started while `on` is true are of one kind and need nothing of each other. The last ones are started
      * when it becomes false. */
     lk_status (*together)(lk_device *device, bool on);
-    /* Starts copies within the device's memory, none of which overlap: a program's inputs and outputs. */
-    lk_status (*copy)(lk_device *device, const lk_graph_copy *copies, int n);
+    /* Starts copies within the device's memory, none of which overlap: a program's inputs and outputs. step: of the
+     * graphs that follow; NULL: none follow. */
+    lk_status (*copy)(lk_device *device, const lk_graph_copy *copies, int n, const uint64_t *step);
     void (*free)(lk_device *device, void *graph); /* NULL is fine */
 } lk_graphs;
 

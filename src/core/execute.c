@@ -346,7 +346,7 @@ static lk_status execute_call(lk_device *device, lk_call *call)
     return status;
 }
 
-/* Adds the call to the message of the thread's error. */
+/* Adds the call to the message of the thread's error; only the device if the library itself asked for it. */
 static lk_status execute_explain(lk_status status, const lk_call *call)
 {
     char description[256], message[640];
@@ -355,6 +355,8 @@ static lk_status execute_explain(lk_status status, const lk_call *call)
     snprintf(message, sizeof message, "%s", lk_error_message());
     lk__call_describe(call, description, sizeof description);
     lk_error_clear();
+    if (!call->place.file && !is_later)
+        LK_FAIL(status, "%s [on %s]", message, call->device->name);
     LK_FAIL(status, "%s [%s%s on %s, called at %s:%d%s]", message, is_later ? "found by " : "", description,
             call->device->name, call->place.file ? call->place.file : "?", call->place.line,
             is_later ? "; LOCKSTEP_ENGINE=sync finds out whose it is" : "");

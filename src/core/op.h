@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define LK_MAX_INPUTS 16
-#define LK_MAX_OUTPUTS 5
+#define LK_MAX_OUTPUTS 6
 #define LK_MAX_ATTRS 128
 
 /* Pushing counts references up, and running a call counts them down on another core. The count therefore lies behind

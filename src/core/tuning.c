@@ -18,6 +18,7 @@ struct lk_tuning {
     lk_refcount references;
     const lk_backend *backend;
     char machine[256];
+    char *file;      /* NULL: it was not read from one */
     choice *choices; /* sorted by operator and problem */
     int n;
     int64_t capacity;
@@ -74,6 +75,7 @@ void lk_tuning_release(lk_tuning *tuning)
     for (int i = 0; i < tuning->n; i++)
         tuning_free_choice(&tuning->choices[i]);
     lk__free(tuning->choices);
+    lk__free(tuning->file);
     lk__free(tuning);
 }
 
@@ -158,14 +160,20 @@ lk_status lk_tuning_set(lk_tuning *tuning, const char *op, const char *problem, 
     return tuning_refuse(op, problem, implementation, names, n);
 }
 
-/* The library picks its own algorithm; a tuning can only require the recorded one. */
-static lk_status tuning_check_library_choice(const lk_call *call, const lk_call_choice *made)
+lk_status lk__tuning_set_file(lk_tuning *tuning, const char *path)
 {
-    const char *wanted = lk__tuning_find(call->tuning, made->op, made->problem);
-    if (!wanted || strcmp(wanted, made->implementation) == 0)
-        return LK_OK;
-    LK_FAIL(LK_ERR_UNSUPPORTED, "%s %s: must run on %s, as the file says, but the library here has chosen %s", made->op,
-            made->problem, wanted, made->implementation);
+    char *copy = lk__strdup(path);
+    if (!copy)
+        return LK_ERR_MEMORY;
+    lk__free(tuning->file);
+    tuning->file = copy;
+    return LK_OK;
+}
+
+lk_status lk__tuning_fail(const lk_tuning *tuning, const lk_call_choice *wanted, const char *why)
+{
+    LK_FAIL(LK_ERR_UNSUPPORTED, "tuning%s%s: %s %s: must run on %s, but %s", tuning->file ? " " : "",
+            tuning->file ? tuning->file : "", wanted->op, wanted->problem, wanted->implementation, why);
 }
 
 lk_status lk__tuning_add_call(lk_tuning *tuning, const lk_call *call)
@@ -176,8 +184,6 @@ lk_status lk__tuning_add_call(lk_tuning *tuning, const lk_call *call)
         LK_TRY(choices->of_call(call, &made));
     if (!made.op)
         return LK_OK;
-    if (!choices->list && call->tuning)
-        LK_TRY(tuning_check_library_choice(call, &made));
     return tuning_put(tuning, made.op, made.problem, made.implementation);
 }
 

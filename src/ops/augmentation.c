@@ -1,4 +1,5 @@
 #include "ops/augmentation.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "lockstep/random.h"
 
@@ -20,12 +21,6 @@ static lk_status augmentation_check_most(const char *word, double value, double 
     if (!(value >= 0 && value <= most))
         LK_FAIL(LK_ERR_ARGUMENT, "--augment %s=%g: expected 0 to %g", word, value, most);
     return LK_OK;
-}
-
-bool lk__augmentation_is_basic(const lk_augment_opts *opts)
-{
-    return !opts->vertical_flip && opts->rotation == 0 && opts->brightness == 0 && opts->contrast == 0 &&
-           opts->erase == 0 && opts->mixup == 0 && opts->rand_augment == 0;
 }
 
 lk_status lk__augmentation_check(const lk_augment_opts *opts, lk_plane_size size)
@@ -52,155 +47,76 @@ lk_status lk__augmentation_check(const lk_augment_opts *opts, lk_plane_size size
 
 /* --- choices ------------------------------------------------------------------------------------------------------ */
 
-typedef struct words {
-    uint32_t word[4];
-} words;
-
-static words augmentation_draw_block(const lk_augmentation *a, const char *purpose, int64_t epoch, int64_t sample,
-                                     int block)
+lk_random_key lk__augment_key(uint64_t seed, lk_augment_purpose purpose)
 {
-    lk_random_key key = {
-        .seed = a->seed, .purpose = lk_random_purpose(purpose), .epoch = (uint64_t)epoch, .sample = (uint64_t)sample};
-    words drawn;
-    lk_random_block(&key, (uint64_t)block, drawn.word);
-    return drawn;
+    static const char *const names[] = {
+        [LK_AUGMENT_SHIFT] = "augment.shift",   [LK_AUGMENT_FLIP] = "augment.flip",
+        [LK_AUGMENT_CROP] = "augment.crop",     [LK_AUGMENT_CUTOUT] = "augment.cutout",
+        [LK_AUGMENT_COLORS] = "augment.colors", [LK_AUGMENT_VERTICAL_FLIP] = "augment.vertical_flip",
+        [LK_AUGMENT_RAND] = "augment.rand",     [LK_AUGMENT_ERASE] = "augment.erase",
+        [LK_AUGMENT_MIXUP] = "augment.mixup",   [LK_AUGMENT_ROTATION] = "augment.rotation",
+    };
+    return (lk_random_key){.seed = seed, .purpose = lk_random_purpose(names[purpose])};
 }
 
-static words augmentation_draw(const lk_augmentation *a, const char *purpose, int64_t epoch, int64_t sample)
+/* The integral of t^(p - 1) (1 - t)^(q - 1) from 0 to x, for x at most 1/2, is x^p times a series in x: the powers of
+ * 1 - t are series in t. */
+enum { BETA_TERMS = 48 };
+
+typedef struct beta {
+    double p, term[BETA_TERMS];
+} beta;
+
+static beta augmentation_beta(double p, double q, double scale)
 {
-    return augmentation_draw_block(a, purpose, epoch, sample, 0);
+    beta series = {.p = p};
+    double coefficient = scale;
+    for (int n = 0; n < BETA_TERMS; n++) {
+        series.term[n] = coefficient / (p + n);
+        coefficient *= (n + 1 - q) / (n + 1);
+    }
+    return series;
 }
 
-/* Uniform in [-share, share) times the size. Its absolute value stays below the size after rounding too: the greatest
- * share is 1 - 2^-53, and (1 - 2^-53) * size is nearer to the number below size than to size. */
-static double augmentation_random_shift(uint32_t word, double share, int64_t size)
+static double augmentation_beta_integral(const beta *series, double x)
 {
-    return ((double)word * 0x1p-31 - 1.0) * share * (double)size;
+    double sum = 0;
+    for (int n = BETA_TERMS - 1; n >= 0; n--)
+        sum = sum * x + series->term[n];
+    return pow(x, series->p) * sum;
 }
 
-/* Uniform in [0, bound), up to a bias of bound / 2^32. */
-static int64_t augmentation_random_below(uint32_t word, int64_t bound)
+/* Sets the bounds between shares from Beta(alpha + 1, alpha) that are rounded to different parts. Rounding to 32 bits
+ * hides in which last bits C libraries' pow() differ. Both integrals are scaled by alpha, so that none overflows. */
+static void augmentation_init_mixing(double alpha, uint32_t mixing[LK_MIXUP_PARTS])
 {
-    return (int64_t)((uint64_t)word * (uint64_t)bound >> 32);
-}
-
-/* Uniform in [low, high). */
-static double augmentation_random_in(uint32_t word, double low, double high)
-{
-    return low + (double)word * 0x1p-32 * (high - low);
-}
-
-/* Tries rectangles until one fits, as the paper does. */
-static void augmentation_choose_erasing(const lk_augmentation *a, int64_t epoch, int64_t sample,
-                                        lk_augment_choice *choice)
-{
-    enum { TRIES = 10 };
-    words w = augmentation_draw(a, LK_AUGMENT_ERASE, epoch, sample);
-    bool erases = augmentation_random_in(w.word[0], 0, 1) < a->opts.erase;
-    for (int i = 1; i <= TRIES && erases; i++) {
-        w = augmentation_draw_block(a, LK_AUGMENT_ERASE, epoch, sample, i);
-        double area = augmentation_random_in(w.word[0], 0.02, 0.4) * (double)(a->size.height * a->size.width);
-        double ratio = augmentation_random_in(w.word[1], 0.3, 1 / 0.3);
-        int64_t height = (int64_t)(sqrt(area * ratio) + 0.5), width = (int64_t)(sqrt(area / ratio) + 0.5);
-        if (height < 1 || width < 1 || height >= a->size.height || width >= a->size.width)
-            continue;
-        choice->erase_height = height;
-        choice->erase_width = width;
-        choice->erase_top = augmentation_random_below(w.word[2], a->size.height - height + 1);
-        choice->erase_left = augmentation_random_below(w.word[3], a->size.width - width + 1);
-        return;
+    beta low = augmentation_beta(alpha + 1, alpha, alpha), high = augmentation_beta(alpha, alpha + 1, alpha);
+    double all = augmentation_beta_integral(&low, 0.5) + augmentation_beta_integral(&high, 0.5);
+    for (int i = 0; i < LK_MIXUP_PARTS; i++) {
+        double x = (i + 0.5) / LK_MIXUP_PARTS;
+        double below =
+            x <= 0.5 ? augmentation_beta_integral(&low, x) / all : 1 - augmentation_beta_integral(&high, 1 - x) / all;
+        mixing[i] = (uint32_t)lk__min((int64_t)(below * 0x1p32 + 0.5), UINT32_MAX);
     }
 }
 
-/* A number from Beta(alpha, alpha) by Jöhnk's method (1964), which becomes one from Beta(alpha + 1, alpha) if the
- * larger of it and its complement is as likely as it is large. Rounding hides in which last bits C libraries' pow()
- * differ. */
-static void augmentation_choose_mixing(const lk_augmentation *a, int64_t epoch, int64_t sample,
-                                       lk_augment_choice *choice)
+void lk__augment_chances_init(const lk_augment_opts *opts, uint64_t seed, lk_augment_chances *chances)
 {
-    enum { TRIES = 32, PARTS = 256 };
-    words w = augmentation_draw(a, LK_AUGMENT_MIXUP, epoch, sample);
-    double share = 0.5;
-    for (int i = 1; i <= TRIES; i++) {
-        words pair = augmentation_draw_block(a, LK_AUGMENT_MIXUP, epoch, sample, i);
-        double x = pow(augmentation_random_in(pair.word[0], 0x1p-32, 1), 1 / a->opts.mixup);
-        double y = pow(augmentation_random_in(pair.word[1], 0x1p-32, 1), 1 / a->opts.mixup);
-        if (x + y <= 1 && x + y > 0) {
-            share = x / (x + y);
-            break;
-        }
+    *chances = (lk_augment_chances){0};
+    for (int i = 0; i < LK_AUGMENT_PURPOSES; i++) {
+        lk_random_key key = lk__augment_key(seed, (lk_augment_purpose)i);
+        uint32_t counter[4];
+        lk__philox_start(&key, chances->key[i], counter);
     }
-    if (augmentation_random_in(w.word[1], 0, 1) >= share)
-        share = 1 - share;
-    choice->share = floor(share * PARTS + 0.5) / PARTS;
-    choice->other = w.word[0];
-}
-
-static void augmentation_choose_colors(const lk_augmentation *a, int64_t epoch, int64_t sample,
-                                       lk_augment_choice *choice)
-{
-    const lk_augment_opts *opts = &a->opts;
-    words w = augmentation_draw(a, LK_AUGMENT_COLORS, epoch, sample);
-    choice->brightness = augmentation_random_in(w.word[0], 1 - opts->brightness, 1 + opts->brightness);
-    choice->contrast = augmentation_random_in(w.word[1], 1 - opts->contrast, 1 + opts->contrast);
-}
-
-static void augmentation_choose_more(const lk_augmentation *a, int64_t epoch, int64_t sample, lk_augment_choice *choice)
-{
-    const lk_augment_opts *opts = &a->opts;
-    if (opts->vertical_flip)
-        choice->flipped_down = augmentation_draw(a, LK_AUGMENT_VERTICAL_FLIP, epoch, sample).word[0] >> 31;
-    if (opts->rotation > 0) {
-        words w = augmentation_draw(a, LK_AUGMENT_ROTATION, epoch, sample);
-        choice->degrees = augmentation_random_in(w.word[0], -opts->rotation, opts->rotation);
-    }
-    if (opts->brightness > 0 || opts->contrast > 0)
-        augmentation_choose_colors(a, epoch, sample, choice);
-    if (opts->rand_augment) {
-        words w = augmentation_draw(a, LK_AUGMENT_RAND, epoch, sample);
-        for (int i = 0; i < LK_RAND_CHOICES; i++) {
-            choice->rand[i].operation = (lk_rand_operation)augmentation_random_below(w.word[2 * i], LK_RAND_OPERATIONS);
-            choice->rand[i].negative = w.word[2 * i + 1] >> 31;
-        }
-    }
-    if (opts->erase > 0)
-        augmentation_choose_erasing(a, epoch, sample, choice);
     if (opts->mixup > 0)
-        augmentation_choose_mixing(a, epoch, sample, choice);
-}
-
-int64_t lk__augmentation_other(const lk_augment_choice *choice, int64_t sample, int64_t count)
-{
-    if (count < 2)
-        return sample;
-    int64_t other = augmentation_random_below(choice->other, count - 1);
-    return other + (other >= sample);
+        augmentation_init_mixing(opts->mixup, chances->mixing);
 }
 
 void lk__augmentation_choose(const lk_augmentation *augmentation, int64_t epoch, int64_t sample,
                              lk_augment_choice *choice)
 {
     const lk_augmentation *a = augmentation;
-    const lk_augment_opts *opts = &a->opts;
-    *choice = (lk_augment_choice){.brightness = 1, .contrast = 1, .share = 1};
-    if (opts->height_shift > 0 || opts->width_shift > 0) {
-        words w = augmentation_draw(a, LK_AUGMENT_SHIFT, epoch, sample);
-        choice->shift_down = augmentation_random_shift(w.word[0], opts->height_shift, a->size.height);
-        choice->shift_right = augmentation_random_shift(w.word[1], opts->width_shift, a->size.width);
-    }
-    if (opts->horizontal_flip)
-        choice->flipped = augmentation_draw(a, LK_AUGMENT_FLIP, epoch, sample).word[0] >> 31;
-    if (opts->crop_padding) {
-        words w = augmentation_draw(a, LK_AUGMENT_CROP, epoch, sample);
-        choice->crop_down = augmentation_random_below(w.word[0], 2 * opts->crop_padding + 1) - opts->crop_padding;
-        choice->crop_right = augmentation_random_below(w.word[1], 2 * opts->crop_padding + 1) - opts->crop_padding;
-    }
-    if (opts->cutout) {
-        words w = augmentation_draw(a, LK_AUGMENT_CUTOUT, epoch, sample);
-        choice->cutout_y = augmentation_random_below(w.word[0], a->size.height);
-        choice->cutout_x = augmentation_random_below(w.word[1], a->size.width);
-    }
-    augmentation_choose_more(a, epoch, sample, choice);
+    lk__augment_choose(&a->opts, a->size, &a->chances, epoch, sample, choice);
 }
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
@@ -264,7 +180,7 @@ static void augmentation_move_pixels(const lk_augmentation *a, const lk_augment_
         from = to;
     }
     if (turned) {
-        lk_pixel_map map = lk__pixels_rotation(choice->degrees);
+        lk_pixel_map map = lk__pixel_rotation(choice->degrees);
         to = relay_next(&r);
         lk__pixels_map(from, a->size, &map, to);
         from = to;
@@ -277,9 +193,9 @@ static void augmentation_change_colors(const lk_augmentation *a, const lk_augmen
                                        float *values)
 {
     lk_color_image image = {.values = values, .channels = a->channels, .size = a->size, .scratch = scratch};
-    if (choice->brightness != 1)
+    if (a->opts.brightness > 0)
         lk__color_brightness(&image, (float)choice->brightness);
-    if (choice->contrast != 1)
+    if (a->opts.contrast > 0)
         lk__color_contrast(&image, (float)choice->contrast);
     for (int i = 0; i < LK_RAND_CHOICES && a->opts.rand_augment > 0; i++)
         lk__rand_apply(choice->rand[i].operation, (double)a->opts.rand_augment / LK_RAND_MAGNITUDES,
@@ -323,11 +239,11 @@ lk_status lk__augmentation_make(const lk_augmentation *augmentation, lk__pixels_
     if (a->opts.mixup == 0)
         return LK_OK;
     lk__augmentation_choose(a, epoch, sample, &choice);
-    int64_t with = lk__augmentation_other(&choice, sample, count);
+    int64_t with = lk__augment_other(&choice, sample, count);
     float share = (float)choice.share;
     LK_TRY(read(user, with, &pixels));
     lk__augmentation_apply(a, pixels, epoch, with, scratch, other);
     for (int64_t i = 0; i < values; i++)
-        image[i] = share * image[i] + (1 - share) * other[i];
+        image[i] = lk__pixel_mixed(image[i], other[i], share);
     return LK_OK;
 }

@@ -28,7 +28,7 @@ static lk_status batch_norm_inference_act_infer(const lk_call *call, lk_meta *ou
     return lk__infer_same(call, out);
 }
 
-/* (dy, y, x, gamma, sums[, beta[, more]]) → dx, dgamma, dbeta, dresidual, sums of dx */
+/* (dy, y, x, gamma, sums[, beta[, more]]) → dx, dgamma, dbeta, dresidual, sums of dx, sums of dresidual */
 static lk_status batch_norm_act_grad_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
@@ -43,8 +43,10 @@ static lk_status batch_norm_act_grad_infer(const lk_call *call, lk_meta *out)
         LK_TRY(lk__check_meta(op, "beta", call->in[5], lk__channel_vector_meta(x)));
     if (call->n_in == 7)
         LK_TRY(lk__check_like(op, "more", call->in[6], x->dtype, x->shape));
+    if (call->n_out == 6 && !(call->n_in == 7 && call->in[5]))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: the sums of dresidual need beta and more", op);
     out[0] = out[3] = (lk_meta){x->dtype, x->shape};
-    out[1] = out[2] = out[4] = lk__channel_vector_meta(x);
+    out[1] = out[2] = out[4] = out[5] = lk__channel_vector_meta(x);
     return LK_OK;
 }
 

@@ -71,6 +71,23 @@ static void known_values(void **state)
         assert_true(values[i] == (before[i] * 255 >= 127.9 ? 128.0f / 255 : 0));
 }
 
+/* The mean gray is exact, so that threads may add up its pixels in any order. */
+static void contrast_does_not_depend_on_the_order_of_pixels(void **state)
+{
+    (void)state;
+    for (int64_t channels = 1; channels <= 3; channels++) {
+        float changed[VALUES];
+        lk_color_image image = image_of(channels);
+        lk__color_contrast(&image, 0.7f);
+        memcpy(changed, values, sizeof changed);
+        for (int i = 0; i < VALUES; i++)
+            values[i] = before[i / PIXELS * PIXELS + (PIXELS - 1 - i % PIXELS)];
+        lk__color_contrast(&image, 0.7f);
+        for (int i = 0; i < (int)channels * PIXELS; i++)
+            assert_true(values[i] == changed[i / PIXELS * PIXELS + (PIXELS - 1 - i % PIXELS)]);
+    }
+}
+
 static void sharpness_blurs_the_inside(void **state)
 {
     (void)state;
@@ -140,13 +157,13 @@ static void a_quarter_turn_moves_pixels(void **state)
     float from[SIDE * SIDE], to[SIDE * SIDE];
     for (int i = 0; i < SIDE * SIDE; i++)
         from[i] = (float)i;
-    lk_pixel_map map = lk__pixels_rotation(90);
+    lk_pixel_map map = lk__pixel_rotation(90);
     lk__pixels_map(from, (lk_plane_size){SIDE, SIDE}, &map, to);
     for (int y = 0; y < SIDE; y++)
         for (int x = 0; x < SIDE; x++)
             assert_float_equal(to[y * SIDE + x], from[x * SIDE + SIDE - 1 - y], 1e-5);
     for (double degrees = -180; degrees <= 180; degrees += 7.5) {
-        map = lk__pixels_rotation(degrees);
+        map = lk__pixel_rotation(degrees);
         double angle = degrees * acos(-1) / 180;
         assert_float_equal(map.yy, cos(angle), 1e-12);
         assert_float_equal(map.yx, sin(angle), 1e-12);
@@ -156,10 +173,14 @@ static void a_quarter_turn_moves_pixels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(neutral_factors_change_nothing), cmocka_unit_test(known_values),
-        cmocka_unit_test(sharpness_blurs_the_inside),     cmocka_unit_test(histograms_are_stretched),
-        cmocka_unit_test(equalizing_two_levels),          cmocka_unit_test(operations_keep_the_range),
+        cmocka_unit_test(neutral_factors_change_nothing),
+        cmocka_unit_test(known_values),
+        cmocka_unit_test(sharpness_blurs_the_inside),
+        cmocka_unit_test(histograms_are_stretched),
+        cmocka_unit_test(equalizing_two_levels),
+        cmocka_unit_test(operations_keep_the_range),
         cmocka_unit_test(a_quarter_turn_moves_pixels),
+        cmocka_unit_test(contrast_does_not_depend_on_the_order_of_pixels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

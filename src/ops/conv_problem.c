@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 bool lk__conv_problem_of(const lk_call *call, lk_conv_problem *p)
@@ -45,6 +44,11 @@ bool lk__conv_problem_of(const lk_call *call, lk_conv_problem *p)
 /* In the order of lk_block_pool. */
 static const char *const poolings[] = {"", "average", "maximum"};
 
+static const char *conv_problem_dtype_name(const lk_conv_problem *p)
+{
+    return p->tf32 ? "tf32" : lk_dtype_name(p->dtype);
+}
+
 static void problem_append_pair(char *text, size_t size, const char *name, const int64_t *pair)
 {
     char word[64];
@@ -59,7 +63,7 @@ void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
     char x[64], w[64];
     lk__shape_text(p->x, x, sizeof x);
     lk__shape_text(p->w, w, sizeof w);
-    snprintf(text, size, "%s x%s w%s", lk_dtype_name(p->dtype), x, w);
+    snprintf(text, size, "%s x%s w%s", conv_problem_dtype_name(p), x, w);
     problem_append_pair(text, size, "stride", conv->stride);
     problem_append_pair(text, size, "padding", conv->padding);
     problem_append_pair(text, size, "dilation", conv->dilation);
@@ -68,6 +72,9 @@ void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
         snprintf(groups, sizeof groups, " groups %" PRId64, conv->groups);
         lk__text_append(text, size, groups);
     }
+    lk__text_append(text, size, p->bias ? " bias" : "");
+    lk__text_append(text, size, p->direct ? " direct" : "");
+    lk__text_append(text, size, p->to_f32 ? " to f32" : "");
     if (p->op != LK_OP_CONV_BLOCK)
         return;
     if (p->attrs.relu)
@@ -92,48 +99,30 @@ void lk__conv_call_text(const lk_call *call, char *text, size_t size)
 /* Each function takes something off the beginning of *text and returns false if it is not there. Errors in detail, such
  * as a leading zero, show when the result is written again and compared. */
 
-static bool conv_problem_parse_keyword(const char **text, const char *word)
-{
-    size_t length = strlen(word);
-    if (strncmp(*text, word, length) != 0)
-        return false;
-    *text += length;
-    return true;
-}
-
-static bool conv_problem_parse_number(const char **text, int64_t *number)
-{
-    char *end;
-    if (**text < '0' || **text > '9')
-        return false;
-    *number = strtoll(*text, &end, 10);
-    *text = end;
-    return true;
-}
-
 static bool conv_problem_parse_pair(const char **text, const char *name, int64_t *pair)
 {
     char word[64];
     snprintf(word, sizeof word, " %s ", name);
-    return conv_problem_parse_keyword(text, word) && conv_problem_parse_number(text, &pair[0]) &&
-           conv_problem_parse_keyword(text, "x") && conv_problem_parse_number(text, &pair[1]);
+    return lk__text_take(text, word) && lk__text_take_number(text, &pair[0]) && lk__text_take(text, "x") &&
+           lk__text_take_number(text, &pair[1]);
 }
 
-static bool conv_problem_parse_dtype(const char **text, lk_dtype *dtype)
+static bool conv_problem_parse_dtype(const char **text, lk_conv_problem *p)
 {
-    *dtype = conv_problem_parse_keyword(text, "bf16 ") ? LK_BF16 : LK_F32;
-    return *dtype == LK_BF16 || conv_problem_parse_keyword(text, "f32 ");
+    p->dtype = lk__text_take(text, "bf16 ") ? LK_BF16 : LK_F32;
+    p->tf32 = p->dtype == LK_F32 && lk__text_take(text, "tf32 ");
+    return p->dtype == LK_BF16 || p->tf32 || lk__text_take(text, "f32 ");
 }
 
 static bool conv_problem_parse_shape(const char **text, const char *name, lk_shape *shape)
 {
     shape->ndim = 4;
-    if (!conv_problem_parse_keyword(text, name))
+    if (!lk__text_take(text, name))
         return false;
     for (int i = 0; i < 4; i++)
-        if (!conv_problem_parse_keyword(text, i == 0 ? "[" : ",") || !conv_problem_parse_number(text, &shape->dim[i]))
+        if (!lk__text_take(text, i == 0 ? "[" : ",") || !lk__text_take_number(text, &shape->dim[i]))
             return false;
-    return conv_problem_parse_keyword(text, "]");
+    return lk__text_take(text, "]");
 }
 
 static bool parse_conv(const char **text, lk_conv2d_opts *conv)
@@ -143,12 +132,20 @@ static bool parse_conv(const char **text, lk_conv2d_opts *conv)
         !conv_problem_parse_pair(text, "padding", conv->padding) ||
         !conv_problem_parse_pair(text, "dilation", conv->dilation))
         return false;
-    return !conv_problem_parse_keyword(text, " groups ") || conv_problem_parse_number(text, &conv->groups);
+    return !lk__text_take(text, " groups ") || lk__text_take_number(text, &conv->groups);
+}
+
+/* Reads the words that only problems of GPUs have. */
+static void conv_problem_parse_variant(const char **text, lk_conv_problem *p)
+{
+    p->bias = p->op == LK_OP_CONV2D && lk__text_take(text, " bias");
+    p->direct = lk__text_take(text, " direct");
+    p->to_f32 = p->op == LK_OP_CONV2D_WEIGHT_GRAD && p->dtype == LK_BF16 && lk__text_take(text, " to f32");
 }
 
 static bool conv_problem_parse_block(const char **text, lk_conv_block_attrs *attrs)
 {
-    attrs->relu = conv_problem_parse_keyword(text, " relu");
+    attrs->relu = lk__text_take(text, " relu");
     for (int kind = LK_BLOCK_AVG_POOL; kind <= LK_BLOCK_MAX_POOL; kind++) {
         if (!conv_problem_parse_pair(text, poolings[kind], attrs->pool.kernel))
             continue;
@@ -219,10 +216,12 @@ bool lk__conv_problem_parse(const char *op, const char *text, lk_conv_problem *p
     char again[320];
     const char *rest = text;
     *p = (lk_conv_problem){.op = problem_op(op)};
-    if (p->op < 0 || !conv_problem_parse_dtype(&rest, &p->dtype) || !conv_problem_parse_shape(&rest, "x", &p->x) ||
+    if (p->op < 0 || !conv_problem_parse_dtype(&rest, p) || !conv_problem_parse_shape(&rest, "x", &p->x) ||
         !conv_problem_parse_shape(&rest, " w", &p->w) || !parse_conv(&rest, &p->attrs.conv))
         return false;
-    if (p->op == LK_OP_CONV_BLOCK && !conv_problem_parse_block(&rest, &p->attrs))
+    if (p->op != LK_OP_CONV_BLOCK)
+        conv_problem_parse_variant(&rest, p);
+    else if (!conv_problem_parse_block(&rest, &p->attrs))
         return false;
     lk__conv_problem_text(p, again, sizeof again);
     return strcmp(text, again) == 0 && problem_is_valid(p);

@@ -218,11 +218,12 @@ static lk_status cross_entropy_step_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_cross_entropy_step_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_step_attrs);
-    const lk_tensor *logits = call->in[1];
+    const lk_tensor *dloss = call->in[0], *logits = call->in[1];
     LK_TRY(cross_entropy_check_labels(op, logits, call->in[2]));
     LK_TRY(cross_entropy_check_smoothing(op, attrs->smoothing));
-    LK_TRY(lk__check_like(op, "dloss", call->in[0], logits->dtype, LK_SCALAR));
-    out[0] = (lk_meta){logits->dtype, LK_SCALAR};
+    bool is_wide = logits->dtype == LK_BF16 && dloss->dtype == LK_F32;
+    LK_TRY(lk__check_like(op, "dloss", dloss, is_wide ? LK_F32 : logits->dtype, LK_SCALAR));
+    out[0] = (lk_meta){dloss->dtype, LK_SCALAR};
     out[1] = (lk_meta){logits->dtype, logits->shape};
     out[2] = (lk_meta){LK_F32, LK_SCALAR};
     return call->n_out == 3 ? cross_entropy_top_k_check(op, logits, attrs->k) : LK_OK;

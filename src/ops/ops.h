@@ -89,6 +89,12 @@ typedef struct lk_pool2d_grad_attrs { /* max: (dy, where) → dx.  avg: (dy) →
     int64_t height, width; /* of x */
 } lk_pool2d_grad_attrs;
 
+/* relu_avg_pool2d: (x) → y = avg_pool2d(relu(x)). relu_avg_pool2d_grad: (dy, x) → dx = x > 0 ? avg_pool2d_grad(dy) : 0.
+ * Attributes as without relu.
+ * relu_max_pool2d: (x) → y = max_pool2d(relu(x)), where. `where`, u8 of y's shape, is the number of the first maximum
+ * in its window, in row-major order, or LK_POOL_TAPS if y is not above 0. Windows as of batch_norm_pool.
+ * relu_max_pool2d_grad: (dy, where) → dx. */
+
 typedef enum lk_block_pool { LK_BLOCK_NO_POOL, LK_BLOCK_AVG_POOL, LK_BLOCK_MAX_POOL } lk_block_pool;
 
 /* conv_block: (x, w, bias or NULL) → y = pool(relu(conv2d(x, w, bias))), saved. `saved` is u8, of the shape of conv2d's
@@ -141,12 +147,20 @@ typedef struct lk_dropout_attrs { /* (x, indices) → y; dx is dropout of dy */
  * batch_norm_act_grad: (dy, y, x, gamma, sums) → dx, dgamma, dbeta and, if a fourth output is wanted, dresidual =
  *   y > 0 ? dy : 0. A sixth operand, beta, says that y = relu(batch_norm(x)): a kernel may compute y again, and y may
  *   be NULL. A seventh operand, more, is added to dy first, and the sum rounded as a result of its own; with beta it is
- *   the fourth output. A fifth output is Σ dx of each channel.
+ *   the fourth output. A fifth output is Σ dx of each channel, a sixth one, with beta and more, Σ dresidual.
  * batch_norm_drop: (x, gamma, beta, indices) → y = dropout(relu(batch_norm(x))), sums, kept. relu's result is rounded
  * as a result of its own. `kept` is u8, [N, C or less, …], and belongs to the backend: only its own
  * batch_norm_drop_grad, called with the same attributes, reads it. batch_norm_drop_grad: (dy, kept, x, gamma, sums,
  * beta, indices) → dx, dgamma, dbeta and, if a fourth output is wanted, Σ dx of each channel. dropout's gradient is
- * rounded as a result of its own. batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no
+ * rounded as a result of its own.
+ * batch_norm_pool: (x, gamma, beta, residual or NULL) → y = max_pool2d(batch_norm_act(x, gamma, beta, residual)), sums,
+ *   where. batch_norm_act's result is rounded as a result of its own. A residual needs residual_last. `where`, u8 of
+ * y's shape, is the number of the first maximum in its window, in row-major order. Windows must not overlap nor have
+ *   padding, and have at most LK_POOL_TAPS elements.
+ * batch_norm_pool_grad: (dy, where, x, gamma, sums, beta, more or NULL) → dx, dgamma, dbeta, dresidual and, if a fifth
+ *   output is wanted, Σ dx of each channel. dresidual is max_pool2d's gradient of dy or, with `more`, of their sum,
+ *   rounded as a result of its own.
+ * batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no
  * gradient. batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and
  * momentum. */
 typedef struct lk_batch_norm_attrs {
@@ -159,6 +173,13 @@ typedef struct lk_batch_norm_drop_attrs {
     lk_batch_norm_attrs norm;
     lk_dropout_attrs drop;
 } lk_batch_norm_drop_attrs;
+
+enum { LK_POOL_TAPS = 255 };
+
+typedef struct lk_batch_norm_pool_attrs {
+    lk_batch_norm_attrs norm;
+    lk_pool2d_opts pool;
+} lk_batch_norm_pool_attrs;
 
 /* group_norm: (x, gamma, beta) → y.  group_norm_grad: (dy, x, gamma) → dx, dgamma, dbeta. Attributes lk_group_norm_opts
  * with every default filled in. */
@@ -182,8 +203,10 @@ typedef struct lk_cross_entropy_attrs { /* (logits, labels) → loss */
 /* sparse_softmax_cross_entropy_grad: (dloss, logits, labels) → dlogits, lk_cross_entropy_attrs.
  * sigmoid_cross_entropy: (logits, targets) → loss.  sigmoid_cross_entropy_grad: (dloss, logits, targets) → dlogits. */
 
+/* cross_entropy_step: the loss is the sum over samples, in dloss's dtype. That is the logits', or f32 with logits in
+ * bf16; dlogits are then rounded to f32 first, and from there to bf16. */
 typedef struct lk_cross_entropy_step_attrs { /* (dloss scalar, logits, labels) → loss, dlogits */
-    double smoothing;                        /* the loss is the sum over samples, in logits' dtype */
+    double smoothing;
     int k; /* if a third output is wanted: f32 scalar, the number of samples in the top k */
 } lk_cross_entropy_step_attrs;
 

@@ -18,11 +18,14 @@ static void test_table(void **state)
                                                      "gather",
                                                      "prepare_images",
                                                      "pairwise_sum",
+                                                     "relu_avg_pool2d",
+                                                     "relu_max_pool2d",
                                                      "argmax",
                                                      "in_top_k",
                                                      "squared_norms",
                                                      "update_scales",
                                                      "batch_norm_drop",
+                                                     "batch_norm_pool",
                                                      "batch_norm_inference_act",
                                                      "cross_entropy_step"};
     for (int i = 0; i < LK_OP_COUNT; i++) {

@@ -2,11 +2,7 @@
  * pixels it is made from: each is one chain of roundings in f32, wherever it lies in a row. Planes must not overlap. */
 #pragma once
 
-#include <stdint.h>
-
-typedef struct lk_plane_size {
-    int64_t height, width;
-} lk_plane_size;
+#include "ops/pixel_formulas.h"
 
 /* An image [C,H,W] before augmentation: bytes, which stand for bytes / 255, or floats. One of the two is NULL. */
 typedef struct lk_pixels {
@@ -19,15 +15,6 @@ void lk__pixels_from_bytes(const uint8_t *from, int64_t count, float *to);
 
 /* to[y][x] = from[height - 1 - y][x]. */
 void lk__pixels_flip_down(const float *from, lk_plane_size size, float *to);
-
-/* An affine map from a pixel (y, x) to the place that it is taken from, both counted from the image's center:
- * (yy y + yx x + down, xy y + xx x + right). */
-typedef struct lk_pixel_map {
-    double yy, yx, xy, xx, down, right;
-} lk_pixel_map;
-
-/* The map that turns the picture counterclockwise by these degrees, -180 … 180. */
-lk_pixel_map lk__pixels_rotation(double degrees);
 
 /* Takes each pixel from where the map says, bilinear between pixels; 0 outside. */
 void lk__pixels_map(const float *from, lk_plane_size size, const lk_pixel_map *map, float *to);

@@ -22,6 +22,26 @@ lk_status lk__pool2d_shape(const char *op, lk_shape x, const lk_pool2d_opts *opt
     return LK_OK;
 }
 
+static bool pool_is_apart(const lk_pool2d_opts *opts, int axis)
+{
+    return opts->padding[axis] == 0 && opts->kernel[axis] <= opts->stride[axis];
+}
+
+bool lk__pool2d_has_taps(const lk_pool2d_opts *opts)
+{
+    return pool_is_apart(opts, 0) && pool_is_apart(opts, 1) && opts->kernel[0] * opts->kernel[1] <= LK_POOL_TAPS;
+}
+
+lk_status lk__pool2d_check_taps(const char *op, const lk_pool2d_opts *opts)
+{
+    if (lk__pool2d_has_taps(opts))
+        return LK_OK;
+    if (pool_is_apart(opts, 0) && pool_is_apart(opts, 1))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: windows have %lld elements; they must have at most %d", op,
+                (long long)(opts->kernel[0] * opts->kernel[1]), LK_POOL_TAPS);
+    LK_FAIL(LK_ERR_ARGUMENT, "%s: windows overlap or have padding, which only max_pool2d takes", op);
+}
+
 static lk_status pool_check_x(const lk_call *call, lk_shape *y)
 {
     LK_TRY(lk__check_dtype(call->op->name, "x", call->in[0]->dtype, LK_FLOATS));
@@ -47,8 +67,14 @@ static lk_status pool_grad_infer(const lk_call *call, lk_meta *out)
     lk_shape x = LK_SHAPE(dy->shape.dim[0], dy->shape.dim[1], attrs->height, attrs->width);
     LK_TRY(lk__pool2d_shape(op, x, &attrs->pool, &y));
     LK_TRY(lk__check_like(op, "dy", dy, dy->dtype, y));
-    if (call->n_in == 2)
+    if (call->op->id == LK_OP_MAX_POOL2D_GRAD)
         LK_TRY(lk__check_like(op, "where", call->in[1], LK_I32, y));
+    if (call->op->id == LK_OP_RELU_AVG_POOL2D_GRAD)
+        LK_TRY(lk__check_like(op, "x", call->in[1], dy->dtype, x));
+    if (call->op->id == LK_OP_RELU_MAX_POOL2D_GRAD) {
+        LK_TRY(lk__pool2d_check_taps(op, &attrs->pool));
+        LK_TRY(lk__check_like(op, "where", call->in[1], LK_U8, y));
+    }
     out[0] = (lk_meta){dy->dtype, x};
     return LK_OK;
 }
@@ -73,6 +99,22 @@ const lk_op lk__op_avg_pool2d_grad = {
     .flags = LK_OP_FREE_LAYOUT,
     .infer = pool_grad_infer,
     .flops = pool_grad_flops,
+};
+
+const lk_op lk__op_relu_avg_pool2d_grad = {
+    .name = "relu_avg_pool2d_grad",
+    .id = LK_OP_RELU_AVG_POOL2D_GRAD,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = pool_grad_infer,
+    .flops = pool_grad_flops,
+};
+
+const lk_op lk__op_relu_max_pool2d_grad = {
+    .name = "relu_max_pool2d_grad",
+    .id = LK_OP_RELU_MAX_POOL2D_GRAD,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = pool_grad_infer,
+    .flops = lk__flops_input,
 };
 
 static lk_status pool_gradient(lk_gradient *g, const lk_op *op, lk_tensor *const *in, int n_in)
@@ -108,6 +150,13 @@ static lk_status max_pool2d_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
+static lk_status relu_max_pool2d_infer(const lk_call *call, lk_meta *out)
+{
+    LK_TRY(max_pool2d_infer(call, out));
+    out[1].dtype = LK_U8;
+    return lk__pool2d_check_taps(call->op->name, LK_ATTRS(call, lk_pool2d_opts));
+}
+
 static lk_status avg_pool2d_infer(const lk_call *call, lk_meta *out)
 {
     out[0].dtype = call->in[0]->dtype;
@@ -129,6 +178,22 @@ const lk_op lk__op_avg_pool2d = {
     .flags = LK_OP_FREE_LAYOUT,
     .infer = avg_pool2d_infer,
     .gradient = avg_pool2d_gradient,
+    .flops = pool_flops,
+};
+
+const lk_op lk__op_relu_avg_pool2d = {
+    .name = "relu_avg_pool2d",
+    .id = LK_OP_RELU_AVG_POOL2D,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = avg_pool2d_infer,
+    .flops = pool_flops,
+};
+
+const lk_op lk__op_relu_max_pool2d = {
+    .name = "relu_max_pool2d",
+    .id = LK_OP_RELU_MAX_POOL2D,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = relu_max_pool2d_infer,
     .flops = pool_flops,
 };
 

@@ -1,5 +1,4 @@
 #include "ops/prepare_images.h"
-#include "core/backend.h"
 #include "ops/support.h"
 
 static lk_status prepare_images_infer(const lk_call *call, lk_meta *out)
@@ -13,10 +12,6 @@ static lk_status prepare_images_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_like("prepare_images", "epoch", epoch, LK_I64, LK_SCALAR));
     if (moments)
         LK_TRY(lk__check_like("prepare_images", "moments", moments, LK_F32, LK_SHAPE(2, dim[1])));
-    if (lk_tensor_device(images)->backend->offload &&
-        !lk__augmentation_is_basic(&LK_ATTRS(call, lk_prepare_images_attrs)->opts))
-        LK_FAIL(LK_ERR_UNSUPPORTED, "prepare_images: %s makes only shifts, horizontal flips, crops and cutouts",
-                lk_device_name(lk_tensor_device(images)));
     lk_plane_size size = {dim[2], dim[3]};
     LK_TRY(lk__augmentation_check(&LK_ATTRS(call, lk_prepare_images_attrs)->opts, size));
     out[0] = (lk_meta){LK_F32, LK_SHAPE(indices->shape.dim[0], dim[1], dim[2], dim[3])};

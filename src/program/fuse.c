@@ -103,6 +103,17 @@ int lk__rewrite_only_reader(const lk_rewrite *r, int i)
     return only ? reader : -1;
 }
 
+bool lk__rewrite_may_move_up(const lk_rewrite *r, const lk_call *call, int to, int from)
+{
+    for (int i = to; i < from; i++) {
+        const lk_call *other = lk__rewrite_call(r, i);
+        for (int k = 1; k < call->n_in && !r->removed[i]; k++)
+            if (call->in[k] && lk__lists_storage(other->out, other->n_out, call->in[k]->storage))
+                return false;
+    }
+    return true;
+}
+
 /* --- spans -------------------------------------------------------------------------------------------------------- */
 
 static void rewrite_note_uses(lk_rewrite *r, int call, lk_tensor *const *tensors, int n, bool write)
@@ -208,10 +219,12 @@ static lk_status fuse_apply(lk_program *program, const fuse_pattern *patterns, s
 lk_status lk__program_fuse(lk_program *program)
 {
     static const fuse_pattern patterns[] = {
-        lk__fuse_conv_block,    lk__fuse_batch_norm_drop, lk__fuse_batch_norm_act, lk__fuse_gradient_sum,
-        lk__fuse_bias_gradient, lk__fuse_dense,           lk__fuse_loss,
+        lk__fuse_conv_block,      lk__fuse_relu_pool,    lk__fuse_batch_norm_drop, lk__fuse_batch_norm_act,
+        lk__fuse_batch_norm_pool, lk__fuse_gradient_sum, lk__fuse_dense,           lk__fuse_loss,
+        lk__fuse_loss_casts,
     };
-    return fuse_apply(program, patterns, sizeof patterns / sizeof *patterns);
+    LK_TRY(fuse_apply(program, patterns, sizeof patterns / sizeof *patterns));
+    return fuse_apply(program, &(const fuse_pattern){lk__fuse_bias_gradient}, 1);
 }
 
 lk_status lk__program_skip_copies(lk_program *program)

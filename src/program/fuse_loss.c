@@ -1,4 +1,5 @@
-/* The loss, its gradient and the number of hits, all from the same logits, become cross_entropy_step. */
+/* The loss, its gradient and the number of hits, all from the same logits, become cross_entropy_step, which takes in
+ * the casts of logits and gradient between bf16 and f32. */
 #include "ops/ops.h"
 #include "program/rewrite.h"
 #include "program/values.h"
@@ -80,5 +81,32 @@ lk_status lk__fuse_loss(lk_rewrite *r, int i)
     memcpy(call.attrs.bytes, &attrs, sizeof attrs);
     if (lk__rewrite_fits(r, &call))
         lk__rewrite_replace(r, i, &call, (int[]){p.gradient, p.top_k, p.sum}, 3);
+    return LK_OK;
+}
+
+/* Returns the cast to bf16 that alone reads x; -1: there is none. */
+static int fuse_loss_only_cast(const lk_rewrite *r, const lk_tensor *x)
+{
+    int reader;
+    bool only = lk__rewrite_readers(r, x, &reader, 1) == 1 && lk__rewrite_is_between(r, x, &reader, 1);
+    bool narrows = only && lk__rewrite_is(r, reader, LK_OP_CAST) && lk__rewrite_call(r, reader)->in[0] == x &&
+                   lk__rewrite_result(r, reader)->dtype == LK_BF16;
+    return narrows ? reader : -1;
+}
+
+lk_status lk__fuse_loss_casts(lk_rewrite *r, int i)
+{
+    if (!lk__rewrite_is(r, i, LK_OP_CROSS_ENTROPY_STEP))
+        return LK_OK;
+    lk_call call = *lk__rewrite_call(r, i);
+    int widened = lk__rewrite_writer(r, call.in[1]), narrowed = fuse_loss_only_cast(r, call.out[1]);
+    if (!lk__rewrite_is(r, widened, LK_OP_CAST) || lk__rewrite_result(r, widened) != call.in[1] ||
+        lk__rewrite_only_reader(r, widened) != i || narrowed < 0 || call.in[1]->dtype != LK_F32 ||
+        lk__rewrite_call(r, widened)->in[0]->dtype != LK_BF16)
+        return LK_OK;
+    call.in[1] = lk__rewrite_call(r, widened)->in[0];
+    call.out[1] = lk__rewrite_result(r, narrowed);
+    if (lk__rewrite_fits(r, &call))
+        lk__rewrite_replace(r, i, &call, (int[]){widened, narrowed}, 2);
     return LK_OK;
 }

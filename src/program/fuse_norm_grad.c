@@ -1,22 +1,10 @@
-/* A gradient of batch-norm takes in its neighbors: the sum of two gradients before it, and after it the sum of its
- * result over a channel, which is the gradient of a convolution's bias. */
+/* A gradient of batch-norm takes in its neighbors: the sum of two gradients before it, and after it the sums over a
+ * channel of its result, or of that sum of gradients. They are the gradients of convolutions' biases. */
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "ops/ops.h"
 #include "program/rewrite.h"
 #include "program/values.h"
-
-/* Returns whether a call in [from, to) writes one of the tensors that `call` reads. */
-static bool fuse_norm_grad_is_late(const lk_rewrite *r, const lk_call *call, int from, int to)
-{
-    for (int i = from; i < to; i++) {
-        const lk_call *other = lk__rewrite_call(r, i);
-        for (int k = 1; k < call->n_in && !r->removed[i]; k++)
-            if (call->in[k] && lk__lists_storage(other->out, other->n_out, call->in[k]->storage))
-                return true;
-    }
-    return false;
-}
 
 static bool fuse_norm_grad_is_sum(const lk_rewrite *r, int i, const lk_tensor *d)
 {
@@ -41,7 +29,7 @@ lk_status lk__fuse_gradient_sum(lk_rewrite *r, int i)
     lk_tensor *d = call.in[0];
     int sum = lk__rewrite_writer(r, d);
     if (call.n_out != (beta ? 3 : 4) || !call.free_layout || !fuse_norm_grad_is_sum(r, sum, d) ||
-        fuse_norm_grad_is_late(r, &call, sum, i) || (!beta && !lk__rewrite_is_between(r, d, &i, 1)))
+        !lk__rewrite_may_move_up(r, &call, sum, i) || (!beta && !lk__rewrite_is_between(r, d, &i, 1)))
         return LK_OK;
     if (beta)
         call.out[call.n_out++] = d;
@@ -53,22 +41,36 @@ lk_status lk__fuse_gradient_sum(lk_rewrite *r, int i)
     return LK_OK;
 }
 
+/* Returns which output of the gradient of a normalization gets the sums of d, its result or dresidual; -1: none. */
+static int fuse_norm_grad_output_of_sums(const lk_call *norm, const lk_tensor *d)
+{
+    bool is_result = norm->out[0] == d;
+    switch (norm->op->id) {
+    case LK_OP_BATCH_NORM_ACT_GRAD:
+        return is_result ? 4 : norm->n_in == 7 && norm->in[5] && norm->n_out > 3 && norm->out[3] == d ? 5 : -1;
+    case LK_OP_BATCH_NORM_POOL_GRAD:
+        return is_result ? 4 : -1;
+    case LK_OP_BATCH_NORM_GRAD:
+    case LK_OP_BATCH_NORM_DROP_GRAD:
+        return is_result ? 3 : -1;
+    default:
+        return -1;
+    }
+}
+
 lk_status lk__fuse_bias_gradient(lk_rewrite *r, int i)
 {
     if (!lk__rewrite_is(r, i, LK_OP_CONV2D_WEIGHT_GRAD) || lk__rewrite_call(r, i)->n_out != 2)
         return LK_OK;
     lk_call weights = *lk__rewrite_call(r, i);
     int norm = lk__rewrite_writer(r, weights.in[0]);
-    bool act = lk__rewrite_is(r, norm, LK_OP_BATCH_NORM_ACT_GRAD);
-    bool is_norm =
-        act || lk__rewrite_is(r, norm, LK_OP_BATCH_NORM_GRAD) || lk__rewrite_is(r, norm, LK_OP_BATCH_NORM_DROP_GRAD);
-    int at = act ? 4 : 3; /* the output that is the sum */
-    if (!is_norm || weights.out[1]->dtype != LK_F32)
+    if (norm < 0 || weights.out[1]->dtype != LK_F32)
         return LK_OK;
     lk_call call = *lk__rewrite_call(r, norm);
-    if (call.n_out > at || call.out[0] != weights.in[0])
+    int at = fuse_norm_grad_output_of_sums(&call, weights.in[0]);
+    if (at < 0 || (call.n_out > at && call.out[at]))
         return LK_OK;
-    call.n_out = at + 1;
+    call.n_out = call.n_out > at ? call.n_out : at + 1;
     call.out[at] = weights.out[1];
     weights.n_out = 1;
     weights.out[1] = NULL;

@@ -159,7 +159,7 @@ static lk_status program_launch_graph(lk_program *program, lk_segment *segment, 
     if (status != LK_OK && status != LK_ERR_DEVICE && program->n_segments == 1)
         return program_launch_without_graph(program, segment, step, base);
     LK_TRY(status);
-    return program->device->backend->graphs->launch(program->device, segment->graph, step);
+    return program->device->backend->graphs->launch(program->device, segment->graph);
 }
 
 /* --- modules ------------------------------------------------------------------------------------------------------ */

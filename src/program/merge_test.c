@@ -153,6 +153,27 @@ static void expect_the_operators_bits(network *net, lk_device *device)
     lk_program_release(program);
 }
 
+/* Merged gradients of a dense layer are in branches of their own. */
+static void gradients_run_side_by_side(void **state)
+{
+    (void)state;
+    int in_branches[LK_MAX_BRANCHES + 1] = {0};
+    lk_device *device = open_gpu();
+    lk_scope_begin();
+    network net = make_network(device, (const int64_t[]){8, 8, 8, 8});
+    lk_program *program = record(&net, device, true);
+    assert_non_null(program);
+    for (int i = 0; i < program->n_calls; i++) {
+        const lk_call *call = &program->calls[i];
+        in_branches[call->branch]++;
+        assert_true(call->branch == 0 || call->op->id == LK_OP_MATMUL || call->op->id == LK_OP_SUM);
+    }
+    assert_true(in_branches[0] > 0 && in_branches[1] == 1 && in_branches[2] == 1);
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 /* Only neighbors of one size are merged if shards differ in size. */
 static void passes_of_one_size_are_merged(void **state)
 {
@@ -286,6 +307,7 @@ int main(void)
         cmocka_unit_test(passes_of_one_size_are_merged),
         cmocka_unit_test(an_operator_that_does_not_merge_keeps_passes_apart),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(gradients_run_side_by_side),
         cmocka_unit_test(dense_layers_are_merged_on_a_processor),
         cmocka_unit_test(convolutions_are_not_merged_on_a_processor),
         cmocka_unit_test(every_allocation_may_fail_on_a_processor),

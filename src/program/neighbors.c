@@ -5,7 +5,7 @@
 #include "program/branches.h"
 #include "program/values.h"
 
-enum { KINDS = 4 };
+enum { KINDS = 5 };
 
 /* The last group of a kind: calls [begin, end). */
 typedef struct group {
@@ -165,6 +165,22 @@ static void neighbors_forget_single_calls(lk_program *program)
     }
 }
 
+/* Gives the calls of each group of that kind branches in turn. */
+static void neighbors_spread(lk_program *program)
+{
+    int at = 0;
+    for (int i = 0; i < program->n_calls; i++) {
+        lk_call *call = &program->calls[i];
+        if (call->group == 0 || program->device->backend->graphs->kind(call) != LK_KIND_ASIDE)
+            continue;
+        at = i > 0 && lk__program_is_grouped(program, i) ? at + 1 : 0;
+        call->branch = 1 + at % (LK_PARTS_AT_ONCE - 1);
+    }
+    for (int i = 0; i < program->n_calls; i++)
+        if (program->calls[i].branch > 0)
+            program->calls[i].group = 0;
+}
+
 void lk__program_join_neighbors(lk_program *program, const lk_program_opts *opts)
 {
     const lk_graphs *graphs = program->device->backend->graphs;
@@ -177,4 +193,6 @@ void lk__program_join_neighbors(lk_program *program, const lk_program_opts *opts
             neighbors_add(&g, i, kind);
     }
     neighbors_forget_single_calls(program);
+    if (!lk__program_has_branches(program))
+        neighbors_spread(program);
 }

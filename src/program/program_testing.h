@@ -5,6 +5,7 @@
 #include "core/device_testing.h"
 #include "lockstep/ops.h"
 #include "lockstep/program.h"
+#include "program/program.h"
 
 #include <stdlib.h>
 
@@ -46,4 +47,13 @@ static inline void expect_equal(lk_tensor *have, lk_tensor *want)
     assert_memory_equal(a, b, bytes);
     free(a);
     free(b);
+}
+
+/* Returns how many calls of a program are of this operator. */
+static inline int count_of(const lk_program *program, int op)
+{
+    int n = 0;
+    for (int i = 0; i < program->n_calls; i++)
+        n += program->calls[i].op->id == op;
+    return n;
 }

@@ -44,6 +44,10 @@ lk_tensor *lk__rewrite_result(const lk_rewrite *r, int i);
 /* Returns the one call that reads the first result of call i, if nothing else sees that result; else -1. */
 int lk__rewrite_only_reader(const lk_rewrite *r, int i);
 
+/* Returns whether `call`, at `from`, can run at the earlier position `to` if it makes its first input itself: nothing
+ * in between writes its other inputs. */
+bool lk__rewrite_may_move_up(const lk_rewrite *r, const lk_call *call, int to, int from);
+
 /* Completes `call`, whose op, place, n_in, in[], n_out and attributes are set, with device, dtype and kernel. Returns
  * false if the device has no fast kernel for it. */
 bool lk__rewrite_fits(const lk_rewrite *r, lk_call *call);
@@ -59,8 +63,11 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
 lk_status lk__fuse_conv_block(lk_rewrite *r, int i);
 lk_status lk__fuse_batch_norm_act(lk_rewrite *r, int i);
 lk_status lk__fuse_batch_norm_drop(lk_rewrite *r, int i);
+lk_status lk__fuse_batch_norm_pool(lk_rewrite *r, int i);
 lk_status lk__fuse_gradient_sum(lk_rewrite *r, int i);
 lk_status lk__fuse_bias_gradient(lk_rewrite *r, int i);
 lk_status lk__fuse_dense(lk_rewrite *r, int i);
 lk_status lk__fuse_loss(lk_rewrite *r, int i);
+lk_status lk__fuse_loss_casts(lk_rewrite *r, int i);
+lk_status lk__fuse_relu_pool(lk_rewrite *r, int i);
 lk_status lk__fuse_copy(lk_rewrite *r, int i);

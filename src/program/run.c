@@ -67,7 +67,7 @@ static lk_status program_replay_start_copies(lk_device *device, copy_list *copie
 {
     int n = copies->n;
     copies->n = 0;
-    return n > 0 ? device->backend->graphs->copy(device, copies->list, n) : LK_OK;
+    return n > 0 ? device->backend->graphs->copy(device, copies->list, n, NULL) : LK_OK;
 }
 
 static lk_status program_replay_add_copy(lk_device *device, copy_list *copies, lk_graph_copy copy)
@@ -94,7 +94,7 @@ static lk_status program_replay_copy_inputs(const lk_replay *r)
             LK_TRY(
                 program_replay_add_copy(device, &copies, (lk_graph_copy){to, lk__data(from), value->storage->bytes}));
     }
-    return program_replay_start_copies(device, &copies);
+    return device->backend->graphs->copy(device, copies.list, copies.n, &r->step);
 }
 
 static lk_status program_replay_bind(lk_replay *r)

@@ -96,8 +96,14 @@ void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, in
 
 /* y = dropout(x), for both of `shape`; y may be x. Errors: LK_ERR_ARGUMENT (an index out of range). */
 struct lk_dropout_attrs;
+struct lk_geometry;
 lk_status lk__ref_drop(const double *x, const int64_t *indices, double *y, lk_shape shape,
                        const struct lk_dropout_attrs *attrs);
+
+/* For pooling without padding: the index in x's plane of tap `tap`, in row-major order, of the window of y's element i;
+ * and the tap that an index is. */
+int64_t lk__ref_index_of_tap(const struct lk_geometry *p, int64_t i, int64_t tap);
+int64_t lk__ref_tap_of_index(const struct lk_geometry *p, int64_t i, int64_t index);
 
 /* The kernels, by operator. */
 lk_status lk__ref_full(lk_call *call);
@@ -119,6 +125,10 @@ lk_status lk__ref_max_pool2d(lk_call *call);
 lk_status lk__ref_max_pool2d_grad(lk_call *call);
 lk_status lk__ref_avg_pool2d(lk_call *call);
 lk_status lk__ref_avg_pool2d_grad(lk_call *call);
+lk_status lk__ref_relu_avg_pool2d(lk_call *call);
+lk_status lk__ref_relu_avg_pool2d_grad(lk_call *call);
+lk_status lk__ref_relu_max_pool2d(lk_call *call);
+lk_status lk__ref_relu_max_pool2d_grad(lk_call *call);
 lk_status lk__ref_conv_block(lk_call *call);
 lk_status lk__ref_conv_block_grad(lk_call *call);
 lk_status lk__ref_relu(lk_call *call);
@@ -138,6 +148,8 @@ lk_status lk__ref_batch_norm_act(lk_call *call);
 lk_status lk__ref_batch_norm_act_grad(lk_call *call);
 lk_status lk__ref_batch_norm_drop(lk_call *call);
 lk_status lk__ref_batch_norm_drop_grad(lk_call *call);
+lk_status lk__ref_batch_norm_pool(lk_call *call);
+lk_status lk__ref_batch_norm_pool_grad(lk_call *call);
 lk_status lk__ref_batch_norm_inference_act(lk_call *call);
 lk_status lk__ref_batch_norm_update(lk_call *call);
 lk_status lk__ref_group_norm(lk_call *call);

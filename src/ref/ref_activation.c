@@ -1,11 +1,9 @@
 /* The activation operators except relu, and their gradients. */
+#include "ops/normal.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
 
 #include <math.h>
-
-#define SQRT_HALF 0.70710678118654752440
-#define SQRT_HALF_PER_PI 0.39894228040143267794 /* 1 / sqrt(2 pi) */
 
 static double ref_activation_sigmoid(double x)
 {
@@ -15,12 +13,12 @@ static double ref_activation_sigmoid(double x)
 /* The standard normal distribution: its cumulative distribution function and its density. */
 static double ref_activation_normal_cdf(double x)
 {
-    return 0.5 * erfc(-x * SQRT_HALF);
+    return 0.5 * erfc(-x * LK_SQRT_HALF);
 }
 
 static double ref_activation_normal_density(double x)
 {
-    return SQRT_HALF_PER_PI * exp(-0.5 * x * x);
+    return LK_SQRT_HALF_PER_PI * exp(-0.5 * x * x);
 }
 
 static double ref_activation_value(lk_activation_attrs attrs, double x)

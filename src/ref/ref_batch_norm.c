@@ -240,15 +240,21 @@ static void ref_bn_grad_begin(gradients *g, const lk_tensor *dy, const lk_tensor
     g->dbeta = lk__ref_new(&g->scratch, g->e.channels);
 }
 
-/* Writes the sums of dx, as it is stored, to output `i` if there is one. */
-static void ref_bn_grad_store_sums_of_dx(gradients *g, lk_call *call, int i)
+/* Writes the sums of d, as it is stored, to output `i` if it is wanted. */
+static void ref_bn_grad_store_sums(gradients *g, lk_call *call, const double *d, int i)
 {
-    double *sums = i < call->n_out ? lk__ref_new(&g->scratch, g->e.channels) : NULL;
+    bool wanted = i < call->n_out && call->out[i];
+    double *sums = wanted ? lk__ref_new(&g->scratch, g->e.channels) : NULL;
     for (int64_t p = 0; sums && p < g->e.n * g->e.channels; p++)
         for (int64_t k = p * g->e.inner; k < (p + 1) * g->e.inner; k++)
-            sums[p % g->e.channels] += lk__ref_rounded(g->dx[k], call->out[0]->dtype);
+            sums[p % g->e.channels] += lk__ref_rounded(d[k], call->out[0]->dtype);
     if (sums)
         lk__ref_store(sums, lk__ref_view(call->out[i]));
+}
+
+static void ref_bn_grad_store_sums_of_dx(gradients *g, lk_call *call, int i)
+{
+    ref_bn_grad_store_sums(g, call, g->dx, i);
 }
 
 static lk_status ref_bn_grad_end(gradients *g, lk_call *call)
@@ -318,6 +324,13 @@ static double *ref_bn_grad_normalize_again(gradients *g, const lk_call *call)
     return y;
 }
 
+/* Stores dresidual and its sums. */
+static void ref_bn_grad_store_residual(gradients *g, lk_call *call, const double *dresidual)
+{
+    lk__ref_store(dresidual, lk__ref_view(call->out[3]));
+    ref_bn_grad_store_sums(g, call, dresidual, 5);
+}
+
 /* Sets dy to what the gradient begins with: dy plus `more`, and then 0 where y is not above 0. Stores dresidual. */
 static void ref_bn_grad_mask_dy(gradients *g, lk_call *call)
 {
@@ -330,11 +343,11 @@ static void ref_bn_grad_mask_dy(gradients *g, lk_call *call)
     for (int64_t i = 0; dy && i < n; i++)
         dy[i] = more ? lk__ref_rounded(g->dy[i] + more[i], call->dtype) : g->dy[i];
     if (dy && keeps && beta)
-        lk__ref_store(dy, lk__ref_view(call->out[3]));
+        ref_bn_grad_store_residual(g, call, dy);
     for (int64_t i = 0; dy && i < n; i++)
         dy[i] = lk__ref_rounded(y[i], call->dtype) > 0 ? dy[i] : 0;
     if (dy && keeps && !beta)
-        lk__ref_store(dy, lk__ref_view(call->out[3]));
+        ref_bn_grad_store_residual(g, call, dy);
     g->dy = dy;
 }
 

@@ -62,7 +62,8 @@ lk_status lk__ref_prepare_images(lk_call *call)
     lk_ref_scratch s = {0};
     lk_ref_view images = lk__ref_view(call->in[0]), out = lk__ref_view(call->out[0]);
     const int64_t *dim = out.shape.dim, count = dim[1] * dim[2] * dim[3];
-    lk_augmentation a = {.opts = attrs->opts, .seed = attrs->seed, .channels = dim[1], .size = {dim[2], dim[3]}};
+    lk_augmentation a = {.opts = attrs->opts, .channels = dim[1], .size = {dim[2], dim[3]}};
+    lk__augment_chances_init(&a.opts, attrs->seed, &a.chances);
     if (moments) {
         a.mean = ref_images_load_moments(&s, moments);
         a.divisor = a.mean ? a.mean + a.channels : NULL;

@@ -214,6 +214,8 @@ lk_status lk__ref_cross_entropy_step(lk_call *call)
             loss += ref_loss_and_grad(row, classes, labels[i], attrs.smoothing, *dloss, dx + i * classes);
             hits += call->n_out == 3 ? ref_loss_row_hit(row, classes, labels[i], attrs.k) : 0;
         }
+        for (int64_t i = 0; i < n * classes && call->in[0]->dtype == LK_F32; i++)
+            dx[i] = (double)(float)dx[i];
         lk__ref_store(&loss, lk__ref_view(call->out[0]));
         lk__ref_store(dx, lk__ref_view(call->out[1]));
         if (call->n_out == 3)

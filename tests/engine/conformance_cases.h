@@ -64,6 +64,11 @@
          P(conv_parameters, 2, 3, 11, 9, 4, 3, 3, {.padding = {2, 2}, .dilation = {2, 2}}, true)},                     \
         {op, 0, "three groups", run, P(conv_parameters, 2, 6, 7, 7, 9, 3, 3, {.groups = 3}, true)},                    \
         {op, 0, "depthwise", run, P(conv_parameters, 2, 20, 8, 9, 20, 3, 3, {.padding = {1, 1}, .groups = 20}, true)}, \
+        {op, 0, "depthwise, 7x7", run,                                                                                 \
+         P(conv_parameters, 3, 24, 9, 6, 24, 7, 7, {.padding = {3, 3}, .groups = 24}, true)},                          \
+        {op, 0, "depthwise, uneven options", run,                                                                      \
+         P(conv_parameters, 2, 5, 11, 12, 5, 3, 4,                                                                     \
+           {.stride = {1, 2}, .padding = {3, 1}, .dilation = {2, 3}, .groups = 5}, false)},                            \
         {op, 0, "1x3, uneven options", run,                                                                            \
          P(conv_parameters, 2, 3, 6, 9, 4, 1, 3, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {1, 3}}, true)},    \
         {op, 0, "kernel larger than image", run, P(conv_parameters, 2, 2, 3, 3, 4, 5, 5, {.padding = {3, 3}}, false)}, \
@@ -98,6 +103,18 @@
         op, flags, "batch, padding counted", run,                                                                   \
             P(pool_parameters, 8, 3, 7, 8,                                                                          \
               {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}, .count_include_pad = true})                   \
+    }
+
+/* Windows that neither overlap nor have padding. */
+#define TAP_POOL_CASES(op, name, run)                                                                              \
+    {op, EXACT | NO_GRADIENT, name "2x2", run, P(pool_parameters, 3, 24, 12, 10, {.kernel = {2, 2}})},             \
+        {op, EXACT | NO_GRADIENT, name "rest left over", run, P(pool_parameters, 2, 3, 7, 9, {.kernel = {2, 2}})}, \
+        {op, EXACT | NO_GRADIENT, name "3x2, stride over gaps", run,                                               \
+         P(pool_parameters, 2, 16, 9, 11, {.kernel = {3, 2}, .stride = {4, 3}})},                                  \
+        {op, EXACT | NO_GRADIENT, name "global", run, P(pool_parameters, 2, 50, 4, 5, {.kernel = {0}})},           \
+        {op, EXACT | NO_GRADIENT, name "1x1", run, P(pool_parameters, 1, 1, 1, 1, {.kernel = {1, 1}})},            \
+    {                                                                                                              \
+        op, EXACT | NO_GRADIENT, name "no image", run, P(pool_parameters, 0, 8, 4, 4, {.kernel = {2, 2}})          \
     }
 
 #define SPECIAL_POOL_CASES(name, run)                                                           \
@@ -222,6 +239,20 @@
             P(activation_parameters, {kind, alpha}, DIMS(0, 3), 4)                                                \
     }
 
+#define NORM_POOL_CASES(op, run)                                                                              \
+    {op, NO_GRADIENT, "2x2", run,                                                                             \
+     P(norm_pool_parameters, {DIMS(3, 16, 6, 8), 1e-2, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true)},      \
+        {op, NO_GRADIENT, "alone", run,                                                                       \
+         P(norm_pool_parameters, {DIMS(3, 16, 6, 8), 1e-2, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, false)}, \
+        {op, NO_GRADIENT, "13 channels, rest left over", run,                                                 \
+         P(norm_pool_parameters, {DIMS(5, 13, 7, 5), 1e-2, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true)},  \
+        {op, NO_GRADIENT, "3x2, stride over gaps", run,                                                       \
+         P(norm_pool_parameters, {DIMS(2, 24, 9, 11), 1e-2, 0}, {.kernel = {3, 2}, .stride = {4, 3}}, true)}, \
+    {                                                                                                         \
+        op, NO_GRADIENT, "no image", run,                                                                     \
+            P(norm_pool_parameters, {DIMS(0, 16, 6, 8), 1e-2, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true) \
+    }
+
 #define NORM_CASES(op, run)                                                                    \
     {op, 0, "16 channels", run, P(norm_parameters, DIMS(3, 16, 5, 7), 1e-2, 0)},               \
         {op, 0, "160 channels", run, P(norm_parameters, DIMS(2, 160, 3, 3), 1e-2, 0)},         \
@@ -326,12 +357,26 @@ static const conformance_case conformance_cases[] = {
     PREPARE_CASES("flip", {.horizontal_flip = true}),
     PREPARE_CASES("crop", {.crop_padding = 3}),
     PREPARE_CASES("cutout", {.cutout = 4}),
+    PREPARE_CASES("vertical flip", {.vertical_flip = true}),
+    PREPARE_CASES("rotation", {.rotation = 70}),
+    PREPARE_CASES("brightness", {.brightness = 0.6}),
+    PREPARE_CASES("contrast", {.contrast = 0.7}),
+    PREPARE_CASES("erasing", {.erase = 0.8}),
+    PREPARE_CASES("mixup", {.mixup = 0.3}),
+    PREPARE_CASES("RandAugment", {.rand_augment = 17}),
     PREPARE_CASES("normalized", {.center = true, .standardize = true}),
     PREPARE_CASES("everything", {.width_shift = 0.3,
                                  .height_shift = 0.2,
                                  .horizontal_flip = true,
                                  .crop_padding = 2,
                                  .cutout = 3,
+                                 .vertical_flip = true,
+                                 .rotation = 20,
+                                 .brightness = 0.2,
+                                 .contrast = 0.3,
+                                 .erase = 0.4,
+                                 .mixup = 1,
+                                 .rand_augment = 30,
                                  .center = true,
                                  .standardize = true}),
     {LK_OP_PREPARE_IMAGES, EXACT | PREPARE_FLAGS, "no sample", prepare_images_case,
@@ -385,6 +430,12 @@ static const conformance_case conformance_cases[] = {
     POOL_CASES(LK_OP_MAX_POOL2D_GRAD, 0, max_pool2d_grad_case),
     POOL_CASES(LK_OP_AVG_POOL2D, 0, avg_pool2d_case),
     POOL_CASES(LK_OP_AVG_POOL2D_GRAD, 0, avg_pool2d_grad_case),
+    POOL_CASES(LK_OP_RELU_AVG_POOL2D, NO_GRADIENT, relu_avg_pool2d_case),
+    POOL_CASES(LK_OP_RELU_AVG_POOL2D_GRAD, NO_GRADIENT, relu_avg_pool2d_grad_case),
+    TAP_POOL_CASES(LK_OP_RELU_MAX_POOL2D, "", relu_max_pool2d_case),
+    TAP_POOL_CASES(LK_OP_RELU_MAX_POOL2D, "places, ", relu_max_pool2d_where_case),
+    TAP_POOL_CASES(LK_OP_RELU_MAX_POOL2D, "NaN and infinity, ", relu_max_pool2d_specials_case),
+    TAP_POOL_CASES(LK_OP_RELU_MAX_POOL2D_GRAD, "", relu_max_pool2d_grad_case),
     BLOCK_CASES(LK_OP_CONV_BLOCK, 0, conv_block_case),
     BLOCK_CASES(LK_OP_CONV_BLOCK_GRAD, 0, conv_block_grad_case),
     {LK_OP_RELU, EXACT, "images", relu_case, SHAPE_OF(3, 5, 7, 9)},
@@ -457,6 +508,14 @@ static const conformance_case conformance_cases[] = {
     NORM_CASES(LK_OP_BATCH_NORM_ACT_GRAD, batch_norm_act_sum_case),
     {LK_OP_BATCH_NORM_ACT_GRAD, 0, "y again, odd", batch_norm_relu_again_case,
      P(norm_parameters, DIMS(5, 13, 3, 7), 1e-2, 0)},
+    {LK_OP_BATCH_NORM_ACT_GRAD, NO_GRADIENT, "two sums", batch_norm_relu_two_sums_case,
+     P(norm_parameters, DIMS(5, 16, 3, 7), 1e-2, 0)},
+    {LK_OP_BATCH_NORM_ACT_GRAD, NO_GRADIENT, "two sums, odd", batch_norm_relu_two_sums_case,
+     P(norm_parameters, DIMS(5, 13, 3, 7), 1e-2, 0)},
+    NORM_POOL_CASES(LK_OP_BATCH_NORM_POOL, batch_norm_pool_case),
+    {LK_OP_BATCH_NORM_POOL, NO_GRADIENT, "NaN and infinity", batch_norm_pool_specials_case,
+     P(norm_pool_parameters, {DIMS(7, 15, 4, 6), 1e-3, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true)},
+    NORM_POOL_CASES(LK_OP_BATCH_NORM_POOL_GRAD, batch_norm_pool_grad_case),
     {LK_OP_BATCH_NORM_DROP, NO_GRADIENT, "16 channels", batch_norm_drop_case,
      P(norm_parameters, DIMS(3, 16, 5, 7), 1e-2, 0)},
     {LK_OP_BATCH_NORM_DROP, NO_GRADIENT, "multiple of four", batch_norm_drop_case,

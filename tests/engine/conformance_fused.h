@@ -161,6 +161,73 @@ static inline lk_tensor *batch_norm_act_sum_case(trial *t, const void *parameter
     return made(&call, &lk__op_batch_norm_act_grad, 7, 5, 5, &attrs, sizeof attrs) ? concatenated(t, &call) : NULL;
 }
 
+/* The gradient of relu(batch_norm(x)), with a sum as dy, and the sums of dx and of dresidual. */
+static inline lk_tensor *batch_norm_relu_two_sums_case(trial *t, const void *parameters)
+{
+    const norm_parameters *p = parameters;
+    norm_grad_sums_scale(t, p);
+    lk_tensor *dy = floats(t, p->shape), *more = floats(t, p->shape), *x = norm_x(t, p);
+    lk_tensor *gamma = channel_vector(t, p->shape.dim[1], 0.5, 1.5), *beta = channel_vector(t, p->shape.dim[1], -1, 1);
+    lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
+    lk_call call = {.in = {dy, NULL, x, gamma, lk_channel_sums(x), beta, more}};
+    return made(&call, &lk__op_batch_norm_act_grad, 7, 1, 6, &attrs, sizeof attrs) ? concatenated(t, &call) : NULL;
+}
+
+/* --- with max pooling --------------------------------------------------------------------------------------------- */
+
+typedef struct norm_pool_parameters {
+    norm_parameters norm;
+    lk_pool2d_opts pool;
+    bool more; /* a residual; in the gradient, a second addend of dy */
+} norm_pool_parameters;
+
+static inline lk_batch_norm_pool_attrs norm_pool_attrs(const norm_pool_parameters *p)
+{
+    return (lk_batch_norm_pool_attrs){
+        {.count = channel_elements(p->norm.shape), .epsilon = p->norm.epsilon, .residual_last = 1}, p->pool};
+}
+
+static inline lk_tensor *batch_norm_pool_of(trial *t, const norm_pool_parameters *p, lk_tensor *x, lk_tensor *residual)
+{
+    int64_t channels = p->norm.shape.dim[1];
+    lk_batch_norm_pool_attrs attrs = norm_pool_attrs(p);
+    norm_scale(t, &p->norm);
+    t->roundings = 5;
+    lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5), *beta = channel_vector(t, channels, -1, 1);
+    lk_call call = {.in = {x, gamma, beta, residual}};
+    return made(&call, &lk__op_batch_norm_pool, 4, 3, 3, &attrs, sizeof attrs) ? call.out[0] : NULL;
+}
+
+static inline lk_tensor *batch_norm_pool_case(trial *t, const void *parameters)
+{
+    const norm_pool_parameters *p = parameters;
+    lk_tensor *x = norm_x(t, &p->norm);
+    return batch_norm_pool_of(t, p, x, p->more ? floats(t, p->norm.shape) : NULL);
+}
+
+static inline lk_tensor *batch_norm_pool_specials_case(trial *t, const void *parameters)
+{
+    const norm_pool_parameters *p = parameters;
+    return batch_norm_pool_of(t, p, norm_x(t, &p->norm), specials(t, p->norm.shape));
+}
+
+static inline lk_tensor *batch_norm_pool_grad_case(trial *t, const void *parameters)
+{
+    const norm_pool_parameters *p = parameters;
+    const norm_parameters *norm = &p->norm;
+    lk_batch_norm_pool_attrs attrs = norm_pool_attrs(p);
+    lk_shape pooled = norm->shape;
+    for (int i = 0; i < 2; i++)
+        pooled.dim[2 + i] = (pooled.dim[2 + i] - p->pool.kernel[i]) / p->pool.stride[i] + 1;
+    norm_grad_sums_scale(t, norm);
+    lk_tensor *where = integers(t, LK_U8, pooled, 0, (double)(p->pool.kernel[0] * p->pool.kernel[1]));
+    lk_tensor *dy = floats(t, pooled), *more = p->more ? floats(t, pooled) : NULL, *x = norm_x(t, norm);
+    lk_tensor *gamma = channel_vector(t, norm->shape.dim[1], 0.5, 1.5);
+    lk_tensor *beta = channel_vector(t, norm->shape.dim[1], -1, 1);
+    lk_call call = {.in = {dy, where, x, gamma, lk_channel_sums(x), beta, more}};
+    return made(&call, &lk__op_batch_norm_pool_grad, 7, 6, 5, &attrs, sizeof attrs) ? concatenated(t, &call) : NULL;
+}
+
 static inline lk_tensor *batch_norm_drop(trial *t, const norm_parameters *p, bool gradient)
 {
     if (gradient)

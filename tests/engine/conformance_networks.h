@@ -225,6 +225,65 @@ static inline lk_tensor *avg_pool2d_grad_case(trial *t, const void *parameters)
     return call_op(&lk__op_avg_pool2d_grad, &dy, 1, 1, &attrs, sizeof attrs, NULL);
 }
 
+/* The gradient, of x's shape, with `gradient`. */
+static inline lk_tensor *relu_avg_pool2d(trial *t, const pool_parameters *p, bool gradient)
+{
+    lk_pool2d_opts opts = pool_opts(p);
+    lk_pool2d_grad_attrs attrs = {.pool = opts, .height = p->h, .width = p->w};
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = opts.kernel[0] * opts.kernel[1];
+    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w));
+    if (!gradient)
+        return call_op(&lk__op_relu_avg_pool2d, &x, 1, 1, &opts, sizeof opts, NULL);
+    lk_tensor *dy = floats(t, pool_output_shape(p));
+    return call_op(&lk__op_relu_avg_pool2d_grad, (lk_tensor *[]){dy, x}, 2, 1, &attrs, sizeof attrs, NULL);
+}
+
+static inline lk_tensor *relu_avg_pool2d_case(trial *t, const void *parameters)
+{
+    return relu_avg_pool2d(t, parameters, false);
+}
+
+static inline lk_tensor *relu_avg_pool2d_grad_case(trial *t, const void *parameters)
+{
+    return relu_avg_pool2d(t, parameters, true);
+}
+
+static inline lk_tensor *relu_max_pool2d(const pool_parameters *p, lk_tensor *x, lk_tensor **where)
+{
+    lk_pool2d_opts opts = pool_opts(p);
+    return call_op(&lk__op_relu_max_pool2d, &x, 1, 2, &opts, sizeof opts, where);
+}
+
+static inline lk_tensor *relu_max_pool2d_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    return relu_max_pool2d(p, floats(t, LK_SHAPE(p->n, p->c, p->h, p->w)), NULL);
+}
+
+static inline lk_tensor *relu_max_pool2d_specials_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    return relu_max_pool2d(p, specials(t, LK_SHAPE(p->n, p->c, p->h, p->w)), NULL);
+}
+
+static inline lk_tensor *relu_max_pool2d_where_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    lk_tensor *where = NULL;
+    return relu_max_pool2d(p, specials(t, LK_SHAPE(p->n, p->c, p->h, p->w)), &where) ? where : NULL;
+}
+
+static inline lk_tensor *relu_max_pool2d_grad_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    lk_pool2d_grad_attrs attrs = {.pool = pool_opts(p), .height = p->h, .width = p->w};
+    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w)), *dy = floats(t, pool_output_shape(p)), *where = NULL;
+    if (!relu_max_pool2d(p, x, &where))
+        return NULL;
+    return call_op(&lk__op_relu_max_pool2d_grad, (lk_tensor *[]){dy, where}, 2, 1, &attrs, sizeof attrs, NULL);
+}
+
 /* --- relu -------------------------------------------------------------------------------------------------------- */
 
 static inline lk_tensor *relu_case(trial *t, const void *shape)

@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-/* one and two devices, such as "1xcpu" and "2xcpu" */
-static char specs[2][32];
+/* one, two and four devices, such as "1xcpu" */
+enum { SPECS = 3 };
+static char specs[SPECS][32];
 
 static lk_train_config settings(void)
 {
@@ -29,12 +30,13 @@ static void check_ledgers(const outcome *out)
     }
 }
 
-static outcome same_bits(lk_train_config config, train_fn run)
+/* On the first n_specs of the devices. */
+static outcome same_bits_on(int n_specs, lk_train_config config, train_fn run)
 {
     config.devices.spec = specs[0];
     config.data.memory = LK_DATA_ON_HOST;
     outcome host = run(&config);
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < n_specs; s++) {
         config.devices.spec = specs[s];
         config.data.memory = LK_DATA_ON_DEVICE;
         outcome device = run(&config);
@@ -42,6 +44,11 @@ static outcome same_bits(lk_train_config config, train_fn run)
         check_ledgers(&device);
     }
     return host;
+}
+
+static outcome same_bits(lk_train_config config, train_fn run)
+{
+    return same_bits_on(2, config, run);
 }
 
 static void programs_give_the_hosts_bits(void **state)
@@ -53,6 +60,21 @@ static void programs_give_the_hosts_bits(void **state)
     config.data.normalize = LK_NORMALIZE_NONE;
     outcome plain = same_bits(config, train_small);
     assert_string_not_equal(plain.result.digest, augmented.result.digest);
+}
+
+static void every_augmentation_gives_the_hosts_bits(void **state)
+{
+    (void)state;
+    static const char *const augments[] = {
+        "vflip,rotate=20", "brightness=0.3,contrast=0.3,erase=0.5", "mixup=0.4", "rand=9",
+        "shift=0.1,flip,vflip,rotate=10,crop=2,brightness=0.2,contrast=0.2,rand=5,cutout=4,erase=0.3,mixup=0.2"};
+    for (size_t i = 0; i < sizeof augments / sizeof *augments; i++) {
+        lk_train_config config = settings();
+        config.data.augment = augments[i];
+        config.batch_size = 16;
+        config.devices.shards = 4;
+        same_bits_on(SPECS, config, train_small);
+    }
 }
 
 static void the_eager_executor_gives_the_hosts_bits(void **state)
@@ -190,10 +212,11 @@ int main(void)
 {
     const char *devices = getenv("LOCKSTEP_TEST_DEVICES");
     const char *times = devices ? strchr(devices, 'x') : NULL;
-    for (int i = 0; i < 2; i++)
-        snprintf(specs[i], sizeof specs[i], "%dx%s", i + 1, times ? times + 1 : "cpu");
+    for (int i = 0; i < SPECS; i++)
+        snprintf(specs[i], sizeof specs[i], "%dx%s", 1 << i, times ? times + 1 : "cpu");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_give_the_hosts_bits),
+        cmocka_unit_test(every_augmentation_gives_the_hosts_bits),
         cmocka_unit_test(the_eager_executor_gives_the_hosts_bits),
         cmocka_unit_test(batch_norm_over_the_batch_gives_the_hosts_bits),
         cmocka_unit_test(precise_statistics_have_the_hosts_bits),

@@ -215,7 +215,7 @@ static void note(const trial_call *t, const int *over)
 
 static void check_overwrites(trial_call *t, const int *over)
 {
-    static const int apart[LK_MAX_OUTPUTS] = {NOWHERE, NOWHERE, NOWHERE, NOWHERE};
+    static const int apart[LK_MAX_OUTPUTS] = {NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE, NOWHERE};
     trial_call other = *t;
     start(t, over);
     start(&other, apart);

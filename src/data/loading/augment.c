@@ -39,13 +39,13 @@ lk_status lk__augmentation_init(const lk_dataset *dataset, uint64_t seed, bool t
     lk_augmentation *a = augmentation;
     *a = (lk_augmentation){
         .opts = opts ? *opts : nothing,
-        .seed = seed,
         .channels = lk_dataset_channels(dataset),
         .size = {lk_dataset_height(dataset), lk_dataset_width(dataset)},
     };
     LK_TRY(lk__augmentation_check(&a->opts, a->size));
     if (!train)
         a->opts = (lk_augment_opts){.center = a->opts.center, .standardize = a->opts.standardize};
+    lk__augment_chances_init(&a->opts, seed, &a->chances);
     return a->opts.center || a->opts.standardize ? augment_copy_moments(moments, a) : LK_OK;
 }
 
@@ -147,8 +147,7 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
     if (c.erase_height > 0)
         augment_say(&d, "erase %" PRId64 "x%" PRId64, c.erase_height, c.erase_width);
     if (opts->mixup > 0)
-        augment_say(&d, "mix %.2f with %" PRId64, c.share,
-                    lk__augmentation_other(&c, index, lk_dataset_count(dataset)));
+        augment_say(&d, "mix %.2f with %" PRId64, c.share, lk__augment_other(&c, index, lk_dataset_count(dataset)));
     lk__augmentation_free(&a);
     return LK_OK;
 }

@@ -200,7 +200,7 @@ static void test_keys(void **state)
     (void)state;
     lk_dataset *dataset = open_pair(2, 28, 28);
     lk_augmentation all = augmentation_of(dataset, &everything), other_seed = all;
-    other_seed.seed++;
+    lk__augment_chances_init(&everything, 12, &other_seed.chances);
     lk_augment_choice c, again, epoch, sample, seed, alone;
     lk__augmentation_choose(&all, 3, 5, &c);
     lk__augmentation_choose(&all, 3, 5, &again);
@@ -252,7 +252,7 @@ static void test_more_choices(void **state)
         assert_true(c.erase_left >= 0 && c.erase_left + c.erase_width <= SIDE);
         for (int r = 0; r < LK_RAND_CHOICES; r++)
             operations[c.rand[r].operation]++;
-        int64_t other = lk__augmentation_other(&c, i % 5, 5);
+        int64_t other = lk__augment_other(&c, i % 5, 5);
         assert_true(other >= 0 && other < 5 && other != i % 5);
     }
     assert_true(fabs(degrees / DRAWS) < 5 * 30 / sqrt(3.0 * DRAWS));
@@ -265,6 +265,23 @@ static void test_more_choices(void **state)
                     5 * sqrt(2.0 * DRAWS / LK_RAND_OPERATIONS));
     lk__augmentation_free(&augmentation);
     lk_dataset_release(dataset);
+}
+
+/* Shares of mixup follow Beta(alpha + 1, alpha), whose distribution has a closed form for alpha 1 and 1/2. */
+static void test_mixing_bounds(void **state)
+{
+    (void)state;
+    const double pi = acos(-1), unit = 0x1p32;
+    lk_augment_chances whole, half, none;
+    lk__augment_chances_init(&(lk_augment_opts){.mixup = 1}, 1, &whole);
+    lk__augment_chances_init(&(lk_augment_opts){.mixup = 0.5}, 1, &half);
+    lk__augment_chances_init(&(lk_augment_opts){.mixup = 1e-300}, 1, &none);
+    for (int i = 0; i < LK_MIXUP_PARTS; i++) {
+        double x = (i + 0.5) / LK_MIXUP_PARTS, arc = asin(sqrt(x)) - sqrt(x * (1 - x));
+        assert_true(fabs(whole.mixing[i] - unit * x * x) <= 1);
+        assert_true(fabs(half.mixing[i] - unit * 2 / pi * arc) <= 1);
+        assert_true(none.mixing[i] == 0);
+    }
 }
 
 static void sample(lk_dataset *dataset, int64_t index, lk_augment_opts opts, float *image)
@@ -285,7 +302,7 @@ static void test_more_pictures(void **state)
         lk_augment_choice c;
         char text[200];
         lk__augmentation_choose(&a, 3, i, &c);
-        int64_t with = lk__augmentation_other(&c, i, COUNT);
+        int64_t with = lk__augment_other(&c, i, COUNT);
         sample(dataset, i, (lk_augment_opts){.crop_padding = 0}, plain);
         sample(dataset, i, flip, own);
         sample(dataset, with, flip, other);
@@ -297,7 +314,7 @@ static void test_more_pictures(void **state)
         }
         assert_ok(lk_augment_describe(dataset, i, 11, 3, &both, text, sizeof text));
         assert_int_equal(strstr(text, "vflip") != NULL, c.flipped_down);
-        assert_non_null(strstr(text, "mix 0."));
+        assert_non_null(strstr(text, "mix "));
         lk__augmentation_choose(&e, 3, i, &c);
         sample(dataset, i, erase, mixed);
         assert_true(c.erase_height > 0);
@@ -441,9 +458,11 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(test_pictures), FOLDER_TEST(test_one_pixel),    FOLDER_TEST(test_distribution),
-        FOLDER_TEST(test_keys),     FOLDER_TEST(test_loader),       FOLDER_TEST(test_loader_copies),
-        FOLDER_TEST(test_errors),   FOLDER_TEST(test_more_choices), FOLDER_TEST(test_more_pictures),
+        FOLDER_TEST(test_pictures),      FOLDER_TEST(test_one_pixel),
+        FOLDER_TEST(test_distribution),  FOLDER_TEST(test_keys),
+        FOLDER_TEST(test_loader),        FOLDER_TEST(test_loader_copies),
+        FOLDER_TEST(test_errors),        FOLDER_TEST(test_more_choices),
+        FOLDER_TEST(test_more_pictures), cmocka_unit_test(test_mixing_bounds),
     };
     return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
 }
