@@ -29,6 +29,7 @@ typedef struct bench {
     void *one;                      /* the number 1 in the dtype */
     float *gamma, *beta, *dgamma, *dbeta, *loss, *hits, *rows_workspace;
     int32_t *where;
+    uint8_t *bytes; /* the memory of `where` */
     double *sums, *dsums, *norms, *workspace;
     int64_t *labels, *indices, *offsets, *epoch; /* indices: for all planes of x */
     void *arrays[32];                            /* [n_arrays]: all arrays, to free */
@@ -106,8 +107,8 @@ static lk_gpu_status run_gather(const bench *b)
 static lk_gpu_status run_prepare_images(const bench *b)
 {
     return CALL(b, prepare_images, .x = b->x, .indices = b->indices, .epoch = b->epoch, .y = b->y,
-                .n = b->channels * b->images, .images = b->channels * b->images, .channels = 1, .height = b->size,
-                .width = b->size, .height_shift = 0.2, .width_shift = 0.2, .flip = true);
+                .n = b->channels * b->images, .images = b->channels * b->images, .channels = 1,
+                .size = {b->size, b->size}, .opts = {.height_shift = 0.2, .width_shift = 0.2, .horizontal_flip = true});
 }
 
 static lk_gpu_status run_cast(const bench *b)
@@ -166,6 +167,30 @@ static lk_gpu_status run_normalize_grad(const bench *b)
                 .channels = b->channels);
 }
 
+static lk_gpu_status run_normalize_drop(const bench *b)
+{
+    return CALL(b, normalize, .x = b->x, .gamma = b->gamma, .beta = b->beta, .y = b->y, .kept = b->bytes,
+                .indices = b->indices, .pixels = b->size * b->size, .rate = 0.1, .philox = {.key = {1, 2}},
+                .statistics = statistics(b), .dtype = b->dtype, .rows = b->rows, .channels = b->channels, .act = true);
+}
+
+static lk_gpu_status run_normalize_drop_grad(const bench *b)
+{
+    return CALL(b, normalize_grad, .dy = b->dy, .kept = b->bytes, .rate = 0.1, .x = b->x, .gamma = b->gamma,
+                .dx = b->dx, .dgamma = b->dgamma, .dbeta = b->dbeta, .dx_sums = b->loss, .workspace = b->workspace,
+                .statistics = statistics(b), .through = LK_GPU_THROUGH_SUMS, .dtype = b->dtype, .rows = b->rows,
+                .channels = b->channels);
+}
+
+/* The gradient goes through relu and a residual, after it was added to another one. */
+static lk_gpu_status run_normalize_sum_grad(const bench *b)
+{
+    return CALL(b, normalize_grad, .dy = b->dy, .more = b->y, .x = b->x, .gamma = b->gamma, .act_beta = b->beta,
+                .dx = b->dx, .dresidual = b->dy, .dgamma = b->dgamma, .dbeta = b->dbeta, .dx_sums = b->loss,
+                .d_sums = b->hits, .workspace = b->workspace, .statistics = statistics(b),
+                .through = LK_GPU_THROUGH_SUMS, .dtype = b->dtype, .rows = b->rows, .channels = b->channels);
+}
+
 static lk_geometry window(const bench *b)
 {
     return (lk_geometry){.images = b->images,
@@ -184,6 +209,52 @@ static lk_gpu_status run_max_pool(const bench *b)
 static lk_gpu_status run_max_pool_grad(const bench *b)
 {
     return CALL(b, max_pool_grad, .dy = b->dy, .where = b->where, .dx = b->dx, .dtype = b->dtype, .window = window(b));
+}
+
+static lk_gpu_status run_normalize_pool(const bench *b)
+{
+    return CALL(b, normalize_pool, .x = b->x, .residual = b->dy, .gamma = b->gamma, .beta = b->beta, .y = b->y,
+                .where = b->bytes, .statistics = statistics(b), .dtype = b->dtype, .window = window(b));
+}
+
+static lk_gpu_status run_normalize_pool_grad(const bench *b)
+{
+    return CALL(b, normalize_grad, .dy = b->dy, .where = b->bytes, .window = window(b), .x = b->x, .gamma = b->gamma,
+                .act_beta = b->beta, .dx = b->dx, .dresidual = b->y, .dgamma = b->dgamma, .dbeta = b->dbeta,
+                .workspace = b->workspace, .statistics = statistics(b), .through = LK_GPU_THROUGH_SUMS,
+                .dtype = b->dtype, .rows = b->rows, .channels = b->channels);
+}
+
+static lk_gpu_status run_relu_max_pool(const bench *b)
+{
+    return CALL(b, relu_max_pool, .x = b->x, .y = b->y, .where = b->bytes, .dtype = b->dtype, .window = window(b));
+}
+
+static lk_gpu_status run_relu_max_pool_grad(const bench *b)
+{
+    return CALL(b, relu_max_pool_grad, .dy = b->dy, .where = b->bytes, .dx = b->dx, .dtype = b->dtype,
+                .window = window(b));
+}
+
+static lk_gpu_status run_relu_avg_pool(const bench *b)
+{
+    return CALL(b, avg_pool, .x = b->x, .y = b->y, .dtype = b->dtype, .window = window(b), .relu = true);
+}
+
+static lk_gpu_status run_relu_avg_pool_grad(const bench *b)
+{
+    return CALL(b, avg_pool_grad, .dy = b->dy, .relu_x = b->x, .dx = b->dx, .dtype = b->dtype, .window = window(b));
+}
+
+/* Averages whole images. */
+static lk_gpu_status run_global_avg_pool(const bench *b)
+{
+    lk_geometry whole = window(b);
+    for (int axis = 0; axis < 2; axis++) {
+        whole.kernel[axis] = whole.stride[axis] = b->size;
+        whole.out[axis] = 1;
+    }
+    return CALL(b, avg_pool, .x = b->x, .y = b->y, .dtype = b->dtype, .window = whole);
 }
 
 static lk_gpu_status run_avg_pool(const bench *b)
@@ -205,14 +276,38 @@ static lk_gpu_status run_softmax(const bench *b)
 static lk_gpu_status run_cross_entropy(const bench *b)
 {
     return CALL(b, cross_entropy, .logits = b->x, .dloss = b->one, .labels = b->labels, .loss = b->loss,
-                .dlogits = b->dx, .hits = b->hits, .workspace = b->rows_workspace, .dtype = b->dtype, .n = b->samples,
-                .classes = CLASSES, .sum = true, .scale = 1, .k = 1);
+                .dlogits = b->dx, .hits = b->hits, .workspace = b->rows_workspace, .dtype = b->dtype,
+                .loss_dtype = b->dtype, .labels_dtype = LK_I64, .n = b->samples, .classes = CLASSES, .sum = true,
+                .scale = 1, .k = 1);
 }
 
 static lk_gpu_status run_column_sums(const bench *b)
 {
     return CALL(b, column_sums, .x = b->dy, .sums = b->loss, .workspace = b->workspace, .dtype = b->dtype,
                 .sums_dtype = LK_F32, .rows = b->rows, .columns = b->channels);
+}
+
+/* Gradients of a 3x3 convolution of images of one channel, x; dy is the gradient of its result. */
+static lk_gpu_conv_shape first_layer(const bench *b)
+{
+    return (lk_gpu_conv_shape){.geometry = {.images = b->images,
+                                            .channels = 1,
+                                            .filters = b->channels,
+                                            .groups = 1,
+                                            .in = {b->size, b->size},
+                                            .out = {b->size, b->size},
+                                            .kernel = {3, 3},
+                                            .stride = {1, 1},
+                                            .dilation = {1, 1},
+                                            .padding = {1, 1}},
+                               .dtype = LK_BF16,
+                               .tf32 = true};
+}
+
+static lk_gpu_status run_first_weight_grad(const bench *b)
+{
+    return CALL(b, conv_weight_grad, .dy = b->dy, .x = b->x, .dw = b->y, .dbias = b->loss, .workspace = b->workspace,
+                .dw_dtype = LK_F32, .shape = first_layer(b));
 }
 
 static lk_gpu_status run_momentum(const bench *b)
@@ -251,6 +346,9 @@ static lk_gpu_status run_squared_norms(const bench *b)
 
 enum { BY_F32 = 1, BY_BF16 = 2, BOTH = 3 };
 
+/* Elements' worth of the bits that dropout keeps: a byte for 16 bytes. */
+#define KEPT 0.0625
+
 typedef struct kernel {
     const char *name, *what;
     lk_gpu_status (*launch)(const bench *b);
@@ -266,6 +364,17 @@ static const kernel kernels[] = {
     {"channel_sums",    "batch-norm statistics",                  run_channel_sums,   BOTH,    1,    0},
     {"normalize",       "batch-norm, residual, ReLU",             run_normalize,      BOTH,    3,    0},
     {"normalize_grad",  "their gradient: sums, then dx",          run_normalize_grad, BOTH,    7,    0},
+    {"normalize",       "ReLU, dropout",                          run_normalize_drop, BOTH,    2 + KEPT, 0},
+    {"normalize_grad",  "of them, and sums of dx",                run_normalize_drop_grad, BOTH, 5 + 2 * KEPT, 0},
+    {"normalize_grad",  "of a sum, ReLU, and sums of both",       run_normalize_sum_grad, BOTH, 7,   0},
+    {"normalize_pool",  "ReLU, residual, 2x2 maxima",             run_normalize_pool, BOTH,    2.25, 0.25},
+    {"normalize_grad",  "of ReLU and 2x2 maxima",                 run_normalize_pool_grad, BOTH, 5.25, 0.25},
+    {"relu_max_pool",   "2x2",                                    run_relu_max_pool,  BOTH,    1.25, 0.25},
+    {"relu_max_pool_grad", "2x2",                                 run_relu_max_pool_grad, BOTH, 1.25, 0.25},
+    {"avg_pool",        "2x2, of ReLU",                           run_relu_avg_pool,  BOTH,    1.25, 0},
+    {"avg_pool_grad",   "2x2, of ReLU",                           run_relu_avg_pool_grad, BOTH, 2.25, 0},
+    {"avg_pool",        "whole images",                           run_global_avg_pool, BOTH,   1,    0},
+    {"weight_grad",     "3x3 of one channel, with the bias",      run_first_weight_grad, BY_BF16, 1, 0},
     {"max_pool",        "2x2, with where",                        run_max_pool,       BOTH,    1.25, 1},
     {"max_pool_grad",   "2x2",                                    run_max_pool_grad,  BOTH,    1.25, 1},
     {"avg_pool",        "2x2",                                    run_avg_pool,       BOTH,    1.25, 0},
@@ -321,13 +430,14 @@ static lk_gpu_status make_arrays(bench *b)
         *by_channel[i] = array(b, &status, b->channels, sizeof(float));
     b->rows_workspace = array(b, &status, 2 * b->samples, sizeof(float));
     b->where = array(b, &status, b->count / 4, sizeof *b->where);
+    b->bytes = (uint8_t *)b->where;
     b->sums = array(b, &status, 2 * b->channels, sizeof *b->sums);
     b->dsums = array(b, &status, 2 * b->channels, sizeof *b->dsums);
     b->one = array(b, &status, 1, sizeof(float));
     b->norms = array(b, &status, 1, sizeof *b->norms);
-    b->workspace =
-        array(b, &status, larger(lk_gpu_sums_workspace(b->rows, b->channels), b->count / LK_GPU_NORM_BLOCK + 2),
-              sizeof *b->workspace);
+    lk_gpu_conv_shape first = first_layer(b);
+    int64_t most = larger(lk_gpu_sums_workspace(b->rows, b->channels, 3), b->count / LK_GPU_NORM_BLOCK + 2);
+    b->workspace = array(b, &status, larger(most, lk_gpu_weight_grad_workspace(&first)), sizeof *b->workspace);
     b->labels = array(b, &status, b->samples, sizeof *b->labels);
     b->indices = array(b, &status, b->images * b->channels, sizeof *b->indices);
     b->epoch = array(b, &status, 1, sizeof *b->epoch);

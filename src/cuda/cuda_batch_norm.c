@@ -20,9 +20,10 @@ static int64_t cuda_norm_row_count(const lk_call *call, const lk_tensor *x)
     return channels > 0 ? lk_tensor_count(x) / channels / lk__cuda_parts(call) : 0;
 }
 
-static double *cuda_norm_sums_workspace(lk_cuda_scratch *s, const lk_tensor *x)
+/* Allocates the workspace of up to n sums. */
+static double *cuda_norm_sums_workspace(lk_cuda_scratch *s, const lk_tensor *x, int n)
 {
-    int64_t doubles = lk_gpu_sums_workspace(cuda_norm_row_count(s->call, x), cuda_norm_channel_count(x));
+    int64_t doubles = lk_gpu_sums_workspace(cuda_norm_row_count(s->call, x), cuda_norm_channel_count(x), n);
     return lk__cuda_new(s, (size_t)(lk__cuda_parts(s->call) * doubles) * sizeof(double));
 }
 
@@ -46,7 +47,7 @@ static lk_gpu_statistics cuda_norm_from_moments(lk_cuda_scratch *s, int i)
 static void cuda_norm_launch_channel_sums(lk_cuda_scratch *s, const void *x, double *sums)
 {
     const lk_call *call = s->call;
-    double *workspace = cuda_norm_sums_workspace(s, call->in[0]);
+    double *workspace = cuda_norm_sums_workspace(s, call->in[0], 2);
     if (s->status == LK_OK)
         s->status = LK_CUDA_LAUNCH(call, channel_sums, .x = x, .sums = sums, .workspace = workspace,
                                    .dtype = call->dtype, .rows = cuda_norm_row_count(call, call->in[0]),
@@ -138,6 +139,31 @@ lk_status lk__cuda_batch_norm_drop(lk_call *call)
     return lk__cuda_end(&s);
 }
 
+/* The pooling of a part: its input is x, its output y. */
+static lk_geometry cuda_norm_window(const lk_call *call, const lk_tensor *x, const lk_tensor *y)
+{
+    lk_geometry window = lk__geometry_of_pool(x->shape, y->shape, &LK_ATTRS(call, lk_batch_norm_pool_attrs)->pool);
+    window.images /= lk__cuda_parts(call);
+    return window;
+}
+
+lk_status lk__cuda_batch_norm_pool(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    const void *x = lk__cuda_images(&s, call->in[0]), *residual = lk__cuda_images(&s, call->in[3]);
+    double *sums = lk__cuda_out(&s, 1);
+    cuda_norm_launch_channel_sums(&s, x, sums);
+    const float *gamma = lk__cuda_plain(&s, call->in[1]), *beta = lk__cuda_plain(&s, call->in[2]);
+    void *y = lk__cuda_out_images(&s, 0);
+    uint8_t *where = lk__cuda_out_images(&s, 2);
+    if (s.status == LK_OK)
+        s.status =
+            LK_CUDA_LAUNCH(call, normalize_pool, .x = x, .residual = residual, .gamma = gamma, .beta = beta, .y = y,
+                           .where = where, .statistics = cuda_norm_from_sums(call, sums), .dtype = call->dtype,
+                           .window = cuda_norm_window(call, call->in[0], call->out[0]), .parts = call->parts);
+    return lk__cuda_end(&s);
+}
+
 lk_status lk__cuda_batch_norm_with(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
@@ -168,10 +194,11 @@ lk_status lk__cuda_batch_norm_inference_act(lk_call *call)
 
 /* The operands of a gradient. */
 typedef struct gradient {
-    const lk_tensor *kept; /* NULL: no dropout */
+    const lk_tensor *kept;  /* NULL: no dropout */
+    const lk_tensor *where; /* NULL: no pooling */
     double rate;
     const lk_tensor *dy, *more, *act_y, *x, *gamma, *act_beta; /* act_y and act_beta NULL: no activation */
-    int dresidual, dsums, dx_sums;                             /* indices of these outputs; 0: none */
+    int dresidual, dsums, dx_sums, d_sums;                     /* indices of these outputs; 0: none */
 } gradient;
 
 /* → dx, dgamma, dbeta, … */
@@ -181,19 +208,22 @@ static lk_status launch_normalize_grad(lk_cuda_scratch *s, const gradient *g, lk
     const void *dy = lk__cuda_images(s, g->dy), *more = lk__cuda_images(s, g->more);
     const void *act_y = lk__cuda_images(s, g->act_y), *x = lk__cuda_images(s, g->x);
     const float *gamma = lk__cuda_plain(s, g->gamma), *act_beta = lk__cuda_plain(s, g->act_beta);
-    const uint8_t *kept = lk__cuda_plain(s, g->kept);
-    double *workspace = cuda_norm_sums_workspace(s, g->x);
+    const uint8_t *kept = lk__cuda_plain(s, g->kept), *where = lk__cuda_images(s, g->where);
+    float *d_sums = g->d_sums ? lk__cuda_out(s, g->d_sums) : NULL;
+    double *workspace = cuda_norm_sums_workspace(s, g->x, d_sums ? 3 : 2);
+    lk_geometry window = g->where ? cuda_norm_window(s->call, g->x, g->where) : (lk_geometry){0};
     void *dx = lk__cuda_out_images(s, 0), *dresidual = g->dresidual ? lk__cuda_out_images(s, g->dresidual) : NULL;
     float *dgamma = lk__cuda_out(s, 1), *dbeta = lk__cuda_out(s, 2);
     double *dsums = g->dsums ? lk__cuda_out(s, g->dsums) : NULL;
     float *dx_sums = g->dx_sums ? lk__cuda_out(s, g->dx_sums) : NULL;
     if (s->status == LK_OK)
-        s->status = LK_CUDA_LAUNCH(
-            s->call, normalize_grad, .dy = dy, .more = more, .act_y = act_y, .x = x, .kept = kept, .rate = g->rate,
-            .gamma = gamma, .act_beta = act_beta, .dx = dx, .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta,
-            .dsums = dsums, .dx_sums = dx_sums, .workspace = workspace, .statistics = statistics, .through = through,
-            .dtype = s->call->dtype, .rows = cuda_norm_row_count(s->call, g->x), .parts = s->call->parts,
-            .channels = cuda_norm_channel_count(g->x));
+        s->status =
+            LK_CUDA_LAUNCH(s->call, normalize_grad, .dy = dy, .more = more, .act_y = act_y, .x = x, .kept = kept,
+                           .where = where, .rate = g->rate, .window = window, .gamma = gamma, .act_beta = act_beta,
+                           .dx = dx, .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta, .dsums = dsums,
+                           .dx_sums = dx_sums, .d_sums = d_sums, .workspace = workspace, .statistics = statistics,
+                           .through = through, .dtype = s->call->dtype, .rows = cuda_norm_row_count(s->call, g->x),
+                           .parts = s->call->parts, .channels = cuda_norm_channel_count(g->x));
     return lk__cuda_end(s);
 }
 
@@ -218,7 +248,8 @@ lk_status lk__cuda_batch_norm_act_grad(lk_call *call)
                   .gamma = call->in[3],
                   .act_beta = computes_y ? call->in[5] : NULL,
                   .dresidual = 3,
-                  .dx_sums = 4};
+                  .dx_sums = 4,
+                  .d_sums = 5};
     return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[4])),
                                  LK_GPU_THROUGH_SUMS);
 }
@@ -232,6 +263,21 @@ lk_status lk__cuda_batch_norm_drop_grad(lk_call *call)
                   .x = call->in[2],
                   .gamma = call->in[3],
                   .dx_sums = 3};
+    return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[4])),
+                                 LK_GPU_THROUGH_SUMS);
+}
+
+lk_status lk__cuda_batch_norm_pool_grad(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    gradient g = {.dy = call->in[0],
+                  .where = call->in[1],
+                  .x = call->in[2],
+                  .gamma = call->in[3],
+                  .act_beta = call->in[5],
+                  .more = call->in[6],
+                  .dresidual = 3,
+                  .dx_sums = 4};
     return launch_normalize_grad(&s, &g, cuda_norm_from_sums(call, lk__cuda_plain(&s, call->in[4])),
                                  LK_GPU_THROUGH_SUMS);
 }

@@ -3,6 +3,7 @@
  *
  * If cuDNN has no engine for bf16 the convolution runs in f32. With tensor cores, to which a bf16 value is exact, that
  * adds up the same products. */
+#include "cuda/cuda_graph.h"
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_library_operands.h"
 #include "cuda/cuda_operands.h"
@@ -38,6 +39,30 @@ static lk_gpu_conv_shape cuda_conv_shape_of(const lk_call *call, const lk_conv2d
                                .direct = call->algorithms == LK_ALGORITHMS_DIRECT};
 }
 
+bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *choice)
+{
+    const lk_tensor *first = call->in[0], *second = call->in[1], *out = call->out[0];
+    const lk_conv2d_opts *conv =
+        call->op->id == LK_OP_CONV2D ? LK_ATTRS(call, lk_conv2d_opts) : &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
+    *choice = (lk_gpu_choice){.kernel = LK_GPU_CONV};
+    if (lk_tensor_count(first) == 0 || lk_tensor_count(out) == 0)
+        return false;
+    if (call->op->id == LK_OP_CONV2D) {
+        choice->conv = cuda_conv_shape_of(call, conv, first->shape, second->shape, out->shape, dtype);
+        choice->bias = call->in[2] != NULL;
+    } else if (call->op->id == LK_OP_CONV2D_INPUT_GRAD) {
+        choice->kernel = LK_GPU_CONV_INPUT_GRAD;
+        choice->conv = cuda_conv_shape_of(call, conv, out->shape, second->shape, first->shape, dtype);
+    } else {
+        choice->kernel = LK_GPU_CONV_WEIGHT_GRAD;
+        choice->conv = cuda_conv_shape_of(call, conv, second->shape, out->shape, first->shape, dtype);
+        choice->dw_dtype = dtype == call->dtype ? out->dtype : dtype;
+    }
+    if (call->tuning)
+        choice->conv.engine = lk__cuda_tuned_engine(call->tuning, choice);
+    return true;
+}
+
 static const void *cuda_conv_images_in(lk_cuda_scratch *s, const lk_tensor *x, lk_dtype dtype)
 {
     return lk__cuda_library_in(s, x, lk__cuda_channels_last, dtype);
@@ -57,10 +82,10 @@ static lk_status cuda_conv_launch_forward(lk_cuda_scratch *s, lk_dtype dtype)
     const void *images = cuda_conv_images_in(s, x, dtype), *weights = cuda_conv_images_in(s, w, dtype);
     const void *bias = lk__cuda_library_in(s, call->in[2], NULL, dtype);
     lk_cuda_result y = cuda_conv_images_out(s, 0, dtype);
-    if (s->status == LK_OK && lk_tensor_count(x) > 0)
-        s->status = LK_CUDA_LAUNCH(call, conv, .x = images, .w = weights, .bias = bias, .y = y.data,
-                                   .shape = cuda_conv_shape_of(call, LK_ATTRS(call, lk_conv2d_opts), x->shape, w->shape,
-                                                               call->out[0]->shape, dtype));
+    lk_gpu_choice problem;
+    if (s->status == LK_OK && lk__cuda_conv_choice(call, dtype, &problem))
+        s->status =
+            LK_CUDA_LAUNCH(call, conv, .x = images, .w = weights, .bias = bias, .y = y.data, .shape = problem.conv);
     lk__cuda_library_written(s, 0, &y);
     return s->status;
 }
@@ -75,13 +100,13 @@ lk_status lk__cuda_conv2d(lk_call *call)
 static lk_status cuda_conv_launch_input_grad(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
-    const lk_tensor *dy = call->in[0], *w = call->in[1], *out = call->out[0];
+    const lk_tensor *dy = call->in[0], *w = call->in[1];
     const void *results = cuda_conv_images_in(s, dy, dtype), *weights = cuda_conv_images_in(s, w, dtype);
     lk_cuda_result dx = cuda_conv_images_out(s, 0, dtype);
-    if (s->status == LK_OK && lk_tensor_count(out) > 0)
-        s->status = LK_CUDA_LAUNCH(call, conv_input_grad, .dy = results, .w = weights, .dx = dx.data,
-                                   .shape = cuda_conv_shape_of(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv,
-                                                               out->shape, w->shape, dy->shape, dtype));
+    lk_gpu_choice problem;
+    if (s->status == LK_OK && lk__cuda_conv_choice(call, dtype, &problem))
+        s->status =
+            LK_CUDA_LAUNCH(call, conv_input_grad, .dy = results, .w = weights, .dx = dx.data, .shape = problem.conv);
     lk__cuda_library_written(s, 0, &dx);
     return s->status;
 }
@@ -105,29 +130,79 @@ static lk_status cuda_conv_launch_bias_grad(lk_cuda_scratch *s, const void *resu
     const lk_tensor *out = call->out[1];
     int64_t parts = lk__cuda_parts(call), channels = y.dim[1], rows = y.dim[0] / parts * y.dim[2] * y.dim[3];
     void *sums = lk__cuda_out(s, 1);
-    double *workspace = lk__cuda_new(s, (size_t)(parts * lk_gpu_sums_workspace(rows, channels)) * sizeof *workspace);
+    double *workspace = lk__cuda_new(s, (size_t)(parts * lk_gpu_sums_workspace(rows, channels, 1)) * sizeof *workspace);
     if (s->status != LK_OK)
         return s->status;
     return LK_CUDA_LAUNCH(call, column_sums, .x = results, .sums = sums, .workspace = workspace, .dtype = dtype,
                           .sums_dtype = out->dtype, .rows = rows, .columns = channels, .parts = call->parts);
 }
 
+/* Launches the gradients of the weights and, if `bias`, of the bias. */
+static lk_status cuda_conv_launch_few_inputs_grad(lk_cuda_scratch *s, lk_gpu_conv_weight_grad gradient, bool bias)
+{
+    const lk_call *call = s->call;
+    int64_t doubles = lk__cuda_parts(call) * lk_gpu_weight_grad_workspace(&gradient.shape);
+    gradient.workspace = lk__cuda_new(s, (size_t)doubles * sizeof *gradient.workspace);
+    gradient.dbias = bias ? lk__cuda_out(s, 1) : NULL;
+    if (s->status != LK_OK)
+        return s->status;
+    return lk__cuda_check(lk__cuda_of(call)->driver,
+                          lk__cuda_of(call)->driver->conv_weight_grad(lk__cuda_of(call)->stream, &gradient));
+}
+
+/* The lane of a part. Parts follow each other in lanes 1, 2, …, 0; with a bias, whose two launches are in lane 1, the
+ * first ones skip that. */
+static int cuda_conv_lane_of_part(int64_t part, bool bias)
+{
+    enum { LAUNCHES = 2 };
+    int64_t others = LK_PARTS_AT_ONCE - 1, skipping = bias ? LAUNCHES * others : 0;
+    return (int)(part < skipping ? (part % others + 2) % LK_PARTS_AT_ONCE : (part - skipping + 1) % LK_PARTS_AT_ONCE);
+}
+
+/* Launches the gradients of the weights of each part and of the bias, in lanes: one alone fills few multiprocessors. */
+static lk_status cuda_conv_launch_parts_grad(lk_cuda_scratch *s, lk_gpu_conv_weight_grad part, bool bias)
+{
+    const lk_call *call = s->call;
+    lk_cuda *cuda = lk__cuda_of(call);
+    const lk_geometry *g = &part.shape.geometry;
+    size_t size = lk_dtype_size(part.shape.dtype), dw_size = lk_dtype_size(part.dw_dtype);
+    const char *dy = part.dy, *x = part.x;
+    char *dw = part.dw;
+    bool has_lanes = call->parts > 1 && cuda->stream == cuda->trunk;
+    lk_status status = bias && has_lanes ? lk__cuda_fork(cuda, 1) : LK_OK; /* before the trunk gets a part */
+    part.shape.parts = 0;
+    for (int64_t i = 0; i < lk__cuda_parts(call) && status == LK_OK; i++) {
+        part.dy = dy + (size_t)(i * lk__geometry_y_count(g)) * size;
+        part.x = x + (size_t)(i * lk__geometry_x_count(g)) * size;
+        part.dw = dw + (size_t)(i * lk__geometry_w_count(g)) * dw_size;
+        status = has_lanes ? lk__cuda_fork(cuda, cuda_conv_lane_of_part(i, bias)) : LK_OK;
+        if (status == LK_OK)
+            status = lk__cuda_check(cuda->driver, cuda->driver->conv_weight_grad(cuda->stream, &part));
+    }
+    if (status == LK_OK && bias && has_lanes)
+        status = lk__cuda_fork(cuda, 1);
+    if (status == LK_OK && bias)
+        status = cuda_conv_launch_bias_grad(s, dy, call->in[0]->shape, part.shape.dtype);
+    lk_status joined = has_lanes ? lk__cuda_join(cuda) : LK_OK;
+    return status == LK_OK ? joined : status;
+}
+
 static lk_status cuda_conv_launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
-    const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
-    const lk_tensor *dy = call->in[0], *x = call->in[1], *out = call->out[0];
-    const void *results = cuda_conv_images_in(s, dy, dtype), *images = cuda_conv_images_in(s, x, dtype);
-    lk_dtype made = dtype == call->dtype ? out->dtype : dtype;
-    lk_gpu_conv_shape shape = cuda_conv_shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype);
-    int64_t doubles = lk__cuda_parts(call) * lk_gpu_weight_grad_workspace(&shape);
-    double *workspace = doubles > 0 ? lk__cuda_new(s, (size_t)doubles * sizeof *workspace) : NULL;
-    lk_cuda_result dw = cuda_conv_images_out(s, 0, made);
+    const void *dy = cuda_conv_images_in(s, call->in[0], dtype), *x = cuda_conv_images_in(s, call->in[1], dtype);
+    bool bias = LK_ATTRS(call, lk_conv2d_grad_attrs)->bias;
+    lk_gpu_choice problem;
+    if (!lk__cuda_conv_choice(call, dtype, &problem))
+        return s->status;
+    lk_cuda_result dw = cuda_conv_images_out(s, 0, problem.dw_dtype);
+    lk_gpu_conv_weight_grad gradient = {
+        .dy = dy, .x = x, .dw = dw.data, .dw_dtype = problem.dw_dtype, .shape = problem.conv};
     if (s->status == LK_OK)
-        s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data,
-                                   .workspace = workspace, .dw_dtype = made, .shape = shape);
+        s->status = lk_gpu_has_few_inputs(&problem.conv) ? cuda_conv_launch_few_inputs_grad(s, gradient, bias)
+                                                         : cuda_conv_launch_parts_grad(s, gradient, bias);
     lk__cuda_library_written(s, 0, &dw);
-    return s->status == LK_OK && attrs->bias ? cuda_conv_launch_bias_grad(s, results, dy->shape, dtype) : s->status;
+    return s->status;
 }
 
 /* A batch of no images: all gradients are zero. */
@@ -304,28 +379,4 @@ lk_status lk__cuda_conv_block_grad(lk_call *call)
     if (s.status == LK_OK && attrs->input_grad)
         s.status = cuda_conv_block_input_grad(&s, attrs, dconv);
     return lk__cuda_end(&s);
-}
-
-/* --- the library's choice ----------------------------------------------------------------------------------------- */
-
-bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *choice)
-{
-    const lk_tensor *first = call->in[0], *second = call->in[1], *out = call->out[0];
-    const lk_conv2d_opts *conv =
-        call->op->id == LK_OP_CONV2D ? LK_ATTRS(call, lk_conv2d_opts) : &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
-    *choice = (lk_gpu_choice){.kernel = LK_GPU_CONV};
-    if (lk_tensor_count(first) == 0 || lk_tensor_count(out) == 0)
-        return false;
-    if (call->op->id == LK_OP_CONV2D) {
-        choice->conv = cuda_conv_shape_of(call, conv, first->shape, second->shape, out->shape, dtype);
-        choice->bias = call->in[2] != NULL;
-    } else if (call->op->id == LK_OP_CONV2D_INPUT_GRAD) {
-        choice->kernel = LK_GPU_CONV_INPUT_GRAD;
-        choice->conv = cuda_conv_shape_of(call, conv, out->shape, second->shape, first->shape, dtype);
-    } else {
-        choice->kernel = LK_GPU_CONV_WEIGHT_GRAD;
-        choice->conv = cuda_conv_shape_of(call, conv, second->shape, out->shape, first->shape, dtype);
-        choice->dw_dtype = dtype == call->dtype ? out->dtype : dtype;
-    }
-    return true;
 }

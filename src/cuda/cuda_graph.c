@@ -3,7 +3,6 @@
  * in between. */
 #include "cuda/cuda_graph.h"
 
-#include "base/mem.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 #include "cuda/cuda_together.h"
@@ -54,48 +53,45 @@ static lk_status cuda_graph_join_branches(lk_cuda *cuda)
 }
 
 /* After a failure calls run on the trunk. */
+lk_status lk__cuda_fork(lk_cuda *cuda, int lane)
+{
+    cuda->stream = cuda->trunk;
+    if (lane == 0)
+        return LK_OK;
+    LK_TRY(cuda_graph_fork_branch(cuda, &cuda->branches[lane - 1]));
+    cuda->stream = cuda->branches[lane - 1].stream;
+    return LK_OK;
+}
+
+lk_status lk__cuda_join(lk_cuda *cuda)
+{
+    cuda->stream = cuda->trunk;
+    return cuda_graph_join_branches(cuda);
+}
+
 static lk_status cuda_graph_enter_branch(lk_device *device, int branch)
 {
-    lk_cuda *cuda = device->state;
-    cuda->stream = cuda->trunk;
-    if (branch == 0)
-        return cuda_graph_join_branches(cuda);
-    LK_TRY(cuda_graph_fork_branch(cuda, &cuda->branches[branch - 1]));
-    cuda->stream = cuda->branches[branch - 1].stream;
-    return LK_OK;
+    return branch > 0 ? lk__cuda_fork(device->state, branch) : lk__cuda_join(device->state);
 }
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
 
-typedef struct cuda_graph {
-    lk_gpu_graph *graph;
-    bool reads_step;
-} cuda_graph;
-
 static lk_status graph_begin(lk_device *device)
 {
     lk_cuda *cuda = device->state;
-    if (!cuda->step) {
-        cuda->step = lk__cuda_alloc(device, sizeof *cuda->step);
-        if (!cuda->step)
-            return lk_error_status();
-    }
     pthread_mutex_lock(&cuda->capturing);
     lk_status status = lk__cuda_check(cuda->driver, cuda->driver->capture_begin(cuda->trunk));
     cuda->is_capturing = status == LK_OK;
-    cuda->captured_step = false;
     if (status != LK_OK)
         pthread_mutex_unlock(&cuda->capturing);
     return status;
 }
 
-static void free_graph(lk_device *device, void *kept)
+static void free_graph(lk_device *device, void *graph)
 {
-    lk_cuda *cuda = device->state;
-    cuda_graph *graph = kept;
-    if (graph && graph->graph)
-        cuda->driver->graph_free(graph->graph);
-    lk__free(graph);
+    const lk_cuda *cuda = device->state;
+    if (graph)
+        cuda->driver->graph_free(graph);
 }
 
 static lk_status graph_end(lk_device *device, void **kept)
@@ -104,30 +100,21 @@ static lk_status graph_end(lk_device *device, void **kept)
     *kept = NULL;
     if (!cuda->is_capturing)
         return LK_OK;
-    cuda_graph *made = lk__calloc(1, sizeof *made);
     lk_gpu_graph *graph = NULL;
     cuda->is_capturing = false;
     lk_status status = lk__cuda_check(cuda->driver, cuda->driver->capture_end(cuda->trunk, &graph));
     pthread_mutex_unlock(&cuda->capturing);
-    if (made) {
-        *made = (cuda_graph){graph, cuda->captured_step};
-    } else if (graph) {
-        cuda->driver->graph_free(graph);
-    }
-    if (status == LK_OK && made)
-        *kept = made;
+    if (status == LK_OK)
+        *kept = graph;
     else
-        free_graph(device, made);
-    return made ? status : LK_ERR_MEMORY;
+        free_graph(device, graph);
+    return status;
 }
 
-static lk_status graph_launch(lk_device *device, void *kept, uint64_t step)
+static lk_status graph_launch(lk_device *device, void *graph)
 {
-    lk_cuda *cuda = device->state;
-    const cuda_graph *graph = kept;
-    if (graph->reads_step)
-        LK_TRY(lk__cuda_offload.write(device, cuda->step, &step, sizeof step, LK_I64));
-    return lk__cuda_check(cuda->driver, cuda->driver->graph_launch(cuda->trunk, graph->graph));
+    const lk_cuda *cuda = device->state;
+    return lk__cuda_check(cuda->driver, cuda->driver->graph_launch(cuda->trunk, graph));
 }
 
 static bool cuda_graph_is_words(const lk_graph_copy *copy)
@@ -135,27 +122,40 @@ static bool cuda_graph_is_words(const lk_graph_copy *copy)
     return ((uintptr_t)copy->to | (uintptr_t)copy->from | copy->bytes) % sizeof(float) == 0;
 }
 
-/* One kernel makes up to LK_GPU_COPIES copies of whole words. */
-static lk_status cuda_graph_copy(lk_device *device, const lk_graph_copy *copies, int n)
+static lk_status cuda_graph_start_words(const lk_cuda *cuda, lk_gpu_copies *words)
+{
+    bool is_empty = words->n == 0 && !words->step_to;
+    lk_gpu_status status = is_empty ? LK_GPU_OK : cuda->driver->copies(cuda->stream, words);
+    words->n = 0;
+    words->step_to = NULL;
+    return lk__cuda_check(cuda->driver, status);
+}
+
+/* One kernel makes up to LK_GPU_COPIES copies of whole words, and writes the step, which costs no copy of its own. */
+lk_status lk__cuda_copy_all(lk_device *device, const lk_graph_copy *copies, int n, const uint64_t *step)
 {
     lk_cuda *cuda = device->state;
     const lk_gpu_driver *driver = cuda->driver;
-    lk_gpu_copies words = {.n = 0};
+    lk_gpu_copies words = {.step = step ? *step : 0};
+    if (step && !cuda->step) {
+        cuda->step = lk__cuda_alloc(device, sizeof *cuda->step);
+        if (!cuda->step)
+            return lk_error_status();
+    }
+    words.step_to = step ? cuda->step : NULL;
     for (int i = 0; i < n; i++) {
         const lk_graph_copy *c = &copies[i];
         if (!cuda_graph_is_words(c)) {
             LK_TRY(lk__cuda_check(driver, driver->copy(cuda->stream, c->to, c->from, c->bytes, LK_GPU_TO_GPU)));
             continue;
         }
-        if (words.n == LK_GPU_COPIES) {
-            LK_TRY(lk__cuda_check(driver, driver->copies(cuda->stream, &words)));
-            words.n = 0;
-        }
+        if (words.n == LK_GPU_COPIES)
+            LK_TRY(cuda_graph_start_words(cuda, &words));
         words.to[words.n] = c->to;
         words.from[words.n] = c->from;
         words.count[words.n++] = (int64_t)(c->bytes / sizeof(float));
     }
-    return words.n > 0 ? lk__cuda_check(driver, driver->copies(cuda->stream, &words)) : LK_OK;
+    return cuda_graph_start_words(cuda, &words);
 }
 
 void lk__cuda_graphs_close(lk_cuda *cuda)
@@ -179,6 +179,6 @@ const lk_graphs lk__cuda_graphs = {
     .launch = graph_launch,
     .kind = lk__cuda_kind,
     .together = lk__cuda_together,
-    .copy = cuda_graph_copy,
+    .copy = lk__cuda_copy_all,
     .free = free_graph,
 };

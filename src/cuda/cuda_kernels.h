@@ -61,6 +61,8 @@ lk_status lk__cuda_batch_norm_act(lk_call *call);
 lk_status lk__cuda_batch_norm_act_grad(lk_call *call);
 lk_status lk__cuda_batch_norm_drop(lk_call *call);
 lk_status lk__cuda_batch_norm_drop_grad(lk_call *call);
+lk_status lk__cuda_batch_norm_pool(lk_call *call);
+lk_status lk__cuda_batch_norm_pool_grad(lk_call *call);
 lk_status lk__cuda_batch_norm_inference_act(lk_call *call);
 
 /* cuda_group_norm.c */
@@ -72,6 +74,10 @@ lk_status lk__cuda_max_pool2d(lk_call *call);
 lk_status lk__cuda_max_pool2d_grad(lk_call *call);
 lk_status lk__cuda_avg_pool2d(lk_call *call);
 lk_status lk__cuda_avg_pool2d_grad(lk_call *call);
+lk_status lk__cuda_relu_avg_pool2d(lk_call *call);
+lk_status lk__cuda_relu_avg_pool2d_grad(lk_call *call);
+lk_status lk__cuda_relu_max_pool2d(lk_call *call);
+lk_status lk__cuda_relu_max_pool2d_grad(lk_call *call);
 
 /* The window of a pooling from images of shape `x` to images of shape `y`. */
 
@@ -85,9 +91,13 @@ lk_status lk__cuda_matmul(lk_call *call);
 lk_status lk__cuda_dense_act(lk_call *call);
 
 /* Set *choice to the problem that cuBLASLt gets for a call of matmul or dense_act, and cuDNN for a convolution that is
- * computed in `dtype`. False: the call needs no library, because it is empty. */
+ * computed in `dtype`, with the engine that the call's tuning names. False: the call needs no library, because it is
+ * empty. */
 bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice);
 bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *choice);
+
+/* cuda_choices.c: the engine that the tuning names for a convolution; NULL: none. */
+const char *lk__cuda_tuned_engine(const lk_tuning *tuning, const lk_gpu_choice *choice);
 
 /* cuda_update.c */
 lk_status lk__cuda_sgd_update(lk_call *call);

@@ -7,25 +7,16 @@
 
 /* --- cross-entropy ------------------------------------------------------------------------------------------------ */
 
-/* The labels in row-major order, converted to i64. */
-static const int64_t *cuda_loss_labels_of(lk_cuda_scratch *s, const lk_tensor *labels)
-{
-    if (labels->dtype == LK_I64)
-        return lk__cuda_plain(s, labels);
-    int64_t *wide = lk__cuda_new(s, (size_t)lk_tensor_count(labels) * sizeof *wide);
-    if (wide)
-        s->status = lk__cuda_convert(
-            s->call, labels->shape, (lk_gpu_view){.data = wide, .dtype = LK_I64, .stride = {1}}, lk__cuda_view(labels));
-    return wide;
-}
-
-/* Fills in the arguments that depend on logits and labels. */
+/* Fills in the arguments that depend on logits and labels. The call's first input, logits or dloss, has the dtype of
+ * the loss. */
 static lk_gpu_cross_entropy cuda_loss_cross_entropy_of(lk_cuda_scratch *s, const lk_tensor *logits,
                                                        const lk_tensor *labels)
 {
     return (lk_gpu_cross_entropy){.logits = lk__cuda_plain(s, logits),
-                                  .labels = cuda_loss_labels_of(s, labels),
+                                  .labels = lk__cuda_plain(s, labels),
                                   .dtype = logits->dtype,
+                                  .loss_dtype = s->call->dtype,
+                                  .labels_dtype = labels->dtype,
                                   .n = logits->shape.dim[0] / lk__cuda_parts(s->call),
                                   .classes = logits->shape.dim[1],
                                   .parts = s->call->parts,

@@ -29,7 +29,7 @@ static const void *cuda_matmul_matrix_in(lk_cuda_scratch *s, const lk_tensor *x)
 
 /* Fills in all arguments except the pointers to operands. The parts of a merged call have rows of y of their own. If
  * they share b, they also have rows of a; otherwise a's columns and b's rows. */
-static lk_gpu_matmul matmul_of(const lk_call *call, bool relu)
+static lk_gpu_matmul matmul_of(const lk_call *call)
 {
     const lk_tensor *a = call->in[0], *b = call->in[1], *y = call->out[0];
     bool b_is_shared = call->parts > 0 && a->shape.dim[0] == y->shape.dim[0];
@@ -42,15 +42,28 @@ static lk_gpu_matmul matmul_of(const lk_call *call, bool relu)
                            .b_is_shared = b_is_shared,
                            .a_transposed = cuda_matmul_is_transposed(a),
                            .b_transposed = cuda_matmul_is_transposed(b),
-                           .relu = relu,
                            .tf32 = call->tf32};
+}
+
+bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice)
+{
+    *choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = matmul_of(call)};
+    if (call->op->id == LK_OP_DENSE_ACT)
+        choice->matmul.bias = call->in[2];
+    bool has_one = lk_tensor_count(call->out[0]) > 0 && choice->matmul.inner > 0;
+    if (call->tuning && has_one)
+        choice->matmul.engine = lk__cuda_tuned_engine(call->tuning, choice);
+    return has_one;
 }
 
 static lk_status launch_matmul(lk_call *call, const lk_tensor *added, bool relu)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cuda *cuda = lk__cuda_of(call);
-    lk_gpu_matmul product = matmul_of(call, relu);
+    lk_gpu_choice choice;
+    lk__cuda_matmul_choice(call, &choice);
+    lk_gpu_matmul product = choice.matmul;
+    product.relu = relu;
     product.a = cuda_matmul_matrix_in(&s, call->in[0]);
     product.b = cuda_matmul_matrix_in(&s, call->in[1]);
     product.bias = lk__cuda_library_in(&s, added, NULL, call->dtype);
@@ -60,14 +73,6 @@ static lk_status launch_matmul(lk_call *call, const lk_tensor *added, bool relu)
         s.status = lk__cuda_check(cuda->driver, cuda->driver->matmul(cuda->stream, &product));
     lk__cuda_library_written(&s, 0, &y);
     return lk__cuda_end(&s);
-}
-
-bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice)
-{
-    *choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = matmul_of(call, false)};
-    if (call->op->id == LK_OP_DENSE_ACT)
-        choice->matmul.bias = call->in[2];
-    return lk_tensor_count(call->out[0]) > 0 && choice->matmul.inner > 0;
 }
 
 lk_status lk__cuda_matmul(lk_call *call)

@@ -126,6 +126,10 @@ bool lk__cuda_merges(const lk_call *one, const lk_call *all)
     case LK_OP_MAX_POOL2D_GRAD:
     case LK_OP_AVG_POOL2D:
     case LK_OP_AVG_POOL2D_GRAD:
+    case LK_OP_RELU_AVG_POOL2D:
+    case LK_OP_RELU_AVG_POOL2D_GRAD:
+    case LK_OP_RELU_MAX_POOL2D:
+    case LK_OP_RELU_MAX_POOL2D_GRAD:
     case LK_OP_SUM:
     case LK_OP_MEAN:
     case LK_OP_MAX:
@@ -156,6 +160,7 @@ bool lk__cuda_merges(const lk_call *one, const lk_call *all)
     case LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD:
         return cuda_merge_is_shared(one->in[0], all->in[0]) && cuda_merge_in_grows(&m, 1) && cuda_merge_in_grows(&m, 2);
     case LK_OP_BATCH_NORM_ACT: /* (x, gamma, beta, residual) */
+    case LK_OP_BATCH_NORM_POOL:
         return cuda_merge_in_grows(&m, 0) && cuda_merge_is_shared(one->in[1], all->in[1]) &&
                cuda_merge_is_shared(one->in[2], all->in[2]) && (!one->in[3] || cuda_merge_in_grows(&m, 3));
     case LK_OP_BATCH_NORM_DROP: /* (x, gamma, beta, indices) */
@@ -165,6 +170,10 @@ bool lk__cuda_merges(const lk_call *one, const lk_call *all)
         return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) && cuda_merge_in_grows(&m, 2) &&
                cuda_merge_is_shared(one->in[3], all->in[3]) && cuda_merge_in_grows(&m, 4) &&
                cuda_merge_is_shared(one->in[5], all->in[5]) && cuda_merge_in_grows(&m, 6);
+    case LK_OP_BATCH_NORM_POOL_GRAD: /* (dy, where, x, gamma, sums, beta, more) */
+        return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) && cuda_merge_in_grows(&m, 2) &&
+               cuda_merge_is_shared(one->in[3], all->in[3]) && cuda_merge_in_grows(&m, 4) &&
+               cuda_merge_is_shared(one->in[5], all->in[5]) && (!one->in[6] || cuda_merge_in_grows(&m, 6));
     case LK_OP_BATCH_NORM_GRAD: /* (dy, x, gamma, sums) */
         return cuda_merge_in_grows(&m, 0) && cuda_merge_in_grows(&m, 1) &&
                cuda_merge_is_shared(one->in[2], all->in[2]) && cuda_merge_in_grows(&m, 3);

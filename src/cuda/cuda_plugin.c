@@ -49,6 +49,8 @@ lk_status lk__cuda_check(const lk_gpu_driver *from, lk_gpu_status status)
         return lk__fail(LK_ERR_MEMORY, "%s", from->error());
     case LK_GPU_UNSUPPORTED:
         return lk__fail(LK_ERR_UNSUPPORTED, "%s", from->error());
+    case LK_GPU_NO_ENGINE:
+        return lk__fail(LK_ERR_ARGUMENT, "%s", from->error());
     case LK_GPU_LOST:
         return lk__fail(LK_ERR_DEVICE, "%s", from->error());
     default:

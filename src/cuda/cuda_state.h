@@ -37,12 +37,11 @@ typedef struct lk_cuda {
     lk_gpu_stream *trunk;
     lk_cuda_branch branches[LK_MAX_BRANCHES]; /* their streams are NULL until they are needed */
     lk_gpu_event *fork;                       /* recorded on the trunk when a branch is forked */
-    uint64_t *step;   /* in the GPU's memory: lk_program_run's step, for calls in a graph; NULL until a graph is made */
+    uint64_t *step;   /* in the GPU's memory: the step of graphs, see lk_graphs.copy; NULL until there is one */
     bool is_together; /* between lk_graphs.together(true) and (false): see cuda_together.h */
     lk_gpu_array_sums sums;
     lk_gpu_running_statistics running;
     bool is_capturing;
-    bool captured_step; /* the graph that is captured, or was last, reads `step` */
     /* Held while a graph is captured, so that no work that other devices' threads give the trunk gets into it. */
     pthread_mutex_t capturing;
     lk_gpu_event *events[LK_CUDA_EVENTS];

@@ -2,6 +2,7 @@
 #include "cuda/cuda_tensors.h"
 
 #include "base/philox.h"
+#include "cuda/cuda_graph.h"
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
@@ -44,9 +45,8 @@ lk_gpu_philox lk__cuda_philox(const lk_random_key *key)
 lk_gpu_philox lk__cuda_philox_of_step(const lk_call *call, const lk_random_key *key)
 {
     lk_gpu_philox philox = lk__cuda_philox(key);
-    lk_cuda *cuda = lk__cuda_of(call);
+    const lk_cuda *cuda = lk__cuda_of(call);
     philox.epoch = cuda->is_capturing ? cuda->step : NULL;
-    cuda->captured_step = cuda->captured_step || philox.epoch;
     return philox;
 }
 
@@ -136,11 +136,36 @@ lk_status lk__cuda_cast(lk_call *call)
     return lk__cuda_add_sum(lk__cuda_of(call), &sum);
 }
 
+/* Returns whether y is its parts, one after the other. */
+static bool cuda_tensors_are_in_sequence(const lk_call *call, int axis)
+{
+    bool are = lk__tensor_is_dense(call->out[0]);
+    for (int a = 0; a < axis; a++)
+        are = are && call->out[0]->shape.dim[a] == 1;
+    for (int i = 0; i < call->n_in; i++)
+        are = are && !call->in[i]->storage->layout && lk__tensor_is_dense(call->in[i]);
+    return are;
+}
+
+static lk_status cuda_tensors_copy_in_sequence(const lk_call *call)
+{
+    lk_graph_copy copies[LK_MAX_INPUTS];
+    char *to = lk__data(call->out[0]);
+    for (int i = 0; i < call->n_in; i++) {
+        size_t bytes = (size_t)lk_tensor_count(call->in[i]) * lk_dtype_size(call->in[i]->dtype);
+        copies[i] = (lk_graph_copy){to, lk__data(call->in[i]), bytes};
+        to += bytes;
+    }
+    return lk__cuda_copy_all(call->device, copies, call->n_in, NULL);
+}
+
 lk_status lk__cuda_concat(lk_call *call)
 {
     int axis = LK_ATTRS(call, lk_concat_attrs)->axis;
     lk_tensor *y = call->out[0];
     LK_TRY(lk__output_plain(y));
+    if (cuda_tensors_are_in_sequence(call, axis))
+        return cuda_tensors_copy_in_sequence(call);
     lk_gpu_view part = lk__cuda_view(y);
     for (int i = 0; i < call->n_in; i++) {
         const lk_tensor *x = call->in[i];

@@ -3,7 +3,7 @@
 #include "cuda/cuda_operands.h"
 #include "ops/ops.h"
 
-enum { KIND_NONE, KIND_SUM, KIND_CAST, KIND_RUNNING };
+enum { KIND_NONE, KIND_SUM = LK_KIND_ASIDE + 1, KIND_CAST, KIND_RUNNING };
 
 static bool cuda_together_is_image(lk_dtype dtype)
 {
@@ -21,6 +21,9 @@ static bool cuda_together_all_dense(const lk_call *call)
 int lk__cuda_kind(const lk_call *call)
 {
     switch (call->op->id) {
+    case LK_OP_MATMUL: /* gradients of a dense layer: of x, the weights and, a sum, the bias */
+    case LK_OP_SUM:
+        return call->parts > 0 ? LK_KIND_ASIDE : KIND_NONE;
     case LK_OP_PAIRWISE_SUM:
         return KIND_SUM;
     case LK_OP_CAST:

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 /* Increase it with every change of this file or of kernels.h: the library refuses a plug-in with another number. */
-enum { LK_GPU_INTERFACE = 6 };
+enum { LK_GPU_INTERFACE = 8 };
 
 typedef enum lk_gpu_status {
     LK_GPU_OK,
@@ -28,7 +28,8 @@ typedef enum lk_gpu_status {
     LK_GPU_UNSUPPORTED, /* no library of this build can do that */
     LK_GPU_LOST,        /* the GPU is gone, or had an error (Xid) after which it runs nothing */
     LK_GPU_FAILED,
-    LK_GPU_BUSY, /* not a failure: not done yet; sets no message */
+    LK_GPU_NO_ENGINE, /* the library does not run the problem on the engine that the request names */
+    LK_GPU_BUSY,      /* not a failure: not done yet; sets no message */
 } lk_gpu_status;
 
 typedef struct lk_gpu_stream lk_gpu_stream; /* a CUDA stream, with the handles and workspaces that libraries need */
@@ -93,6 +94,9 @@ typedef enum lk_gpu_library_kernel {
     LK_GPU_CONV_WEIGHT_GRAD
 } lk_gpu_library_kernel;
 
+/* "cudnn:eng28_k2=3", "cublaslt:algo66_tile20", "direct" */
+typedef char lk_gpu_name[128];
+
 /* A problem, and the name of the algorithm that cuBLASLt or cuDNN runs for it. */
 typedef struct lk_gpu_choice {
     lk_gpu_library_kernel kernel;
@@ -100,7 +104,7 @@ typedef struct lk_gpu_choice {
     lk_gpu_conv_shape conv; /* for the others */
     bool bias;              /* for LK_GPU_CONV */
     lk_dtype dw_dtype;      /* for LK_GPU_CONV_WEIGHT_GRAD */
-    char name[128];         /* "cudnn:eng28_k2=3", "cublaslt:algo66_tile20", "direct" */
+    lk_gpu_name name;
 } lk_gpu_choice;
 
 typedef enum lk_gpu_direction { LK_GPU_TO_GPU, LK_GPU_TO_HOST, LK_GPU_FROM_HOST } lk_gpu_direction;
@@ -159,6 +163,9 @@ typedef struct lk_gpu_driver {
     /* --- choices of libraries: to be called by the thread that gives the stream work --- */
     /* Sets choice->name for the problem in its other members. Errors: those of the kernel. */
     lk_gpu_status (*choose)(lk_gpu_stream *stream, lk_gpu_choice *choice);
+    /* For a problem whose engine is NULL: sets names[0 … *n) to the engines that run it under the same conditions,
+     * at most `most`; the first is the one that `choose` gives. Tries each, which may take seconds. */
+    lk_gpu_status (*engines)(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names, int most, int *n);
     /* Calls `visit` with every choice made for the stream so far, in no particular order. */
     void (*choices)(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
 

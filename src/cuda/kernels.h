@@ -3,14 +3,16 @@
  * same.
  *
  * Images are channels-last: pixel p of image n has its channels at (n * pixels + p) * channels. Results do not depend
- * on how threads are scheduled: sums have a fixed order, and no sum uses atomics. Arithmetic is in f32 for f32 and for
- * bf16, whose results are rounded once, and in f64 for f64 in the kernels that take it.
+ * on how threads are scheduled: sums have a fixed order, and no sum of floats uses atomics. Arithmetic is in f32 for
+ * f32 and for bf16, whose results are rounded once, and in f64 for f64 in the kernels that take it.
  *
  * Some kernels take several problems of one size at once: `parts` is their number, 0 for one. All other arguments
  * describe the first problem. The operands of the next ones follow those of the first in memory, except those that are
  * said to be shared. The bits are those of separate launches. */
 #pragma once
 
+#include "base/minmax.h"
+#include "ops/augment_choice.h"
 #include "ops/geometry.h"
 #include "lockstep/tensor.h"
 
@@ -95,21 +97,30 @@ typedef struct lk_gpu_gather {
 } lk_gpu_gather;
 
 /* Makes image i of y, [n, channels, height, width] or channels-last, from image indices[i] of x, [images, channels,
- * height, width]: byte / 255, then shifted (bilinear; edge pixels repeat outside), flipped, cropped (0 outside), minus
- * mean, divided by divisor, and 0 in the square of cutout. The bits are those of ref/. For an index out of range the
- * image is NaN. Words 1 to 3 of the counters are the index, the epoch, and the upper halves of both. */
+ * height, width], with the changes of lk_augment_opts and the bits of ref/. For an index out of range the image is NaN.
+ */
 typedef struct lk_gpu_prepare_images {
     const uint8_t *x;
     const int64_t *indices, *epoch; /* [n], [] */
     const float *moments;           /* [2, channels]: mean, divisor; NULL: neither */
     float *y;
-    int64_t n, images, channels, height, width;
+    float *work; /* lk_gpu_prepare_images_workspace floats; NULL if that is 0 */
+    int64_t n, images, channels;
+    lk_plane_size size;
     bool channels_last;
-    double height_shift, width_shift; /* as shares of height and width; both 0: none */
-    int64_t crop_padding, cutout;     /* 0: none */
-    bool flip;
-    lk_gpu_philox shift_words, flip_words, crop_words, cutout_words;
+    lk_augment_opts opts; /* center and standardize are ignored */
+    lk_augment_chances chances;
 } lk_gpu_prepare_images;
+
+/* Most images that are in work at the same time, where each has room for itself and another plane. */
+enum { LK_GPU_IMAGES_IN_WORK = 264 };
+
+static inline int64_t lk_gpu_prepare_images_workspace(const lk_augment_opts *opts, int64_t n, int64_t channels,
+                                                      lk_plane_size size)
+{
+    bool needs = opts->contrast > 0 || opts->rand_augment > 0;
+    return needs ? lk__min(n, LK_GPU_IMAGES_IN_WORK) * (channels + 1) * size.height * size.width : 0;
+}
 
 /* y = ((x[0] + x[1]) + (x[2] + x[3])) + …, for n of 2, 4, 8 or 16; dense, f32 or f64. */
 enum { LK_GPU_MAX_PAIRWISE = 16 };
@@ -252,11 +263,13 @@ typedef struct lk_gpu_softmax_grad {
  * of loss and hits that is not NULL. A dloss that is one value is shared by the parts, if there are several. */
 typedef struct lk_gpu_cross_entropy {
     const void *logits, *dloss;
-    const int64_t *labels;
-    void *loss, *dlogits; /* of `dtype` */
-    float *hits;          /* whether the label is among the k greatest */
+    const void *labels;
+    void *loss, *dlogits;
+    float *hits; /* whether the label is among the k greatest */
     float *workspace;
-    lk_dtype dtype;
+    lk_dtype dtype;        /* of logits and dlogits */
+    lk_dtype loss_dtype;   /* of loss and dloss: `dtype`, or f32 */
+    lk_dtype labels_dtype; /* i32 or i64 */
     int64_t n, classes, parts;
     bool sum, each;
     double smoothing, scale;
@@ -279,15 +292,15 @@ typedef struct lk_gpu_sigmoid_cross_entropy {
  * LK_GPU_SUM_BLOCKS blocks of at least LK_GPU_SUM_ROWS rows, then in a tree over the blocks. */
 enum { LK_GPU_SUM_ROWS = 64, LK_GPU_SUM_BLOCKS = 512 };
 
-/* Doubles in the workspace of these sums, for each part: two for each channel and block, and three for each channel's
- * total. */
-static inline int64_t lk_gpu_sums_workspace(int64_t rows, int64_t channels)
+/* Doubles in the workspace of up to n such sums, for each part: n for each channel and block, and three for each
+ * channel's total. */
+static inline int64_t lk_gpu_sums_workspace(int64_t rows, int64_t channels, int n)
 {
     int64_t blocks = (rows + LK_GPU_SUM_ROWS - 1) / LK_GPU_SUM_ROWS, most = LK_GPU_SUM_BLOCKS;
-    return channels * (2 * (blocks < most ? blocks : most) + 3);
+    return channels * (n * (blocks < most ? blocks : most) + 3);
 }
 
-/* sums[c] = Σ x, sums[channels + c] = Σ x x. workspace: lk_gpu_sums_workspace. */
+/* sums[c] = Σ x, sums[channels + c] = Σ x x. workspace: lk_gpu_sums_workspace of 2. */
 typedef struct lk_gpu_channel_sums {
     const void *x;
     double *sums, *workspace;
@@ -343,6 +356,20 @@ static inline int64_t lk_gpu_kept_bytes(lk_dtype dtype, int64_t rows, int64_t ch
     return rows * channels / lk_gpu_pack(dtype, channels);
 }
 
+/* y = the maximum of each window of an lk_gpu_normalize with `act` and residual_last, which is rounded and not stored.
+ * where: the number of the first maximum in its window, in row-major order, for each element of y; NaN is greater than
+ * any number. Windows do not overlap, are not padded, and have at most 255 elements; `window` describes a part. */
+typedef struct lk_gpu_normalize_pool {
+    const void *x, *residual;
+    const float *gamma, *beta;
+    void *y;
+    uint8_t *where;
+    lk_gpu_statistics statistics;
+    lk_dtype dtype;
+    lk_geometry window;
+    int64_t parts;
+} lk_gpu_normalize_pool;
+
 typedef enum lk_gpu_through {
     LK_GPU_THROUGH_SUMS, /* sums are those of x, and dx includes the gradient through them */
     LK_GPU_SUMS_HELD,    /* sums count as constant for dx; dsums is their gradient */
@@ -357,14 +384,20 @@ typedef enum lk_gpu_through {
  * dy is first the sum of both, rounded; with act_beta dresidual gets that sum. With `more` dresidual must be given. The
  * sums of dy and of dy x are computed before dx is written, so dx may be dy, x or act_y, and dresidual another one of
  * dy and act_y. If dx_sums is not NULL it gets the sums of dx, rounded as stored, over rows: the bits are those of
- * lk_gpu_column_sums. Only with LK_GPU_THROUGH_SUMS. workspace: lk_gpu_sums_workspace. */
+ * lk_gpu_column_sums. Only with LK_GPU_THROUGH_SUMS. d_sums gets those of dresidual; only with act_beta and `more`.
+ * workspace: lk_gpu_sums_workspace of 2, or of 3 with d_sums.
+ *
+ * If `where` is not NULL, act_beta and dresidual must be given: x went through an lk_gpu_normalize_pool that has
+ * written `where`, dy and `more`, which may be NULL, are gradients of its y, and dresidual gets the gradient of what
+ * was pooled. No two operands may share memory then. */
 typedef struct lk_gpu_normalize_grad {
     const void *dy, *more, *act_y, *x;
-    const uint8_t *kept;
+    const uint8_t *kept, *where;
     double rate;
+    lk_geometry window; /* of `where` */
     const float *gamma, *act_beta;
     void *dx, *dresidual;
-    float *dgamma, *dbeta, *dx_sums;
+    float *dgamma, *dbeta, *dx_sums, *d_sums;
     double *dsums, *workspace;
     lk_gpu_statistics statistics;
     lk_gpu_through through;
@@ -400,7 +433,7 @@ enum { LK_GPU_SET_DOUBLES = 3 };
 
 static inline int64_t lk_gpu_group_norm_workspace(int64_t images, int64_t pixels, int64_t channels, int64_t groups)
 {
-    return images * groups * LK_GPU_SET_DOUBLES + lk_gpu_sums_workspace(images * pixels, channels);
+    return images * groups * LK_GPU_SET_DOUBLES + lk_gpu_sums_workspace(images * pixels, channels, 2);
 }
 
 /* Several layers at once: mean = (1 - momentum) mean + momentum m, and likewise the unbiased variance, if skip is NULL
@@ -440,18 +473,43 @@ typedef struct lk_gpu_max_pool_grad {
     lk_geometry window;
 } lk_gpu_max_pool_grad;
 
+/* y = the maximum of each window of an lk_gpu_relu of x. where: the number of the first maximum in its window, in
+ * row-major order; 255 if it is not above 0. Windows do not overlap, are not padded, and have at most 255 elements. */
+typedef struct lk_gpu_relu_max_pool {
+    const void *x;
+    void *y;
+    uint8_t *where;
+    lk_dtype dtype;
+    lk_geometry window;
+    bool y_is_plain; /* y [images, channels, out], not channels-last */
+} lk_gpu_relu_max_pool;
+
+typedef struct lk_gpu_relu_max_pool_grad {
+    const void *dy;
+    const uint8_t *where;
+    void *dx;
+    lk_dtype dtype;
+    lk_geometry window;
+    bool dy_is_plain;
+} lk_gpu_relu_max_pool_grad;
+
+/* With `relu` y is the average of an lk_gpu_relu of x. */
 typedef struct lk_gpu_avg_pool {
     const void *x;
     void *y;
     lk_dtype dtype;
     lk_geometry window;
+    bool relu, y_is_plain;
 } lk_gpu_avg_pool;
 
+/* relu_x: x of an average with `relu`; dx, rounded, is then set to 0 where relu_x is not above 0. NULL: there is no
+ * relu. */
 typedef struct lk_gpu_avg_pool_grad {
-    const void *dy;
+    const void *dy, *relu_x;
     void *dx;
     lk_dtype dtype;
     lk_geometry window;
+    bool dy_is_plain;
 } lk_gpu_avg_pool_grad;
 
 /* --- updates: f32, with the formulas and the order of operations of ops/update.h ---------------------------------- */
@@ -537,18 +595,21 @@ typedef struct lk_gpu_matmul {
     lk_dtype dtype, y_dtype;
     int64_t rows, inner, columns, parts;
     bool a_transposed, b_transposed, b_is_shared, relu;
-    bool tf32; /* f32 operands may be rounded to 10 bits of mantissa */
+    bool tf32;          /* f32 operands may be rounded to 10 bits of mantissa */
+    const char *engine; /* as in lk_gpu_conv_shape */
 } lk_gpu_matmul;
 
 /* A convolution of x [images, in, channels] with w [filters, kernel, channels / groups] to y [images, out, filters],
  * all channels-last, none of them empty. Kernels return LK_GPU_UNSUPPORTED only for bf16; f32 supports every shape.
+ * LK_GPU_NO_ENGINE: the engine does not run it, or does not keep the precision, or adds in no fixed order.
  * Parts share weights and bias, but not a gradient of weights. */
 typedef struct lk_gpu_conv_shape {
     lk_geometry geometry;
     int64_t parts;
     lk_dtype dtype;
     bool tf32;
-    bool direct; /* no algorithms, such as Winograd's, that transform the operands */
+    bool direct;        /* no algorithms, such as Winograd's, that transform the operands */
+    const char *engine; /* the name of the only one that may run it (lk_gpu_choice.name); NULL: the library chooses */
 } lk_gpu_conv_shape;
 
 /* y = conv(x, w) + bias, where bias is [filters] or NULL; then relu if set. */
@@ -583,26 +644,28 @@ static inline bool lk_gpu_has_few_inputs(const lk_gpu_conv_shape *shape)
            g->channels * g->kernel[0] * g->kernel[1] <= LK_GPU_FEW_INPUTS;
 }
 
-/* Doubles in the workspace of a part's weight gradient: with few inputs one for each weight and block, in blocks of at
- * least LK_GPU_SUM_ROWS pixels, otherwise none. */
+/* Doubles in the workspace of a part's weight gradient: with few inputs one for each weight, bias and block, in blocks
+ * of at least LK_GPU_SUM_ROWS pixels, otherwise none. */
 static inline int64_t lk_gpu_weight_grad_workspace(const lk_gpu_conv_shape *shape)
 {
     const lk_geometry *g = &shape->geometry;
     int64_t pixels = g->images * g->out[0] * g->out[1], most = LK_GPU_SUM_BLOCKS;
     int64_t blocks = (pixels + LK_GPU_SUM_ROWS - 1) / LK_GPU_SUM_ROWS;
-    return lk_gpu_has_few_inputs(shape) ? lk__geometry_w_count(g) * (blocks < most ? blocks : most) : 0;
+    int64_t sums = lk__geometry_w_count(g) + g->filters;
+    return lk_gpu_has_few_inputs(shape) ? sums * (blocks < most ? blocks : most) : 0;
 }
 
+/* dbias: the gradient of the bias, Σ dy of each filter, of dw's dtype. Parts and dbias only with few inputs. */
 typedef struct lk_gpu_conv_weight_grad {
     const void *dy, *x;
-    void *dw;
+    void *dw, *dbias;  /* dbias may be NULL */
     double *workspace; /* lk_gpu_weight_grad_workspace; NULL: none */
     lk_dtype dw_dtype; /* f32, or the shape's */
     lk_gpu_conv_shape shape;
 } lk_gpu_conv_weight_grad;
 
 /* The gradient of a bias: sums[c] = Σ over rows of x [rows, columns], added as in channel_sums and rounded once.
- * workspace: lk_gpu_sums_workspace(rows, columns). */
+ * workspace: lk_gpu_sums_workspace(rows, columns, 1). */
 typedef struct lk_gpu_column_sums {
     const void *x;
     void *sums;
@@ -625,11 +688,12 @@ typedef struct lk_gpu_tree_sum {
     int64_t count;
 } lk_gpu_tree_sum;
 
-/* to[i][0 … count[i]) = from[i][…], in f32; nothing may overlap. */
+/* to[i][0 … count[i]) = from[i][…], in f32; nothing may overlap. *step_to = step, unless step_to is NULL. */
 enum { LK_GPU_COPIES = 64 };
 typedef struct lk_gpu_copies {
     const float *from[LK_GPU_COPIES];
     float *to[LK_GPU_COPIES];
     int64_t count[LK_GPU_COPIES];
     int n;
+    uint64_t *step_to, step;
 } lk_gpu_copies;

@@ -8,6 +8,8 @@
  *     capture STREAM
  *     captured GRAPH
  *     launch GRAPH
+ *     record STREAM EVENT
+ *     follow STREAM EVENT
  */
 #include "../cuda_recorder/recorder_operands.h"
 
@@ -80,7 +82,7 @@ static int64_t reads_beyond(const lk_gpu_gather &a)
 
 static int64_t reads_beyond(const lk_gpu_prepare_images &a)
 {
-    return (a.n - a.images) * a.channels * a.height * a.width;
+    return (a.n - a.images) * a.channels * a.size.height * a.size.width;
 }
 
 template <typename Arguments> static int64_t reads_beyond(const Arguments &)
@@ -90,11 +92,10 @@ template <typename Arguments> static int64_t reads_beyond(const Arguments &)
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-/* A library's kernel counts as one launch, whatever the emulation does in its place. cuDNN adds up the weight gradients
- * of parts one by one. */
+/* A library's kernel counts as one launch, whatever the emulation does in its place. */
 static int64_t launches_of(const lk_gpu_conv_weight_grad &a, int64_t emulated)
 {
-    return lk_gpu_has_few_inputs(&a.shape) ? emulated : lk_gpu_parts(a.shape.parts);
+    return lk_gpu_has_few_inputs(&a.shape) ? emulated : 1;
 }
 
 template <typename Arguments> static int64_t launches_of(const Arguments &, int64_t emulated)
@@ -158,6 +159,20 @@ static lk_gpu_status count_graph_launch(lk_gpu_stream *stream, lk_gpu_graph *gra
     return inner->graph_launch(stream, graph);
 }
 
+static lk_gpu_status count_event_record(lk_gpu_stream *stream, lk_gpu_event *event)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    fprintf(counts, "record %zu %p\n", number_of(stream), (void *)event);
+    return inner->event_record(stream, event);
+}
+
+static lk_gpu_status count_event_follow(lk_gpu_stream *stream, lk_gpu_event *event)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    fprintf(counts, "follow %zu %p\n", number_of(stream), (void *)event);
+    return inner->event_follow(stream, event);
+}
+
 /* Names of operators and steps, in the order of their beginnings and ends. */
 static void count_range(const char *name)
 {
@@ -191,6 +206,8 @@ extern "C" __attribute__((visibility("default"))) const lk_gpu_driver *lk_gpu_dr
     table.capture_begin = count_capture_begin;
     table.capture_end = count_capture_end;
     table.graph_launch = count_graph_launch;
+    table.event_record = count_event_record;
+    table.event_follow = count_event_follow;
 #define LK_GPU_KERNEL(name) table.name = name;
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

@@ -224,6 +224,28 @@ template <typename T> T __shfl_down_sync(unsigned, T value, unsigned by)
     return result;
 }
 
+/* Threads of a block take turns. */
+template <typename T> T atomicAdd(T *sum, T value)
+{
+    T before = *sum;
+    *sum += value;
+    return before;
+}
+
+template <typename T> T atomicMin(T *least, T value)
+{
+    T before = *least;
+    *least = value < before ? value : before;
+    return before;
+}
+
+template <typename T> T atomicMax(T *most, T value)
+{
+    T before = *most;
+    *most = value > before ? value : before;
+    return before;
+}
+
 using std::fabs;
 using std::isfinite;
 using std::isnan;

@@ -143,6 +143,8 @@ static void uses(const lk_gpu_copies &a, operands &list)
         list.reads(a.from[i], a.count[i] * FLOAT);
         list.writes(a.to[i], a.count[i] * FLOAT);
     }
+    if (a.step_to)
+        list.writes(a.step_to, (int64_t)sizeof a.step);
 }
 
 static void uses(const lk_gpu_gather &a, operands &list)
@@ -154,11 +156,12 @@ static void uses(const lk_gpu_gather &a, operands &list)
 
 static void uses(const lk_gpu_prepare_images &a, operands &list)
 {
-    int64_t image = a.channels * a.height * a.width;
+    int64_t image = a.channels * a.size.height * a.size.width;
     list.reads(a.x, a.images * image);
     list.reads(a.indices, a.n * INDEX);
     list.reads(a.epoch, INDEX);
     list.may_read(a.moments, 2 * a.channels * FLOAT);
+    list.may_write(a.work, lk_gpu_prepare_images_workspace(&a.opts, a.n, a.channels, a.size) * FLOAT);
     list.writes(a.y, a.n * image * FLOAT);
 }
 
@@ -242,10 +245,10 @@ static void uses(const lk_gpu_cross_entropy &a, operands &list)
     int64_t size = size_of(a.dtype), parts = lk_gpu_parts(a.parts), n = parts * a.n, results = a.sum ? parts : n;
     int64_t sums = (a.loss ? 1 : 0) + (a.hits ? 1 : 0);
     list.reads(a.logits, n * a.classes * size);
-    list.reads(a.labels, n * INDEX);
-    list.may_read(a.dloss, (a.each ? n : 1) * size);
+    list.reads(a.labels, n * size_of(a.labels_dtype));
+    list.may_read(a.dloss, (a.each ? n : 1) * size_of(a.loss_dtype));
     list.writes(a.workspace, a.sum ? sums * n * FLOAT : 0);
-    list.may_write(a.loss, results * size);
+    list.may_write(a.loss, results * size_of(a.loss_dtype));
     list.may_write(a.dlogits, n * a.classes * size);
     list.may_write(a.hits, results * FLOAT);
 }
@@ -275,7 +278,7 @@ static void uses(const lk_gpu_channel_sums &a, operands &list)
 {
     int64_t parts = lk_gpu_parts(a.parts);
     list.reads(a.x, parts * a.rows * a.channels * size_of(a.dtype));
-    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
+    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.channels, 2) * DOUBLE);
     list.writes(a.sums, parts * 2 * a.channels * DOUBLE);
 }
 
@@ -303,23 +306,39 @@ static void uses(const lk_gpu_normalize &a, operands &list)
     }
 }
 
+static void uses(const lk_gpu_normalize_pool &a, operands &list)
+{
+    int64_t parts = lk_gpu_parts(a.parts), pooled = parts * lk__geometry_y_count(&a.window);
+    int64_t bytes = parts * lk__geometry_x_count(&a.window) * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.may_read(a.residual, bytes);
+    list.reads(a.gamma, a.window.channels * FLOAT);
+    list.reads(a.beta, a.window.channels * FLOAT);
+    statistics_of(a.statistics, a.window.channels, parts, list);
+    list.writes(a.y, pooled * size_of(a.dtype));
+    list.writes(a.where, pooled);
+}
+
 static void uses(const lk_gpu_normalize_grad &a, operands &list)
 {
     int64_t parts = lk_gpu_parts(a.parts), bytes = parts * a.rows * a.channels * size_of(a.dtype);
-    list.reads(a.dy, bytes);
-    list.may_read(a.more, bytes);
+    int64_t pooled = a.where ? parts * lk__geometry_y_count(&a.window) : 0;
+    list.reads(a.dy, a.where ? pooled * size_of(a.dtype) : bytes);
+    list.may_read(a.more, a.where ? pooled * size_of(a.dtype) : bytes);
+    list.may_read(a.where, pooled);
     list.may_read(a.kept, parts * lk_gpu_kept_bytes(a.dtype, a.rows, a.channels));
     list.may_read(a.act_y, bytes);
     list.reads(a.x, bytes);
     list.reads(a.gamma, a.channels * FLOAT);
     list.may_read(a.act_beta, a.channels * FLOAT);
     statistics_of(a.statistics, a.channels, parts, list);
-    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
+    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.channels, a.d_sums ? 3 : 2) * DOUBLE);
     list.writes(a.dx, bytes);
     list.may_write(a.dresidual, bytes);
     list.writes(a.dgamma, parts * a.channels * FLOAT);
     list.writes(a.dbeta, parts * a.channels * FLOAT);
     list.may_write(a.dx_sums, parts * a.channels * FLOAT);
+    list.may_write(a.d_sums, parts * a.channels * FLOAT);
     list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? parts * 2 * a.channels * DOUBLE : 0);
 }
 
@@ -376,6 +395,20 @@ static void uses(const lk_gpu_max_pool_grad &a, operands &list)
     list.writes(a.dx, lk__geometry_x_count(&a.window) * size_of(a.dtype));
 }
 
+static void uses(const lk_gpu_relu_max_pool &a, operands &list)
+{
+    list.reads(a.x, lk__geometry_x_count(&a.window) * size_of(a.dtype));
+    list.writes(a.y, lk__geometry_y_count(&a.window) * size_of(a.dtype));
+    list.writes(a.where, lk__geometry_y_count(&a.window));
+}
+
+static void uses(const lk_gpu_relu_max_pool_grad &a, operands &list)
+{
+    list.reads(a.dy, lk__geometry_y_count(&a.window) * size_of(a.dtype));
+    list.reads(a.where, lk__geometry_y_count(&a.window));
+    list.writes(a.dx, lk__geometry_x_count(&a.window) * size_of(a.dtype));
+}
+
 static void uses(const lk_gpu_avg_pool &a, operands &list)
 {
     list.reads(a.x, lk__geometry_x_count(&a.window) * size_of(a.dtype));
@@ -385,6 +418,7 @@ static void uses(const lk_gpu_avg_pool &a, operands &list)
 static void uses(const lk_gpu_avg_pool_grad &a, operands &list)
 {
     list.reads(a.dy, lk__geometry_y_count(&a.window) * size_of(a.dtype));
+    list.may_read(a.relu_x, lk__geometry_x_count(&a.window) * size_of(a.dtype));
     list.writes(a.dx, lk__geometry_x_count(&a.window) * size_of(a.dtype));
 }
 
@@ -498,13 +532,14 @@ static void uses(const lk_gpu_conv_weight_grad &a, operands &list)
     list.reads(a.x, lk__geometry_x_count(&all) * size);
     list.may_write(a.workspace, parts * lk_gpu_weight_grad_workspace(&a.shape) * DOUBLE);
     list.writes(a.dw, parts * lk__geometry_w_count(&a.shape.geometry) * size_of(a.dw_dtype));
+    list.may_write(a.dbias, parts * a.shape.geometry.filters * size_of(a.dw_dtype));
 }
 
 static void uses(const lk_gpu_column_sums &a, operands &list)
 {
     int64_t parts = lk_gpu_parts(a.parts);
     list.reads(a.x, parts * a.rows * a.columns * size_of(a.dtype));
-    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.columns) * DOUBLE);
+    list.writes(a.workspace, parts * lk_gpu_sums_workspace(a.rows, a.columns, 1) * DOUBLE);
     list.writes(a.sums, parts * a.columns * size_of(a.sums_dtype));
 }
 

@@ -284,6 +284,12 @@ static lk_gpu_status choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
     return noted(stream, pass(true, [&]() { return inner->choose(stream, choice); }));
 }
 
+static lk_gpu_status engines(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names, int most, int *n)
+{
+    turn turn(stream, "engines");
+    return noted(stream, pass(true, [&]() { return inner->engines(stream, choice, names, most, n); }));
+}
+
 static void choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
 {
     turn turn(stream, "choices");
@@ -395,15 +401,13 @@ static const lk_gpu_nccl *nccl(void)
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const lk_gpu_driver table = {
-    LK_GPU_INTERFACE,
-    sizeof(lk_gpu_driver),
+    LK_GPU_INTERFACE, sizeof(lk_gpu_driver),
     error_text,
 #define LK_GPU_ENTRY(result, name, ...) name,
 #include "cuda/driver.def"
 #undef LK_GPU_ENTRY
-    choose,
-    choices,
-    nccl,
+    choose,           engines,
+    choices,          nccl,
 #define LK_GPU_KERNEL(name) name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

@@ -50,6 +50,9 @@ for devices in 2xcuda:0 2xcuda; do
     orderly 0 train "${normalized[@]}" --devices "$devices" --executor eager --bucket-mb 0.001
     orderly 0 train "${normalized[@]}" --devices "$devices" --accumulate 2 --branches 2 --bucket-mb 0.001
 done
+for devices in cuda 2xcuda:0; do
+    orderly 0 train "${normalized[@]}" --devices "$devices" --augment rotate=20,contrast=0.3,rand=9,mixup=0.4
+done
 orderly 0 train "${normalized[@]}" --devices cuda --accumulate 2
 orderly 0 train "${normalized[@]}" --devices cuda:0,cuda:1,cuda:0 --bucket-mb 0.001
 orderly 0 train "${normalized[@]}" --devices 2xcuda --reduce nccl
@@ -74,7 +77,7 @@ says 'out of memory on GPU '
 LOCKSTEP_EXCHANGE_TIMEOUT=1 LOCKSTEP_EMULATED_NCCL_STALLS=4 orderly 1 train --model lenet "${small[@]}" --devices 2xcuda
 says 'the exchange between GPUs has stood still for 1 s'
 
-for given in 5 300 600; do
+for given in 5 200 400; do
     LOCKSTEP_EMULATED_LOST=$given orderly 1 train --model lenet "${small[@]}" --devices 2xcuda:0
     says 'unspecified launch failure (cudaErrorLaunchFailure)'
 done

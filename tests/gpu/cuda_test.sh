@@ -37,6 +37,10 @@ if [[ -f ${LOCKSTEP_CUDA_INCOMPLETE:-} ]]; then
         'the plug-in for CUDA needs it; install it, or name its folder in LD_LIBRARY_PATH'
 fi
 
+# So is the one by which cuDNN compiles kernels; this shows only once a GPU computes.
+LOCKSTEP_EMULATED_NVRTC=no run 1 train --model lenet --devices cuda --data synthetic --epochs 1 --limit-train 32 --limit-val 16
+complains 'NVRTC cannot be loaded [on cuda:0]'
+
 export LOCKSTEP_EMULATED_GPUS=0
 run 1 train --devices cuda --data synthetic
 complains 'cuda:0: no GPU: '
@@ -123,6 +127,48 @@ for way in '1xcuda:0' '1xcuda:0 --graphs off' '2xcuda:0 --branches 2 --bucket-mb
     [[ $(step --accumulate 2 --devices $way) == "$accumulated" ]] || fail "other bits of an update of two batches"
 done
 
+# Batch-norm's passes take in max pooling and the gradient of a shortcut's bias: the same bits on any devices, and resumed.
+cat >"$work/pooled.lk" <<'END'
+conv2d filters=8 kernel=3 stride=4 padding=1
+block1: sequential
+  residual
+    conv2d filters=16 kernel=3 padding=1
+    batch_norm
+    relu
+  shortcut
+    conv2d filters=16 kernel=1
+  end
+end
+block2: sequential
+  residual
+    conv2d filters=16 kernel=3 padding=1
+    batch_norm
+    relu
+  end
+end
+max_pool kernel=2
+residual
+  conv2d filters=16 kernel=3 padding=1
+end
+relu
+avg_pool kernel=3
+flatten
+dense units=10
+END
+pooled()
+{
+    run 0 train --model "$work/pooled.lk" --data synthetic --epochs 2 --limit-train 75 --limit-val 32 --batch-size 16 --shards 4 \
+        --bn shard --dtype bf16 "$@"
+    grep '^digest' "$work/stderr"
+}
+in_one_graph=$(pooled --devices 1xcuda:0)
+for way in '1xcuda:0 --branches 4' '2xcuda:0' '4xcuda:0'; do
+    # shellcheck disable=SC2086 # words of a command
+    [[ $(pooled --devices $way) == "$in_one_graph" ]] || fail "other bits of pooling inside batch-norm than in one graph"
+done
+pooled --devices 2xcuda:0 --epochs 1 --checkpoint-dir "$work/pooled" >/dev/null
+[[ $(pooled --devices 1xcuda:0 --checkpoint-dir "$work/pooled" --resume) == "$in_one_graph" ]] || fail "resumed, it gives other bits"
+
 # If a launch fails during a capture the step runs without a graph, with the same bits.
 kept=no
 for launch in 115 100 130 90 80 70; do
@@ -180,7 +226,7 @@ digest --algorithms "$list" >/dev/null
 sed -E 's/^(matmul .*) = .*/\1 = other/' "$list" >"$work/other.txt"
 run 1 train --model lenet --data synthetic --devices cuda --limit-train 64 --batch-size 16 --shards 4 \
     --algorithms "$work/other.txt"
-complains 'must run on other' 'has chosen emulated:1.0.0'
+complains "tuning $work/other.txt: matmul f32 " 'must run on other, but emulated: no engine other'
 export LOCKSTEP_EMULATED_VERSION=1.0.1
 run 1 train --data synthetic --devices cuda --algorithms "$list"
 complains 'cuBLASLt 1.0.0' 'cuBLASLt 1.0.1'
@@ -193,6 +239,67 @@ LOCKSTEP_EMULATED_OTHER=1 run 0 train --model lenet --data synthetic --devices 2
     --limit-val 16 --batch-size 16 --shards 4
 says 'cuda:1 is GPU other emulated GPU'
 [[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell that GPUs differ"
+
+# tune FILE ARGUMENT…: measures the engines of convolutions and products of `digest`, the first of which is slow.
+tune()
+{
+    LOCKSTEP_EMULATED_SLOW=8 run 0 tune --model lenet --data synthetic --devices cuda --limit-train 32 --limit-val 16 \
+        --batch-size 16 --shards 4 --samples 1 --out "$@"
+}
+tune "$work/tuned.txt"
+line '^conv2d_input_grad +emulated:1\.0\.0 +[0-9.]+ .* f32 x\[4,20,13,13\] w\[50,20,5,5\] '
+line '^([1-9]|1[01]) of 11 choices are not the built-in ones\. A step takes [0-9.]+ ms with them, '
+holds "$work/tuned.txt" ' bias = emulated:1.0.0_split' 'matmul f32 a[4,800] b[800,128] bias to f32 = emulated:1.0.0_split'
+digest --algorithms "$work/tuned.txt" >/dev/null
+# A tuning pins engines by their names: bits depend on nothing else.
+pin()
+{
+    sed -E "/^(${2:-conv|matmul})/s/ = .*/ = emulated:1.0.0_split2/" "$1" >"$work/pinned.txt"
+}
+pin "$work/tuned.txt" matmul
+sed -i -E '/^conv/d' "$work/pinned.txt"
+[[ $(digest --algorithms "$work/pinned.txt") != "$plain" ]] || fail "other engines of products have the same bits"
+pin "$work/tuned.txt"
+pinned=$(digest --algorithms "$work/pinned.txt" --checkpoint-dir "$work/pins" --checkpoint-every 1 --log-dir "$work/pinned")
+[[ $pinned != "$plain" ]] || fail "other engines have the same bits"
+cmp "$work/pinned.txt" "$work"/pinned/algorithms*.txt || fail "the list is not the tuning"
+for way in '1xcuda:0' '4xcuda:0' '2xcuda' '1xcuda:0 --branches 1' '1xcuda:0 --graphs off'; do
+    # shellcheck disable=SC2086 # words of a command
+    [[ $(digest --algorithms "$work/pinned.txt" --devices $way) == "$pinned" ]] || fail "other bits with a tuning on $way"
+done
+[[ $(digest --algorithms "$work/pinned.txt" --executor eager --fuse off) == "$(digest --algorithms "$work/pinned.txt" --fuse off)" ]] ||
+    fail "eager gives other bits with a tuning"
+run 0 verify --model lenet --data synthetic --devices 1xcuda:0,2xcuda:0,4xcuda:0 --steps 2 --batch-size 16 --shards 4 \
+    --algorithms "$work/pinned.txt"
+line '^identical after 2 steps with 4 shards, '
+# The checkpoint has the tuning.
+rm -r "$work/pins/checkpoint-00000002"
+mv "$work/pinned.txt" "$work/gone.txt"
+[[ $(digest --algorithms "$work/pinned.txt" --checkpoint-dir "$work/pins" --resume --devices 1xcuda:0) == "$pinned" ]] ||
+    fail "a resumed run has other bits"
+# A problem of f32 that stands for one of bf16.
+export LOCKSTEP_EMULATED_BF16_CONV=no
+half=$(digest --dtype bf16)
+tune "$work/tuned.txt" --dtype bf16
+holds "$work/tuned.txt" 'conv2d tf32 x[4,1,28,28] '
+pin "$work/tuned.txt"
+[[ $(digest --dtype bf16 --algorithms "$work/pinned.txt") != "$half" ]] || fail "no engine is pinned where bf16 has none"
+unset LOCKSTEP_EMULATED_BF16_CONV
+# An engine that is not there, a line that is none, and problems that do not occur.
+cannot()
+{
+    run 1 train --model lenet --data synthetic --devices cuda --limit-train 64 --batch-size 16 --shards 4 --algorithms "$1"
+}
+sed 's/_split2$/_split9/' "$work/gone.txt" >"$work/none.txt"
+cannot "$work/none.txt"
+complains "tuning $work/none.txt: conv2d f32 x[4,1,28,28] w[20,1,3,3] " ': must run on emulated:1.0.0_split9, but '
+grep -q ', but emulated: no engine emulated:1.0.0_split9$' "$work/stderr" || fail "the reason is not the line's end"
+sed '2s/ = .*//' "$work/gone.txt" >"$work/none.txt"
+cannot "$work/none.txt"
+complains "tuning $work/none.txt, line 2: must be 'OPERATOR PROBLEM = IMPLEMENTATION'"
+sed 's/\[4,/[5,/' "$work/gone.txt" | grep -v '^matmul' >"$work/none.txt"
+digest --algorithms "$work/none.txt" >/dev/null
+says "none of the 5 problems of $work/none.txt occurs in this training"
 
 run 0 verify --model lenet --data synthetic --devices 1xcuda:0,2xcuda:0 --steps 2 --batch-size 8 --tf32
 line '^identical after 2 steps with '
@@ -227,6 +334,16 @@ by_host=$(digest "${prepared[@]}" --data-on host)
 [[ $(digest "${prepared[@]}") == "$by_host" ]] || fail "images that a GPU prepares have other bits"
 says ' for validation, on the devices'
 says '  ledger: 32 training samples used once, 0 unused, 0 more than once'
+prepared=(--augment 'vflip,rotate=20,brightness=0.2,contrast=0.3,rand=9,erase=0.5,mixup=0.4' --normalize standard)
+by_host=$(digest "${prepared[@]}" --data-on host)
+for devices in 1xcuda:0 2xcuda:0 4xcuda:0; do
+    [[ $(digest "${prepared[@]}" --data-on device --devices $devices) == "$by_host" ]] ||
+        fail "images that $devices prepare have other bits"
+done
+digest "${prepared[@]}" --data-on device --checkpoint-dir "$work/prepared" --checkpoint-every 1 >/dev/null
+rm -r "$work/prepared/checkpoint-00000002"
+[[ $(digest "${prepared[@]}" --data-on device --devices 1xcuda:0 --checkpoint-dir "$work/prepared" --resume) == "$by_host" ]] ||
+    fail "a resumed run prepares other images"
 
 # --- several GPUs ----------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 /* Asks the real cuDNN, without a GPU and without a driver, for the plan of every convolution of the four networks and
  * of others, as the plug-in would on GPUs that files of tests/gpu/gpus describe. Fails if a convolution would run on
  * the slow kernels of gpu_direct_conv.cu, if its engine adds in no fixed order, or if it needs too much workspace.
- * Prints the engines, whether GPUs of one architecture have the same ones, and which do not take merged shards.
+ * Prints the engines, whether GPUs of one architecture have the same ones, and which do not take merged shards. Then
+ * pins engines of some convolutions by their names, as a tuning does.
  *
  *     cudnn_plans FOLDER [GPU [DTYPE]]      all GPUs and dtypes, or one of each: "h100 bf16" */
 #include "core/engine.h"
@@ -22,9 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SKIPPED = 77, MAX_CONVOLUTIONS = 256, SWEEP = 24, OLDEST_CUDNN = 90800, SHARDS = 8 };
+enum { SKIPPED = 77, MAX_CONVOLUTIONS = 256, SWEEP = 24, OLDEST_CUDNN = 90800, SHARDS = 8, PINNED = 5 };
 
 /* A convolution, and where it stands. */
 typedef struct wanted {
@@ -176,8 +178,6 @@ typedef enum precision { F32, TF32, BF16, PRECISIONS } precision;
 static const char *const precision_names[] = {"f32", "tf32", "bf16"};
 static const char *const direction_names[] = {"forward", "input", "weights"};
 
-typedef char engine_name[sizeof((lk_gpu_choice *)0)->name];
-
 /* Returns whether the plan's engine, with its knobs, also takes several shards at once. */
 static bool takes_parts(const lk_gpu_libraries *libraries, lk_gpu_conv_problem p, const lk_gpu_conv_plan *of_part)
 {
@@ -215,7 +215,7 @@ static const char *plan_of(const lk_gpu_libraries *libraries, const wanted *w, p
     else if (plan->plan && plan->fallback && strcmp(w->from, "others") != 0)
         wrong = "is on cuDNN's list of fallbacks, which has no order";
     if (plan->plan)
-        snprintf(engine, sizeof(engine_name), "%s", plan->problem.choice.name);
+        snprintf(engine, sizeof(lk_gpu_name), "%s", plan->problem.choice.name);
     printf("  %-7s %-9s %4lld x %3lld -> %3lld channels, %lldx%lld, %lldx%lld kernel: ", direction_names[w->direction],
            w->from, (long long)w->geometry.images, (long long)w->geometry.channels, (long long)w->geometry.filters,
            (long long)w->geometry.in[0], (long long)w->geometry.in[1], (long long)w->geometry.kernel[0],
@@ -232,13 +232,57 @@ static const char *plan_of(const lk_gpu_libraries *libraries, const wanted *w, p
     return wrong;
 }
 
+/* Keeps plans in a new folder, whose name `cache` gets, or no longer and removes it. */
+static void begin_keeping(char *cache, size_t size)
+{
+    snprintf(cache, size, "/tmp/cudnn_plans.XXXXXX");
+    if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1) != 0)
+        give_up(cache);
+    lk__gpu_keep_plans(&lk__cuda_plan_files);
+}
+
+static int end_keeping(const char *cache)
+{
+    char command[64];
+    lk__gpu_keep_plans(NULL);
+    snprintf(command, sizeof command, "rm -r %s", cache);
+    return system(command) != 0;
+}
+
+/* Loads the kept plans of a network in bf16, as a training does that is started again. Returns how many were made. */
+static int load_plans(const lk_gpu_libraries *libraries, const char *network)
+{
+    int n = 0, made = 0;
+    clock_t before = clock();
+    for (int i = 0; i < all.n; i++) {
+        const wanted *w = &all.list[i];
+        lk_gpu_conv_shape shape = {.geometry = w->geometry, .dtype = LK_BF16, .tf32 = true};
+        lk_gpu_conv_problem p = {w->direction, w->bias, w->direction == LK_GPU_TO_WEIGHTS ? LK_F32 : LK_BF16, &shape};
+        lk_gpu_conv_plan *plan;
+        if (strcmp(w->from, network) != 0 || (p.direction == LK_GPU_TO_WEIGHTS && lk_gpu_has_few_inputs(&shape)))
+            continue;
+        if (lk__gpu_conv_plan_new(libraries, &p, NULL, &plan) != LK_GPU_OK)
+            give_up("a plan");
+        n++;
+        made += !plan->was_kept;
+        lk__gpu_conv_plan_free(plan);
+    }
+    printf("start-up: %s, bf16: %d plans, %d of them made anew, in %.2f s of processor time\n", network, n, made,
+           (double)(clock() - before) / CLOCKS_PER_SEC);
+    return made;
+}
+
 /* A convolution without an engine in bf16 runs in TF32, to which bf16 is exact. Sets engines[i]; returns the number of
  * faults. */
-static int check_gpu(const char *folder, const char *gpu, precision in, engine_name *engines)
+static int check_gpu(const char *folder, const char *gpu, precision in, lk_gpu_name *engines)
 {
     lk_gpu_libraries libraries = {.described_gpu = describe_gpu(folder, gpu)};
+    bool keeps = in == BF16 && strcmp(gpu, "h100") == 0;
+    char cache[32];
     int faults = 0, without = 0;
     printf("%s, %s\n", gpu, precision_names[in]);
+    if (keeps)
+        begin_keeping(cache, sizeof cache);
     for (int i = 0; i < all.n; i++) {
         engines[i][0] = '\0';
         const char *wrong = plan_of(&libraries, &all.list[i], in, engines[i]);
@@ -254,11 +298,13 @@ static int check_gpu(const char *folder, const char *gpu, precision in, engine_n
     }
     printf("%s, %s: %d convolutions, %d faults", gpu, precision_names[in], all.n, faults);
     printf(", %d without an engine in bf16\n", without);
+    if (keeps)
+        faults += load_plans(&libraries, "wrn-16-10") + end_keeping(cache);
     cudnnBackendDestroyDescriptor(libraries.described_gpu);
     return faults;
 }
 
-static engine_name engines[2][MAX_CONVOLUTIONS];
+static lk_gpu_name engines[2][MAX_CONVOLUTIONS];
 
 /* GPUs of one architecture must have the same engines: bits must not depend on memory or clocks. */
 static int check_precision(const char *folder, const char *only, precision in)
@@ -279,13 +325,13 @@ static int check_precision(const char *folder, const char *only, precision in)
 
 /* The plan's engine is the first one's, and it was kept or not as expected. */
 static int check_kept(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, const char *when, bool kept,
-                      engine_name first)
+                      lk_gpu_name first)
 {
     lk_gpu_conv_plan *plan;
     if (lk__gpu_conv_plan_new(libraries, p, NULL, &plan) != LK_GPU_OK || !plan->plan)
         give_up("a plan to keep");
     if (!*first)
-        memcpy(first, plan->problem.choice.name, sizeof(engine_name));
+        memcpy(first, plan->problem.choice.name, sizeof(lk_gpu_name));
     bool right = plan->was_kept == kept && strcmp(first, plan->problem.choice.name) == 0;
     printf("kept plans: %s: %s, %s%s\n", when, plan->problem.choice.name, plan->was_kept ? "kept" : "made",
            right ? "" : ": wrong");
@@ -327,16 +373,16 @@ static void cut(const char *path)
 /* A kernel that is compiled at run time: a weight gradient in bf16. */
 static int check_kept_plans(const char *folder)
 {
-    char cache[] = "/tmp/cudnn_plans.XXXXXX", command[64];
+    char cache[32];
     lk_gpu_libraries libraries = {.described_gpu = describe_gpu(folder, "h100"), .machine = "a described H100"};
     lk_gpu_conv_shape shape = {
         .geometry = {8, 64, 64, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, .dtype = LK_BF16, .tf32 = true};
     lk_gpu_conv_problem p = {LK_GPU_TO_WEIGHTS, false, LK_F32, &shape};
-    engine_name first = "";
-    int faults = 0;
-    if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1) != 0)
-        give_up(cache);
-    lk__gpu_keep_plans(&lk__cuda_plan_files);
+    lk_gpu_name first = "", listed[2];
+    int faults = 0, n = 0;
+    if (lk__gpu_conv_engines(&libraries, &p, listed, 2, &n) != LK_GPU_OK || n < 2)
+        give_up("two engines");
+    begin_keeping(cache, sizeof cache);
     faults += check_kept(&libraries, &p, "at first", false, first);
     faults += check_kept(&libraries, &p, "again", true, first);
     change_file(cache, damage);
@@ -348,10 +394,99 @@ static int check_kept_plans(const char *folder)
     faults += check_kept(&libraries, &p, "others may write it", false, first);
     strcpy(libraries.machine, "another GPU");
     faults += check_kept(&libraries, &p, "another GPU", false, first);
-    lk__gpu_keep_plans(NULL);
-    snprintf(command, sizeof command, "rm -r %s", cache);
+    shape.engine = listed[1];
+    faults += check_kept(&libraries, &p, "a pinned engine", false, listed[1]);
+    faults += check_kept(&libraries, &p, "again", true, listed[1]);
     cudnnBackendDestroyDescriptor(libraries.described_gpu);
-    return faults + (system(command) != 0);
+    return faults + end_keeping(cache);
+}
+
+/* --- pinned engines ----------------------------------------------------------------------------------------------- */
+
+/* NULL: there is no such plan. */
+static lk_gpu_conv_plan *pin(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, const char *engine)
+{
+    lk_gpu_conv_shape shape = *p->shape;
+    lk_gpu_conv_problem pinned = *p;
+    lk_gpu_conv_plan *plan;
+    pinned.shape = &shape;
+    shape.engine = engine;
+    lk_gpu_status status = lk__gpu_conv_plan_new(libraries, &pinned, NULL, &plan);
+    if (status != LK_GPU_OK && status != LK_GPU_NO_ENGINE)
+        give_up("a pinned engine");
+    return plan;
+}
+
+static int check_refused(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, const char *engine)
+{
+    lk_gpu_conv_plan *plan = pin(libraries, p, engine);
+    if (!plan)
+        return 0;
+    lk__gpu_conv_plan_free(plan);
+    fprintf(stderr, "cudnn_plans: '%s' is no engine for this convolution, but is taken\n", engine);
+    return 1;
+}
+
+/* The first is that of the heuristics, and gives the same plan. *other: an engine's name, to be tried elsewhere. */
+static int check_engines(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, lk_gpu_name other)
+{
+    lk_gpu_name listed[PINNED], longer;
+    lk_gpu_conv_plan *chosen;
+    int n = 0, faults = 0;
+    if (lk__gpu_conv_engines(libraries, p, listed, PINNED, &n) != LK_GPU_OK || n == 0 ||
+        lk__gpu_conv_plan_new(libraries, p, NULL, &chosen) != LK_GPU_OK || !chosen->plan)
+        give_up("the engines of a convolution");
+    for (int i = 0; i < n; i++) {
+        lk_gpu_conv_plan *plan = pin(libraries, p, listed[i]);
+        bool right = plan && plan->plan && strcmp(plan->problem.choice.name, listed[i]) == 0 &&
+                     strcmp(plan->problem.choice.conv.engine, listed[i]) == 0 &&
+                     !(plan->notes & 1u << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
+                     plan->workspace <= LK_GPU_WORKSPACE_BYTES;
+        if (right && i == 0)
+            right = strcmp(chosen->problem.choice.name, listed[0]) == 0 && plan->workspace == chosen->workspace &&
+                    plan->notes == chosen->notes;
+        printf("pinned: %s %s: %s%s\n", direction_names[p->direction], lk_dtype_name(p->shape->dtype), listed[i],
+               right ? "" : ": wrong");
+        faults += !right;
+        if (plan)
+            lk__gpu_conv_plan_free(plan);
+    }
+    lk__gpu_conv_plan_free(chosen);
+    snprintf(longer, sizeof longer, "%.100sx", listed[0]);
+    faults += check_refused(libraries, p, longer);
+    snprintf(longer, sizeof longer, "%.100s_k", listed[0]);
+    faults += check_refused(libraries, p, longer);
+    memcpy(other, listed[0], sizeof longer);
+    return faults;
+}
+
+static int check_pinned_engines(const char *folder)
+{
+    static const char *const none[] = {"", "own", "cudnn:", "cudnn:eng", "cudnn:eng99999", "cudnn:eng-1", "emulated"};
+    lk_gpu_libraries libraries = {.described_gpu = describe_gpu(folder, "h100"), .machine = "a described H100"};
+    lk_gpu_conv_shape shape = {.geometry = {8, 64, 64, 1, {14, 14}, {14, 14}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}};
+    lk_gpu_name other;
+    int faults = 0;
+    for (int in = TF32; in < PRECISIONS; in++) {
+        shape.dtype = in == BF16 ? LK_BF16 : LK_F32;
+        shape.tf32 = true;
+        for (int direction = LK_GPU_FORWARD; direction <= LK_GPU_TO_WEIGHTS; direction++) {
+            lk_gpu_conv_problem p = {(lk_gpu_conv_direction)direction, direction == LK_GPU_FORWARD,
+                                     direction == LK_GPU_TO_WEIGHTS ? LK_F32 : shape.dtype, &shape};
+            faults += check_engines(&libraries, &p, other);
+            for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+                faults += check_refused(&libraries, &p, none[i]);
+            if (in == BF16)
+                faults += check_refused(&libraries, &p, "direct");
+            shape.tf32 = false; /* the engine runs on tensor cores, which would round f32 */
+            if (in == TF32)
+                faults += check_refused(&libraries, &p, other);
+            shape.tf32 = true;
+        }
+    }
+    cudnnBackendDestroyDescriptor(libraries.described_gpu);
+    printf("pinned: %d faults\n", faults);
+    return faults;
 }
 
 int main(int argc, char **argv)
@@ -371,6 +506,7 @@ int main(int argc, char **argv)
     want_others();
     lk_device_release(device);
     faults += check_kept_plans(argv[1]);
+    faults += check_pinned_engines(argv[1]);
     for (int in = F32; in < PRECISIONS; in++)
         if (argc < 4 || strcmp(argv[3], precision_names[in]) == 0)
             faults += check_precision(argv[1], argc > 2 ? argv[2] : NULL, in);

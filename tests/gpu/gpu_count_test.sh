@@ -30,13 +30,13 @@ counts()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-counts 52 5 51 lenet 256 bf16
-counts 36 6 35 keras-cnn 512 bf16
-counts 342 5 341 resnet18 512 bf16
-counts 279 6 278 wrn-16-10 512 bf16
+counts 40 2 38 lenet 256 bf16
+counts 26 3 24 keras-cnn 512 bf16
+counts 332 2 330 resnet18 512 bf16
+counts 263 2 261 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
-counts 44 5 43 lenet 256 bf16 --gpu a100 -- --shards 1
+counts 34 2 32 lenet 256 bf16 --gpu a100 -- --shards 1
 grep -qE '^estimate for one A100, not measured: [0-9.]+ ms, [0-9]+ images/s$' "$work/stdout"
 # Profilers are told of operators that are launched one by one, and of each step; every range ends.
 LOCKSTEP_CUDA_PLUGIN=$build/tests/liblockstep_cuda_counter.so LOCKSTEP_CUDA_COUNTS=$work/counts LOCKSTEP_EMULATED_RUNS=no \

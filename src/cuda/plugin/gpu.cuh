@@ -2,6 +2,7 @@
  * result depends on how the GPU schedules them. The plug-in is compiled without contraction to fused multiply-adds. */
 #pragma once
 
+#include "base/philox.h"
 #include "cuda/plugin/gpu_plugin.h"
 
 #include <cuda_bf16.h>
@@ -148,16 +149,6 @@ static inline unsigned blocks_for_warps(int64_t lines)
 /* One block of the stream that begins at `start`, as lk_philox4x32 computes it. */
 static inline __device__ void philox(const lk_gpu_philox &start, uint32_t block, uint32_t sample, uint32_t out[4])
 {
-    uint32_t c0 = block, c1 = sample, c2 = start.counter[2], c3 = start.counter[3];
-    uint32_t k0 = start.key[0], k1 = start.key[1];
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+    const uint32_t counter[] = {block, sample, start.counter[2], start.counter[3]};
+    lk__philox(counter, start.key, out);
 }

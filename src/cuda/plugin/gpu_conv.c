@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* --- kept plans --------------------------------------------------------------------------------------------------- */
 
@@ -43,6 +44,22 @@ static lk_gpu_status gpu_conv_plan_of(lk_gpu_stream *stream, const lk_gpu_conv_p
     shape.parts = 0;
     one.shape = &shape;
     return gpu_conv_find_plan(stream, &one, NULL, out);
+}
+
+/* The plan for one part of a forward convolution. In f32 without tensor cores cuDNN has no plan with a bias; then
+ * p->bias becomes false, and another kernel adds it. */
+static lk_gpu_status gpu_conv_forward_plan_of(lk_gpu_stream *stream, lk_gpu_conv_problem *p, lk_gpu_conv_plan **out)
+{
+    const char *engine = p->shape->engine;
+    if (!p->bias && lk__gpu_conv_adds_bias_apart(engine)) {
+        lk__gpu_conv_refuse_engine(engine);
+        return LK_GPU_NO_ENGINE;
+    }
+    LK_GPU_TRY(gpu_conv_plan_of(stream, p, out));
+    if ((*out)->plan || !p->bias)
+        return LK_GPU_OK;
+    p->bias = false;
+    return gpu_conv_plan_of(stream, p, out);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
@@ -88,8 +105,8 @@ static const void *gpu_conv_part(const void *data, int64_t part, int64_t element
     return (const char *)data + part * elements * (dtype == LK_BF16 ? 2 : 4);
 }
 
-/* Runs the plan `c` for one part on all parts: with a plan for all of them, which has the same engine, if results
- * belong to single images and cuDNN has that plan; otherwise one by one. */
+/* Runs the plan `c` for one part on all parts, whose results belong to single images: with a plan for all of them,
+ * which has the same engine, if cuDNN has that plan; otherwise one by one. */
 static lk_gpu_status gpu_conv_execute_parts(lk_gpu_stream *stream, const lk_gpu_conv_problem *p,
                                             const lk_gpu_conv_plan *c, const void *images, const void *weights,
                                             const void *results, const void *bias)
@@ -97,15 +114,13 @@ static lk_gpu_status gpu_conv_execute_parts(lk_gpu_stream *stream, const lk_gpu_
     const lk_geometry *g = &p->shape->geometry;
     lk_dtype dtype = p->shape->dtype;
     lk_gpu_conv_plan *all;
-    int64_t own_weights = p->direction == LK_GPU_TO_WEIGHTS ? lk__geometry_w_count(g) : 0;
-    if (p->shape->parts > 1 && p->direction != LK_GPU_TO_WEIGHTS) {
+    if (p->shape->parts > 1) {
         LK_GPU_TRY(gpu_conv_find_plan(stream, p, c, &all));
         if (all->plan)
             return gpu_conv_execute_plan(stream, all, images, weights, results, bias);
     }
     for (int64_t i = 0; i < lk_gpu_parts(p->shape->parts); i++)
-        LK_GPU_TRY(gpu_conv_execute_plan(stream, c, gpu_conv_part(images, i, lk__geometry_x_count(g), dtype),
-                                         gpu_conv_part(weights, i, own_weights, p->weights),
+        LK_GPU_TRY(gpu_conv_execute_plan(stream, c, gpu_conv_part(images, i, lk__geometry_x_count(g), dtype), weights,
                                          gpu_conv_part(results, i, lk__geometry_y_count(g), dtype), bias));
     return LK_GPU_OK;
 }
@@ -132,25 +147,17 @@ static lk_gpu_status gpu_conv_launch_bias(lk_gpu_stream *stream, const lk_gpu_co
     return lk__gpu_binary(stream, &sum);
 }
 
-/* In f32 without tensor cores cuDNN has no plan with a bias; then another kernel adds it. *done is false if cuDNN has
- * no plan at all. */
+/* *done is false if cuDNN has no plan at all. */
 static lk_gpu_status gpu_conv_run_forward(lk_gpu_stream *stream, const lk_gpu_conv *a, bool *done)
 {
     lk_gpu_conv_problem p = {LK_GPU_FORWARD, a->bias != NULL, a->shape.dtype, &a->shape};
     lk_gpu_conv_plan *c;
-    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
-    *done = c->plan != NULL;
-    if (c->plan)
-        return gpu_conv_execute_parts(stream, &p, c, a->x, a->w, a->y, a->bias);
-    if (!a->bias)
-        return LK_GPU_OK;
-    p.bias = false;
-    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
+    LK_GPU_TRY(gpu_conv_forward_plan_of(stream, &p, &c));
     *done = c->plan != NULL;
     if (!c->plan)
         return LK_GPU_OK;
-    LK_GPU_TRY(gpu_conv_execute_parts(stream, &p, c, a->x, a->w, a->y, NULL));
-    return gpu_conv_launch_bias(stream, a);
+    LK_GPU_TRY(gpu_conv_execute_parts(stream, &p, c, a->x, a->w, a->y, p.bias ? a->bias : NULL));
+    return a->bias && !p.bias ? gpu_conv_launch_bias(stream, a) : LK_GPU_OK;
 }
 
 lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
@@ -178,15 +185,22 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
     return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_input_grad(stream, a);
 }
 
+/* Returns whether the plug-in's own kernel may run. */
+static bool gpu_conv_names_own(const char *engine)
+{
+    return !engine || strcmp(engine, "own") == 0;
+}
+
 lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
 {
     lk_gpu_conv_problem p = {LK_GPU_TO_WEIGHTS, false, a->dw_dtype, &a->shape};
     lk_gpu_conv_plan *c;
     if (lk_gpu_has_few_inputs(&a->shape))
-        return lk__gpu_few_inputs_weight_grad(stream, a);
+        return gpu_conv_names_own(a->shape.engine) ? lk__gpu_few_inputs_weight_grad(stream, a)
+                                                   : lk__gpu_conv_refuse_engine(a->shape.engine);
     LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
     if (c->plan)
-        return gpu_conv_execute_parts(stream, &p, c, a->x, a->dw, a->dy, NULL);
+        return gpu_conv_execute_plan(stream, c, a->x, a->dw, a->dy, NULL);
     return a->shape.dtype == LK_BF16 ? gpu_conv_refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
 }
 
@@ -205,24 +219,47 @@ static lk_gpu_conv_problem gpu_conv_problem_of(const lk_gpu_choice *choice)
     }
 }
 
-lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice)
+/* Sets choice->name, and *p to the problem that cuDNN gets. */
+static lk_gpu_status gpu_conv_name_choice(lk_gpu_stream *stream, lk_gpu_choice *choice, lk_gpu_conv_problem *p)
 {
-    lk_gpu_conv_problem p = gpu_conv_problem_of(choice);
     lk_gpu_conv_plan *c;
-    const char *added = "";
+    *p = gpu_conv_problem_of(choice);
     if (choice->kernel == LK_GPU_CONV_WEIGHT_GRAD && lk_gpu_has_few_inputs(&choice->conv)) {
         snprintf(choice->name, sizeof choice->name, "own");
-        return LK_GPU_OK;
+        return gpu_conv_names_own(choice->conv.engine) ? LK_GPU_OK : lk__gpu_conv_refuse_engine(choice->conv.engine);
     }
-    LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
-    if (!c->plan && p.bias) {
-        p.bias = false;
-        added = ", bias apart";
-        LK_GPU_TRY(gpu_conv_plan_of(stream, &p, &c));
-    }
+    LK_GPU_TRY(p->direction == LK_GPU_FORWARD ? gpu_conv_forward_plan_of(stream, p, &c)
+                                              : gpu_conv_plan_of(stream, p, &c));
     if (!c->plan && choice->conv.dtype == LK_BF16)
         return gpu_conv_refuse_bf16();
-    snprintf(choice->name, sizeof choice->name, "%.100s%s", c->plan ? c->problem.choice.name : "direct",
-             c->plan ? added : "");
+    if (c->plan)
+        snprintf(choice->name, sizeof choice->name, "%.100s%s", c->problem.choice.name,
+                 choice->bias && !p->bias ? LK_GPU_BIAS_APART : "");
+    else
+        snprintf(choice->name, sizeof choice->name, "direct");
+    return LK_GPU_OK;
+}
+
+lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    lk_gpu_conv_problem p;
+    return gpu_conv_name_choice(stream, choice, &p);
+}
+
+/* A convolution without a plan has one engine. */
+lk_gpu_status lk__gpu_convolution_engines(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names,
+                                          int most, int *n)
+{
+    lk_gpu_choice first = *choice;
+    lk_gpu_conv_problem p;
+    LK_GPU_TRY(gpu_conv_name_choice(stream, &first, &p));
+    if (strncmp(first.name, "cudnn:", strlen("cudnn:")) != 0) {
+        *n = 1;
+        memcpy(names[0], first.name, sizeof *names);
+        return LK_GPU_OK;
+    }
+    LK_GPU_TRY(lk__gpu_conv_engines(stream->libraries, &p, names, most, n));
+    for (int i = 0; i < *n && choice->bias && !p.bias; i++)
+        strncat(names[i], LK_GPU_BIAS_APART, sizeof *names - strlen(names[i]) - 1);
     return LK_GPU_OK;
 }

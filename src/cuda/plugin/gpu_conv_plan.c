@@ -377,10 +377,33 @@ static void gpu_conv_try_configurations(lk_gpu_conv_plan *c, const lk_gpu_librar
     }
 }
 
-/* A plan needs its configuration as long as it lives. So if a configuration of the list was taken, the list is kept. */
+typedef struct proposals {
+    lk_gpu_name names[LK_GPU_MAX_CONFIGURATIONS];
+    int n;
+} proposals;
+
+/* Adds the names of all acceptable configurations. */
+static void gpu_conv_name_configurations(proposals *to, const lk_gpu_conv_shape *shape,
+                                         const cudnnBackendDescriptor_t *configurations, int64_t n)
+{
+    for (int64_t i = 0; i < n && to->n < LK_GPU_MAX_CONFIGURATIONS; i++) {
+        unsigned notes;
+        char *name = to->names[to->n];
+        bool known = false;
+        if (gpu_conv_notes_of(configurations[i], &notes) != LK_GPU_OK || !gpu_conv_is_exact_enough(notes, shape))
+            continue;
+        gpu_conv_name_plan(configurations[i], name, sizeof(lk_gpu_name));
+        for (int k = 0; k < to->n; k++)
+            known = known || strcmp(to->names[k], name) == 0;
+        to->n += !known;
+    }
+}
+
+/* A plan needs its configuration as long as it lives. So if a configuration of the list was taken, the list is kept.
+ * `all`: all of them are named, and none is taken; NULL: the first is. */
 static void gpu_conv_try_heuristics(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries,
                                     const lk_gpu_conv_shape *shape, cudnnBackendDescriptor_t graph,
-                                    cudnnBackendHeurMode_t mode)
+                                    cudnnBackendHeurMode_t mode, proposals *all)
 {
     cudnnBackendDescriptor_t configurations[LK_GPU_MAX_CONFIGURATIONS];
     cudnnBackendDescriptor_t heuristics = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -395,21 +418,26 @@ static void gpu_conv_try_heuristics(lk_gpu_conv_plan *c, const lk_gpu_libraries 
     /* Heuristics that have no answer for a graph fail; that is not an error here. */
     if (c->status == LK_GPU_OK && cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS &&
         cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                 LK_GPU_MAX_CONFIGURATIONS, &found, configurations) == CUDNN_STATUS_SUCCESS)
-        gpu_conv_try_configurations(c, libraries, shape, configurations,
-                                    found < LK_GPU_MAX_CONFIGURATIONS ? found : LK_GPU_MAX_CONFIGURATIONS);
+                                 LK_GPU_MAX_CONFIGURATIONS, &found, configurations) == CUDNN_STATUS_SUCCESS) {
+        found = found < LK_GPU_MAX_CONFIGURATIONS ? found : LK_GPU_MAX_CONFIGURATIONS;
+        if (all)
+            gpu_conv_name_configurations(all, shape, configurations, found);
+        else
+            gpu_conv_try_configurations(c, libraries, shape, configurations, found);
+    }
     while (!c->plan && c->n_own > first)
         cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
 }
 
 /* A graph that cuDNN does not support at all counts as one without a plan. */
-static void gpu_conv_choose_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p)
+static void gpu_conv_choose_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
+                                 proposals *all)
 {
     static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, libraries, p);
     for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++) {
         c->fallback = modes[i] == CUDNN_HEUR_MODE_FALLBACK;
-        gpu_conv_try_heuristics(c, libraries, p->shape, graph, modes[i]);
+        gpu_conv_try_heuristics(c, libraries, p->shape, graph, modes[i], all);
     }
     if (c->status == LK_GPU_UNSUPPORTED)
         c->status = LK_GPU_OK;
@@ -429,16 +457,18 @@ static const char *gpu_conv_read_number(const char *text, const char *before, in
 }
 
 /* Makes a plan with the engine and the knobs that gpu_conv_name_plan has named, so that each result is computed as by
- * the plan of that name. A name that may be incomplete gives no plan. */
+ * the plan of that name. A name that is none, or may be incomplete, gives no plan, nor does an engine that is not exact
+ * enough. */
 static void gpu_conv_take_engine(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
                                  const char *name)
 {
-    cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, libraries, p), knobs[CUDNN_KNOB_TYPE_COUNTS];
+    cudnnBackendDescriptor_t knobs[CUDNN_KNOB_TYPE_COUNTS];
     int64_t index, type, choice;
     int n = 0;
     const char *at = gpu_conv_read_number(name, "cudnn:eng", &index), *end;
     if (!at || strlen(name) + 1 >= sizeof c->problem.choice.name)
         return;
+    cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, libraries, p);
     cudnnBackendDescriptor_t engine = gpu_conv_descriptor_new(c, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     gpu_conv_descriptor_set_part(c, engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);
     gpu_conv_descriptor_set(c, engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &index);
@@ -459,7 +489,9 @@ static void gpu_conv_take_engine(lk_gpu_conv_plan *c, const lk_gpu_libraries *li
     gpu_conv_descriptor_set(c, configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, n,
                             knobs);
     gpu_conv_descriptor_finalize(c, configuration);
-    c->plan = gpu_conv_make_plan(c, libraries, configuration);
+    if (!*at && c->status == LK_GPU_OK && gpu_conv_notes_of(configuration, &c->notes) == LK_GPU_OK &&
+        gpu_conv_is_exact_enough(c->notes, p->shape))
+        c->plan = gpu_conv_make_plan(c, libraries, configuration);
     snprintf(c->problem.choice.name, sizeof c->problem.choice.name, "%s", name);
     if (!c->plan && c->status != LK_GPU_NO_MEMORY)
         c->status = LK_GPU_OK;
@@ -471,11 +503,11 @@ void lk__gpu_conv_problem_key(const lk_gpu_conv_problem *p, int64_t key[LK_GPU_K
 {
     const lk_gpu_conv_shape *s = p->shape;
     const lk_geometry *g = &s->geometry;
-    const int64_t words[LK_GPU_KEY_WORDS] = {p->direction, p->bias,       p->weights,    s->dtype,       s->tf32,
-                                             g->images,    g->channels,   g->groups,     g->in[0],       g->in[1],
-                                             g->out[0],    g->out[1],     g->kernel[0],  g->kernel[1],   g->stride[0],
-                                             g->stride[1], g->padding[0], g->padding[1], g->dilation[0], g->dilation[1],
-                                             g->filters,   s->direct,     s->parts};
+    const int64_t words[LK_GPU_KEY_WORDS] = {
+        p->direction,   p->bias,        p->weights,   s->dtype,     s->tf32,       g->images,
+        g->channels,    g->groups,      g->in[0],     g->in[1],     g->out[0],     g->out[1],
+        g->kernel[0],   g->kernel[1],   g->stride[0], g->stride[1], g->padding[0], g->padding[1],
+        g->dilation[0], g->dilation[1], g->filters,   s->direct,    s->parts,      lk__gpu_hash_of_engine(s->engine)};
     memcpy(key, words, sizeof words);
 }
 
@@ -546,11 +578,74 @@ static void gpu_conv_save_plan(const lk_gpu_conv_plan *c, const char *key)
 
 /* --- a problem's plan --------------------------------------------------------------------------------------------- */
 
+bool lk__gpu_conv_adds_bias_apart(const char *engine)
+{
+    size_t length = engine ? strlen(engine) : 0, end = strlen(LK_GPU_BIAS_APART);
+    return length > end && strcmp(engine + length - end, LK_GPU_BIAS_APART) == 0;
+}
+
+lk_gpu_status lk__gpu_conv_refuse_engine(const char *engine)
+{
+    return lk__gpu_fail(LK_GPU_NO_ENGINE,
+                        "cuDNN does not run this convolution on %s with its precision and a fixed order of sums",
+                        engine);
+}
+
+/* Returns whether the shape's engine says that this problem has no plan. */
+static bool gpu_conv_has_no_plan(const lk_gpu_conv_problem *p)
+{
+    const char *engine = p->shape->engine;
+    return engine && ((strcmp(engine, "direct") == 0 && p->shape->dtype == LK_F32) ||
+                      (p->bias && lk__gpu_conv_adds_bias_apart(engine)));
+}
+
+static void gpu_conv_load_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const char *key,
+                               const char *engine)
+{
+    plan_files->load(key, gpu_conv_take_kept_plan, &(kept_plan){c, libraries});
+    if (c->plan && engine && strcmp(c->problem.choice.name, engine) != 0) {
+        gpu_conv_free_descriptors(c);
+        c->plan = NULL;
+        c->was_kept = false;
+    }
+}
+
+/* engine NULL: the heuristics choose. */
+static void gpu_conv_find_or_make_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries,
+                                       const lk_gpu_conv_problem *p, const char *engine)
+{
+    char key[KEY_TEXT];
+    if (plan_files) {
+        gpu_conv_write_key(libraries, p, key);
+        gpu_conv_load_plan(c, libraries, key, engine);
+    }
+    if (!c->plan && engine)
+        gpu_conv_take_engine(c, libraries, p, engine);
+    else if (!c->plan)
+        gpu_conv_choose_plan(c, libraries, p, NULL);
+    if (plan_files && c->plan && !c->was_kept)
+        gpu_conv_save_plan(c, key);
+}
+
+/* The plan for one part, with the shape's engine if it names one. */
+static void gpu_conv_plan_one(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p)
+{
+    const char *pinned = p->shape->engine;
+    lk_gpu_name engine;
+    if (pinned && gpu_conv_has_no_plan(p))
+        return;
+    size_t end = lk__gpu_conv_adds_bias_apart(pinned) ? strlen(LK_GPU_BIAS_APART) : 0;
+    if (pinned)
+        snprintf(engine, sizeof engine, "%.*s", (int)(strlen(pinned) - end), pinned);
+    gpu_conv_find_or_make_plan(c, libraries, p, pinned ? engine : NULL);
+    if (pinned && c->status == LK_GPU_OK && !c->plan)
+        c->status = lk__gpu_conv_refuse_engine(pinned);
+}
+
 lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
                                     const lk_gpu_conv_plan *of_part, lk_gpu_conv_plan **plan)
 {
     lk_gpu_conv_plan *c = calloc(1, sizeof *c);
-    char key[KEY_TEXT];
     *plan = NULL;
     if (!c)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a convolution");
@@ -560,21 +655,14 @@ lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_
                                         .conv = *p->shape,
                                         .bias = p->bias,
                                         .dw_dtype = p->weights};
-    if (plan_files) {
-        gpu_conv_write_key(libraries, p, key);
-        plan_files->load(key, gpu_conv_take_kept_plan, &(kept_plan){c, libraries});
+    if (p->shape->engine) {
+        snprintf(c->pinned, sizeof c->pinned, "%s", p->shape->engine);
+        c->problem.choice.conv.engine = c->pinned;
     }
-    if (c->plan && of_part && strcmp(c->problem.choice.name, of_part->problem.choice.name) != 0) {
-        gpu_conv_free_descriptors(c);
-        c->plan = NULL;
-        c->was_kept = false;
-    }
-    if (!c->plan && of_part)
-        gpu_conv_take_engine(c, libraries, p, of_part->problem.choice.name);
-    else if (!c->plan)
-        gpu_conv_choose_plan(c, libraries, p);
-    if (plan_files && c->plan && !c->was_kept)
-        gpu_conv_save_plan(c, key);
+    if (of_part)
+        gpu_conv_find_or_make_plan(c, libraries, p, of_part->problem.choice.name);
+    else
+        gpu_conv_plan_one(c, libraries, p);
     if (c->status != LK_GPU_OK) {
         lk_gpu_status status = c->status;
         lk__gpu_conv_plan_free(c);
@@ -582,4 +670,28 @@ lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_
     }
     *plan = c;
     return LK_GPU_OK;
+}
+
+lk_gpu_status lk__gpu_conv_engines(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
+                                   lk_gpu_name *engines, int most, int *n)
+{
+    lk_gpu_conv_plan c = {.status = LK_GPU_OK}, *plan;
+    lk_gpu_conv_shape shape = *p->shape;
+    lk_gpu_conv_problem pinned = *p;
+    proposals all = {.n = 0};
+    *n = 0;
+    gpu_conv_choose_plan(&c, libraries, p, &all);
+    lk_gpu_status status = c.status;
+    pinned.shape = &shape;
+    for (int i = 0; i < all.n && *n < most && status == LK_GPU_OK; i++) {
+        shape.engine = all.names[i];
+        status = lk__gpu_conv_plan_new(libraries, &pinned, NULL, &plan);
+        if (status == LK_GPU_OK) {
+            memcpy(engines[(*n)++], all.names[i], sizeof *engines);
+            lk__gpu_conv_plan_free(plan);
+        } else if (status == LK_GPU_NO_ENGINE) {
+            status = LK_GPU_OK;
+        }
+    }
+    return status;
 }

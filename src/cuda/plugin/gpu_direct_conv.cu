@@ -157,22 +157,18 @@ static inline __device__ double weight_gradient(const T *dy, const T *x, const l
 }
 
 template <typename W, typename T>
-static __global__ void direct_conv_weight_grad(W *dw, const T *dy, const T *x, lk_geometry s, int64_t count,
-                                               int64_t parts)
+static __global__ void direct_conv_weight_grad(W *dw, const T *dy, const T *x, lk_geometry s, int64_t count)
 {
-    int64_t results = s.images * s.out[0] * s.out[1] * s.filters, elements = s.images * s.in[0] * s.in[1] * s.channels;
-    EACH(i, parts * count)
-    dw[i] = narrow<W>((float)weight_gradient(dy + i / count * results, x + i / count * elements, s,
-                                             index_of_element(i % count, s.channels / s.groups, s.kernel)));
+    EACH(i, count)
+    dw[i] = narrow<W>((float)weight_gradient(dy, x, s, index_of_element(i, s.channels / s.groups, s.kernel)));
 }
 
 template <typename W> static lk_gpu_status run_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
 {
     const lk_geometry &s = a->shape.geometry;
-    int64_t count = lk__geometry_w_count(&s), parts = lk_gpu_parts(a->shape.parts);
-    FOR_FLOATS(a->shape.dtype,
-               LK_GPU_RUN((direct_conv_weight_grad<W, T>), blocks_for(parts * count), THREADS, stream->stream,
-                          (W *)a->dw, (const T *)a->dy, (const T *)a->x, s, count, parts))
+    int64_t count = lk__geometry_w_count(&s);
+    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN((direct_conv_weight_grad<W, T>), blocks_for(count), THREADS, stream->stream,
+                                          (W *)a->dw, (const T *)a->dy, (const T *)a->x, s, count))
     return lk__gpu_launched("direct_conv_weight_grad");
 }
 

@@ -59,6 +59,10 @@ typedef elements<float, widest<float>::WIDTH> floats;
 /* blockIdx.y is the array. */
 static __global__ void copies(const lk_gpu_copies a)
 {
+    if (a.step_to && blockIdx.x + blockIdx.y + threadIdx.x == 0)
+        *a.step_to = a.step;
+    if ((int)blockIdx.y >= a.n)
+        return;
     const float *from = a.from[blockIdx.y];
     float *to = a.to[blockIdx.y];
     int64_t count = a.count[blockIdx.y];
@@ -77,9 +81,9 @@ lk_gpu_status lk__gpu_copies(lk_gpu_stream *stream, const lk_gpu_copies *a)
     int64_t longest = 0;
     for (int i = 0; i < a->n; i++)
         longest = a->count[i] > longest ? a->count[i] : longest;
-    if (longest == 0)
+    if (longest == 0 && !a->step_to)
         return LK_GPU_OK;
-    unsigned blocks = blocks_for((longest + WIDTH - 1) / WIDTH);
-    LK_GPU_RUN(copies, dim3(blocks, (unsigned)a->n), THREADS, stream->stream, *a);
+    unsigned blocks = blocks_for(longest > 0 ? (longest + WIDTH - 1) / WIDTH : 1);
+    LK_GPU_RUN(copies, dim3(blocks, (unsigned)(a->n > 0 ? a->n : 1)), THREADS, stream->stream, *a);
     return lk__gpu_launched("copies");
 }

@@ -39,6 +39,12 @@ lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
                                            : lk__gpu_choose_convolution(stream, choice);
 }
 
+lk_gpu_status lk__gpu_engines(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names, int most, int *n)
+{
+    return choice->kernel == LK_GPU_MATMUL ? lk__gpu_product_engines(stream, choice, names, most, n)
+                                           : lk__gpu_convolution_engines(stream, choice, names, most, n);
+}
+
 /* Asks again for each cached problem, because lk__gpu_choose also names the parts that run outside the library. */
 static void gpu_libraries_visit_choices(lk_gpu_stream *stream, const lk_gpu_cache *cache,
                                         void (*visit)(void *user, const lk_gpu_choice *choice), void *user)

@@ -40,6 +40,15 @@ lk_gpu_problem *lk__gpu_cache_find(const lk_gpu_cache *cache, const int64_t key[
 /* Sets problem->key, and adds the problem. */
 void lk__gpu_cache_add(lk_gpu_cache *cache, lk_gpu_problem *problem, const int64_t key[LK_GPU_KEY_WORDS]);
 
+/* Tells engines apart in a key: FNV-1a. 0: the library chooses. */
+static inline int64_t lk__gpu_hash_of_engine(const char *engine)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *c = engine; c && *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    return engine ? (int64_t)hash : 0;
+}
+
 /* Free the entries of gpu_matmul.c, and of gpu_conv.c. */
 void lk__gpu_products_free(lk_gpu_cache *cache);
 void lk__gpu_convolutions_free(lk_gpu_cache *cache);
@@ -47,6 +56,12 @@ void lk__gpu_convolutions_free(lk_gpu_cache *cache);
 /* lk_gpu_driver.choose for a product, and for a convolution. */
 lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice);
 lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice);
+
+/* Likewise lk_gpu_driver.engines. */
+lk_gpu_status lk__gpu_product_engines(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names, int most,
+                                      int *n);
+lk_gpu_status lk__gpu_convolution_engines(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names,
+                                          int most, int *n);
 
 #ifdef __cplusplus
 }

@@ -5,13 +5,15 @@
 
 typedef struct cross_entropy_job {
     const void *logits, *dloss;
-    const int64_t *labels;
+    const void *labels;
     void *loss, *dlogits;
     float *hits;
     float *losses_to_add, *hits_to_add; /* [n], if their sum is the result; NULL if not */
     int64_t n, classes;                 /* n: of all parts */
     int64_t part;                       /* samples of a part */
     bool each;
+    bool has_f32_loss;   /* and dloss; else of the logits' dtype */
+    bool has_i32_labels; /* else i64 */
     int k;
     float on_label, on_all; /* the target's shares for the label, and for all classes together */
     double scale;
@@ -20,6 +22,25 @@ typedef struct cross_entropy_job {
 static inline __device__ float not_a_number(void)
 {
     return nanf("");
+}
+
+static inline __device__ int64_t label_of(const cross_entropy_job &a, int64_t sample)
+{
+    return a.has_i32_labels ? ((const int32_t *)a.labels)[sample] : ((const int64_t *)a.labels)[sample];
+}
+
+template <typename T> static inline __device__ void store_loss(const cross_entropy_job &a, int64_t i, double loss)
+{
+    if (a.has_f32_loss)
+        ((float *)a.loss)[i] = (float)loss;
+    else
+        ((T *)a.loss)[i] = narrow_double<T>(loss);
+}
+
+template <typename T> static inline __device__ float dloss_of(const cross_entropy_job &a, int64_t sample)
+{
+    int64_t i = a.each ? sample : 0;
+    return a.has_f32_loss ? ((const float *)a.dloss)[i] : widen(((const T *)a.dloss)[i]);
 }
 
 /* Returns whether element `index` comes before the label's in the order from greatest to smallest, then by index. NaN
@@ -72,7 +93,7 @@ static inline __device__ void store_gradient(const cross_entropy_job &a, const T
                                              int64_t label, const row_sums &s, bool is_valid)
 {
     float others = a.on_all / (float)a.classes;
-    float dloss = (float)((double)widen(((const T *)a.dloss)[a.each ? sample : 0]) * a.scale);
+    float dloss = (float)((double)dloss_of<T>(a, sample) * a.scale);
     for (int64_t c = threadIdx.x; c < a.classes; c += 32) {
         float target = (c == label ? a.on_label : 0) + others;
         float d = (expf(widen(x[c]) - s.most) / s.exponentials - target) * dloss;
@@ -80,13 +101,10 @@ static inline __device__ void store_gradient(const cross_entropy_job &a, const T
     }
 }
 
-/* One warp for each sample. */
-template <typename T> static __global__ void cross_entropy(cross_entropy_job a)
+/* Runs in one warp. */
+template <typename T> static inline __device__ void compute_sample(const cross_entropy_job &a, int64_t sample)
 {
-    int64_t sample = (int64_t)blockIdx.x * WARPS + threadIdx.y;
-    if (sample >= a.n)
-        return;
-    int64_t label = a.labels[sample];
+    int64_t label = label_of(a, sample);
     bool is_valid = label >= 0 && label < a.classes;
     label = is_valid ? label : 0;
     const T *x = (const T *)a.logits + sample * a.classes;
@@ -97,7 +115,7 @@ template <typename T> static __global__ void cross_entropy(cross_entropy_job a)
         if (a.losses_to_add)
             a.losses_to_add[sample] = loss;
         else if (a.loss)
-            ((T *)a.loss)[sample] = narrow_double<T>((double)loss * a.scale);
+            store_loss<T>(a, sample, (double)loss * a.scale);
         if (a.hits_to_add)
             a.hits_to_add[sample] = hit;
         else if (a.hits)
@@ -106,6 +124,14 @@ template <typename T> static __global__ void cross_entropy(cross_entropy_job a)
     __syncwarp(); /* dlogits may be logits: all lanes must have read their row */
     if (a.dlogits)
         store_gradient(a, x, (T *)a.dlogits + sample * a.classes, sample, label, s, is_valid);
+}
+
+/* One warp for each sample. */
+template <typename T> static __global__ void cross_entropy(cross_entropy_job a)
+{
+    int64_t sample = (int64_t)blockIdx.x * WARPS + threadIdx.y;
+    if (sample < a.n)
+        compute_sample<T>(a, sample);
 }
 
 /* Sums x[n] in one warp. */
@@ -117,13 +143,13 @@ static inline __device__ double sum_over_samples(const float *x, int64_t n)
     return warp_sum(sum);
 }
 
-/* A block for each part. */
-template <typename T> static __global__ void add_samples(cross_entropy_job a)
+/* Runs in the first warp of a block for each part. */
+template <typename T> static inline __device__ void add_part(const cross_entropy_job &a)
 {
     if (a.losses_to_add) {
         double loss = sum_over_samples(a.losses_to_add + blockIdx.x * a.part, a.part) * a.scale;
         if (threadIdx.x == 0)
-            ((T *)a.loss)[blockIdx.x] = narrow_double<T>(loss);
+            store_loss<T>(a, blockIdx.x, loss);
     }
     if (a.hits_to_add) {
         double hits = sum_over_samples(a.hits_to_add + blockIdx.x * a.part, a.part);
@@ -132,8 +158,30 @@ template <typename T> static __global__ void add_samples(cross_entropy_job a)
     }
 }
 
+template <typename T> static __global__ void add_samples(cross_entropy_job a)
+{
+    add_part<T>(a);
+}
+
+/* A block of PART_WARPS warps does both for a part. */
+enum { PART_WARPS = 32, SMALL_PART = 2 * PART_WARPS };
+
+template <typename T>
+static __global__ void __launch_bounds__(32 * PART_WARPS) cross_entropy_of_part(cross_entropy_job a)
+{
+    for (int64_t i = threadIdx.y; i < a.part; i += PART_WARPS)
+        compute_sample<T>(a, blockIdx.x * a.part + i);
+    __syncthreads();
+    if (threadIdx.y == 0)
+        add_part<T>(a);
+}
+
 template <typename T> static void run_cross_entropy(lk_gpu_stream *stream, const cross_entropy_job &a, int64_t parts)
 {
+    if ((a.losses_to_add || a.hits_to_add) && a.part <= SMALL_PART) {
+        LK_GPU_RUN_TOGETHER(cross_entropy_of_part<T>, (unsigned)parts, dim3(32, PART_WARPS), stream->stream, a);
+        return;
+    }
     if (a.n > 0)
         LK_GPU_RUN_TOGETHER(cross_entropy<T>, blocks_for_warps(a.n), dim3(32, WARPS), stream->stream, a);
     if (a.losses_to_add || a.hits_to_add)
@@ -154,6 +202,8 @@ lk_gpu_status lk__gpu_cross_entropy(lk_gpu_stream *stream, const lk_gpu_cross_en
     job.part = a->n;
     job.classes = a->classes;
     job.each = a->each;
+    job.has_f32_loss = a->loss_dtype == LK_F32;
+    job.has_i32_labels = a->labels_dtype == LK_I32;
     job.k = a->k;
     job.on_label = (float)(1 - a->smoothing);
     job.on_all = (float)a->smoothing;

@@ -113,31 +113,6 @@ static lk_gpu_status gpu_matmul_adds_in_one_sequence(const cublasLtMatmulAlgo_t 
     return lk__gpu_check_blas(status, "look at an algorithm");
 }
 
-static lk_gpu_status gpu_matmul_choose_algorithm(cublasLtHandle_t blas, product *p)
-{
-    enum { MAX_RESULTS = 16 };
-    cublasLtMatmulPreferenceOpaque_t preference;
-    cublasLtMatmulHeuristicResult_t results[MAX_RESULTS];
-    int found = 0;
-    LK_GPU_TRY(gpu_matmul_set_preference(&preference));
-    cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(blas, &p->operation, &p->b, &p->a, &p->y, &p->y, &preference,
-                                                          MAX_RESULTS, results, &found);
-    if (asked != CUBLAS_STATUS_NOT_SUPPORTED) /* there is none */
-        LK_GPU_TRY(lk__gpu_check_blas(asked, "choose an algorithm"));
-    for (int i = 0; i < found; i++) {
-        bool is_fine;
-        if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > LK_GPU_WORKSPACE_BYTES)
-            continue;
-        LK_GPU_TRY(gpu_matmul_adds_in_one_sequence(&results[i].algo, &is_fine));
-        if (is_fine) {
-            p->algorithm = results[i].algo;
-            return LK_GPU_OK;
-        }
-    }
-    p->is_direct = true;
-    return LK_GPU_OK;
-}
-
 /* Writes "cublaslt:algo66_tile20_stages36_…": the parameters of an algorithm. */
 static lk_gpu_status gpu_matmul_name_algorithm(const cublasLtMatmulAlgo_t *algorithm, char *name, size_t size)
 {
@@ -168,25 +143,73 @@ static lk_gpu_status gpu_matmul_name_algorithm(const cublasLtMatmulAlgo_t *algor
     return LK_GPU_OK;
 }
 
+/* The algorithms that keep the precision and add in one sequence, in the order of the heuristics. */
+enum { MAX_ALGORITHMS = 32 };
+
+typedef struct algorithms {
+    cublasLtMatmulAlgo_t list[MAX_ALGORITHMS];
+    int n;
+} algorithms;
+
+static lk_gpu_status gpu_matmul_list_algorithms(cublasLtHandle_t blas, product *p, algorithms *all)
+{
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t results[MAX_ALGORITHMS];
+    int found = 0;
+    all->n = 0;
+    LK_GPU_TRY(gpu_matmul_set_preference(&preference));
+    cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(blas, &p->operation, &p->b, &p->a, &p->y, &p->y, &preference,
+                                                          MAX_ALGORITHMS, results, &found);
+    if (asked != CUBLAS_STATUS_NOT_SUPPORTED) /* there is none */
+        LK_GPU_TRY(lk__gpu_check_blas(asked, "list algorithms"));
+    for (int i = 0; i < found; i++) {
+        bool is_fine;
+        if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > LK_GPU_WORKSPACE_BYTES)
+            continue;
+        LK_GPU_TRY(gpu_matmul_adds_in_one_sequence(&results[i].algo, &is_fine));
+        if (is_fine)
+            all->list[all->n++] = results[i].algo;
+    }
+    return LK_GPU_OK;
+}
+
+/* Takes the first algorithm, or the one of that name, and writes its name. */
+static lk_gpu_status gpu_matmul_choose_algorithm(cublasLtHandle_t blas, const char *engine, product *p)
+{
+    algorithms all;
+    char *name = p->problem.choice.name;
+    size_t size = sizeof p->problem.choice.name;
+    LK_GPU_TRY(gpu_matmul_list_algorithms(blas, p, &all));
+    for (int i = 0; i < all.n; i++) {
+        LK_GPU_TRY(gpu_matmul_name_algorithm(&all.list[i], name, size));
+        p->algorithm = all.list[i];
+        if (!engine || strcmp(engine, name) == 0)
+            return LK_GPU_OK;
+    }
+    p->is_direct = true;
+    snprintf(name, size, "direct");
+    if (!engine || (all.n == 0 && strcmp(engine, name) == 0))
+        return LK_GPU_OK;
+    return lk__gpu_fail(LK_GPU_NO_ENGINE, "cuBLASLt does not offer %s for this product with one sequence of sums",
+                        engine);
+}
+
 static lk_gpu_status gpu_matmul_make_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, const int64_t *key,
                                              product **out)
 {
     product *p = calloc(1, sizeof *p);
     if (!p)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a product");
-    lk_gpu_status status = describe_product(p, m);
-    if (status == LK_GPU_OK)
-        status = gpu_matmul_choose_algorithm(libraries->blas, p);
     p->problem.choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = *m};
     p->problem.choice.matmul.parts = 0;
-    if (status == LK_GPU_OK && p->is_direct)
-        snprintf(p->problem.choice.name, sizeof p->problem.choice.name, "direct");
-    else if (status == LK_GPU_OK)
-        status = gpu_matmul_name_algorithm(&p->algorithm, p->problem.choice.name, sizeof p->problem.choice.name);
+    lk_gpu_status status = describe_product(p, m);
+    if (status == LK_GPU_OK)
+        status = gpu_matmul_choose_algorithm(libraries->blas, m->engine, p);
     if (status != LK_GPU_OK) {
         free(p);
         return status;
     }
+    p->problem.choice.matmul.engine = m->engine ? p->problem.choice.name : NULL; /* the caller's need not stay */
     lk__gpu_cache_add(&libraries->products, &p->problem, key);
     *out = p;
     return LK_GPU_OK;
@@ -233,8 +256,9 @@ static lk_gpu_status gpu_matmul_make_parts(lk_gpu_libraries *libraries, const lk
 
 static lk_gpu_status gpu_matmul_find_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
 {
-    int64_t key[LK_GPU_KEY_WORDS] = {m->rows,         m->inner,        m->columns,      m->dtype, m->y_dtype,
-                                     m->a_transposed, m->b_transposed, m->bias != NULL, m->tf32};
+    int64_t key[LK_GPU_KEY_WORDS] = {
+        m->rows,         m->inner,        m->columns,      m->dtype, m->y_dtype,
+        m->a_transposed, m->b_transposed, m->bias != NULL, m->tf32,  lk__gpu_hash_of_engine(m->engine)};
     *out = (product *)lk__gpu_cache_find(&libraries->products, key);
     return *out ? LK_GPU_OK : gpu_matmul_make_product(libraries, m, key, out);
 }
@@ -265,6 +289,26 @@ lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choic
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
     LK_GPU_TRY(gpu_matmul_find_product(stream->libraries, m, &p));
     snprintf(choice->name, sizeof choice->name, "%s", p->problem.choice.name);
+    return LK_GPU_OK;
+}
+
+lk_gpu_status lk__gpu_product_engines(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names, int most,
+                                      int *n)
+{
+    lk_gpu_choice first = *choice;
+    product p = {.is_direct = false};
+    algorithms all = {.n = 0};
+    LK_GPU_TRY(lk__gpu_choose_product(stream, &first));
+    memcpy(names[0], first.name, sizeof *names);
+    *n = 1;
+    if (strncmp(first.name, "cublaslt:", strlen("cublaslt:")) != 0)
+        return LK_GPU_OK;
+    LK_GPU_TRY(describe_product(&p, &choice->matmul));
+    LK_GPU_TRY(gpu_matmul_list_algorithms(stream->libraries->blas, &p, &all));
+    for (int i = 1; i < all.n && *n < most; i++) {
+        LK_GPU_TRY(gpu_matmul_name_algorithm(&all.list[i], names[*n], sizeof *names));
+        *n += strcmp(names[*n], names[*n - 1]) != 0;
+    }
     return LK_GPU_OK;
 }
 

@@ -60,8 +60,9 @@ int64_t lk__gpu_libraries_workspace(void);
 /* lk_gpu_driver.keep_plans */
 void lk__gpu_keep_plans(const lk_gpu_plan_files *files);
 
-/* lk_gpu_driver.choose, .choices */
+/* lk_gpu_driver.choose, .engines, .choices */
 lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice);
+lk_gpu_status lk__gpu_engines(lk_gpu_stream *stream, const lk_gpu_choice *choice, lk_gpu_name *names, int most, int *n);
 void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
 
 /* gpu_topology.cu: the connection of two GPUs, given by their bus ids: "0000:3b:00.0". */

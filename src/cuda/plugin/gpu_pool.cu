@@ -1,5 +1,6 @@
 /* Pooling of images: one thread computes a pack of channels of one pixel. */
 #include "cuda/plugin/gpu_row_sums.cuh"
+#include "cuda/plugin/gpu_windows.cuh"
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
@@ -57,6 +58,40 @@ template <typename P> static inline __host__ __device__ int64_t packs_in(const l
 {
     return w.images * size[0] * size[1] * (w.channels / P::COUNT);
 }
+
+/* Reads and writes packs of pooled images that are channels-last or PLAIN. */
+template <typename P, bool PLAIN> struct pooled_images {
+    static inline __device__ int64_t plain_offset(int64_t row, int64_t pixels, int64_t channel, int64_t channels)
+    {
+        int64_t image = row / pixels;
+        return (image * channels + channel) * pixels + row - image * pixels;
+    }
+
+    /* `row` is a pixel of all images. */
+    static inline __device__ void get(const typename P::element *x, int64_t row, int64_t pixels, int64_t channel,
+                                      int64_t channels, float (&values)[P::COUNT])
+    {
+        if (!PLAIN) {
+            load<P>(x + row * channels + channel).get(values);
+            return;
+        }
+        x += plain_offset(row, pixels, channel, channels);
+        for (int k = 0; k < P::COUNT; k++)
+            values[k] = widen(x[k * pixels]);
+    }
+
+    static inline __device__ void put(typename P::element *y, int64_t row, int64_t pixels, int64_t channel,
+                                      int64_t channels, const float (&values)[P::COUNT])
+    {
+        if (!PLAIN) {
+            store<P>(y + row * channels + channel, values);
+            return;
+        }
+        y += plain_offset(row, pixels, channel, channels);
+        for (int k = 0; k < P::COUNT; k++)
+            y[k * pixels] = narrow<typename P::element>(values[k]);
+    }
+};
 
 /* For each element of a P, the index of its maximum in the plane. */
 template <typename P> struct max_indices {
@@ -143,10 +178,107 @@ lk_gpu_status lk__gpu_max_pool_grad(lk_gpu_stream *stream, const lk_gpu_max_pool
     return lk__gpu_launched("max_pool_grad");
 }
 
+/* --- maximum of relu ---------------------------------------------------------------------------------------------- */
+
+enum { NOT_ABOVE_0 = 255 };
+
+template <typename P, bool PLAIN>
+static __global__ void relu_max_pool(const typename P::element *x, typename P::element *y, uint8_t *where, windows w,
+                                     int64_t count, int64_t channels)
+{
+    int64_t packs = channels / P::COUNT;
+    EACH(i, count)
+    {
+        int64_t row = i / packs, channel = (i - row * packs) * P::COUNT, first = w.first(row) * channels + channel;
+        maxima<P> found;
+        for (unsigned tap = 0; tap < w.taps(); tap++) {
+            float values[P::COUNT];
+            load<P>(x + first + (int64_t)w.distance(tap) * channels).get(values);
+            for (int k = 0; k < P::COUNT; k++)
+                found.take(k, values[k] <= 0 ? 0 : values[k], tap);
+        }
+        taps_of_pack<P> places;
+        for (int k = 0; k < P::COUNT; k++)
+            places.at[k] = (uint8_t)(found.values[k] > 0 ? found.taps[k] : (unsigned)NOT_ABOVE_0);
+        pooled_images<P, PLAIN>::put(y, row, w.out[0] * w.out[1], channel, channels, found.values);
+        *(taps_of_pack<P> *)(where + i * P::COUNT) = places;
+    }
+}
+
+template <typename P, bool PLAIN> static void run_relu_max(lk_gpu_stream *stream, const lk_gpu_relu_max_pool *a)
+{
+    typedef typename P::element T;
+    const lk_geometry &w = a->window;
+    int64_t count = packs_in<P>(w, w.out);
+    LK_GPU_RUN((relu_max_pool<P, PLAIN>), blocks_for(count), THREADS, stream->stream, (const T *)a->x, (T *)a->y,
+               a->where, windows_of(w), count, w.channels);
+}
+
+lk_gpu_status lk__gpu_relu_max_pool(lk_gpu_stream *stream, const lk_gpu_relu_max_pool *a)
+{
+    lk_geometry w = a->window;
+    if (w.images == 0)
+        return LK_GPU_OK;
+    FOR_PACKS(a->dtype, w.channels, address_of(a->x) | address_of(a->y) | address_of(a->where),
+              a->y_is_plain ? run_relu_max<P, true>(stream, a) : run_relu_max<P, false>(stream, a))
+    return lk__gpu_launched("relu_max_pool");
+}
+
+template <typename P, bool PLAIN>
+static __global__ void relu_max_pool_grad(const typename P::element *dy, const uint8_t *where, typename P::element *dx,
+                                          windows w, int64_t count, int64_t channels)
+{
+    int64_t packs = channels / P::COUNT;
+    EACH(i, count)
+    {
+        int64_t row = i / packs, of_y;
+        unsigned tap;
+        float d[P::COUNT] = {};
+        if (w.find(row, &of_y, &tap)) {
+            int64_t channel = (i - row * packs) * P::COUNT;
+            taps_of_pack<P> places = *(const taps_of_pack<P> *)(where + of_y * channels + channel);
+            pooled_images<P, PLAIN>::get(dy, of_y, w.out[0] * w.out[1], channel, channels, d);
+            for (int k = 0; k < P::COUNT; k++)
+                d[k] = places.at[k] == tap ? 0 + d[k] : 0; /* as a sum: there is no -0 */
+        }
+        store<P>(dx + i * P::COUNT, d);
+    }
+}
+
+template <typename P, bool PLAIN>
+static void run_relu_max_grad(lk_gpu_stream *stream, const lk_gpu_relu_max_pool_grad *a)
+{
+    typedef typename P::element T;
+    const lk_geometry &w = a->window;
+    int64_t count = packs_in<P>(w, w.in);
+    LK_GPU_RUN((relu_max_pool_grad<P, PLAIN>), blocks_for(count), THREADS, stream->stream, (const T *)a->dy, a->where,
+               (T *)a->dx, windows_of(w), count, w.channels);
+}
+
+lk_gpu_status lk__gpu_relu_max_pool_grad(lk_gpu_stream *stream, const lk_gpu_relu_max_pool_grad *a)
+{
+    lk_geometry w = a->window;
+    if (w.images == 0)
+        return LK_GPU_OK;
+    FOR_PACKS(a->dtype, w.channels, address_of(a->dy) | address_of(a->dx) | address_of(a->where),
+              a->dy_is_plain ? run_relu_max_grad<P, true>(stream, a) : run_relu_max_grad<P, false>(stream, a))
+    return lk__gpu_launched("relu_max_pool_grad");
+}
+
 /* --- average ------------------------------------------------------------------------------------------------------ */
 
+/* least: 0 with relu, else -infinity. Keeps NaN. */
 template <typename P>
-static __global__ void avg_pool(const typename P::element *x, typename P::element *y, lk_geometry w)
+static inline __device__ void add_pack(double (&sum)[P::COUNT], const typename P::element *x, float least)
+{
+    float values[P::COUNT];
+    load<P>(x).get(values);
+    for (int k = 0; k < P::COUNT; k++)
+        sum[k] += (double)(values[k] <= least ? least : values[k]);
+}
+
+template <typename P, bool PLAIN>
+static __global__ void avg_pool(const typename P::element *x, typename P::element *y, lk_geometry w, float least)
 {
     EACH(i, packs_in<P>(w, w.out))
     {
@@ -155,15 +287,13 @@ static __global__ void avg_pool(const typename P::element *x, typename P::elemen
         float divisor = (float)divisor_of(w, rows, columns), values[P::COUNT];
         double sum[P::COUNT] = {};
         for (int64_t row = rows.begin; row < rows.end; row++) {
-            for (int64_t column = columns.begin; column < columns.end; column++) {
-                load<P>(x + pack_offset(p, w.in, row * w.in[1] + column, w.channels)).get(values);
-                for (int k = 0; k < P::COUNT; k++)
-                    sum[k] += (double)values[k];
-            }
+            for (int64_t column = columns.begin; column < columns.end; column++)
+                add_pack<P>(sum, x + pack_offset(p, w.in, row * w.in[1] + column, w.channels), least);
         }
         for (int k = 0; k < P::COUNT; k++)
             values[k] = (float)sum[k] / divisor;
-        store<P>(y + i * P::COUNT, values);
+        pooled_images<P, PLAIN>::put(y, i / (w.channels / P::COUNT), w.out[0] * w.out[1], p.channel, w.channels,
+                                     values);
     }
 }
 
@@ -172,19 +302,17 @@ static __global__ void avg_pool(const typename P::element *x, typename P::elemen
 enum { GLOBAL_WIDTH = 32, GLOBAL_LANES = THREADS / GLOBAL_WIDTH };
 
 template <typename P>
-static __global__ void __launch_bounds__(THREADS) global_avg_pool(const typename P::element *x, typename P::element *y,
-                                                                  int64_t pixels, int64_t channels, unsigned tiles)
+static __global__ void __launch_bounds__(THREADS)
+    global_avg_pool(const typename P::element *x, typename P::element *y, int64_t pixels, int64_t channels,
+                    unsigned tiles, float least)
 {
     int self = (int)threadIdx.x, lane = self / GLOBAL_WIDTH;
     int64_t image = blockIdx.x / tiles, pack = (int64_t)(blockIdx.x % tiles) * GLOBAL_WIDTH + self % GLOBAL_WIDTH;
     bool inside = pack * P::COUNT < channels;
     double sum[P::COUNT] = {};
     float values[P::COUNT];
-    for (int64_t pixel = lane; pixel < pixels && inside; pixel += GLOBAL_LANES) {
-        load<P>(x + (image * pixels + pixel) * channels + pack * P::COUNT).get(values);
-        for (int k = 0; k < P::COUNT; k++)
-            sum[k] += (double)values[k];
-    }
+    for (int64_t pixel = lane; pixel < pixels && inside; pixel += GLOBAL_LANES)
+        add_pack<P>(sum, x + (image * pixels + pixel) * channels + pack * P::COUNT, least);
     add_lanes(sum, lane, GLOBAL_LANES, GLOBAL_WIDTH);
     if (lane > 0 || !inside)
         return;
@@ -203,16 +331,18 @@ static bool is_global(const lk_geometry &w)
 
 template <typename P>
 static void run_global_average(lk_gpu_stream *stream, const typename P::element *x, typename P::element *y,
-                               const lk_geometry &w)
+                               const lk_geometry &w, float least)
 {
     int64_t packs = w.channels / P::COUNT;
     unsigned tiles = (unsigned)((packs + GLOBAL_WIDTH - 1) / GLOBAL_WIDTH);
     LK_GPU_RUN_TOGETHER(global_avg_pool<P>, (unsigned)w.images * tiles, THREADS, stream->stream, x, y,
-                        w.in[0] * w.in[1], w.channels, tiles);
+                        w.in[0] * w.in[1], w.channels, tiles, least);
 }
 
-template <typename P>
-static __global__ void avg_pool_grad(const typename P::element *dy, typename P::element *dx, lk_geometry w)
+/* dx may be relu_x. */
+template <typename P, bool PLAIN>
+static __global__ void avg_pool_grad(const typename P::element *dy, const typename P::element *relu_x,
+                                     typename P::element *dx, lk_geometry w)
 {
     EACH(i, packs_in<P>(w, w.in))
     {
@@ -223,39 +353,58 @@ static __global__ void avg_pool_grad(const typename P::element *dy, typename P::
             for (int64_t column = columns.begin; column < columns.end; column++) {
                 float share = 1 / (float)divisor_of(w, covered_inputs(w, 0, row), covered_inputs(w, 1, column));
                 float values[P::COUNT];
-                load<P>(dy + pack_offset(p, w.out, row * w.out[1] + column, w.channels)).get(values);
+                pooled_images<P, PLAIN>::get(dy, (p.image * w.out[0] + row) * w.out[1] + column, w.out[0] * w.out[1],
+                                             p.channel, w.channels, values);
                 for (int k = 0; k < P::COUNT; k++)
                     sum[k] += values[k] * share;
             }
+        }
+        if (relu_x) {
+            float values[P::COUNT];
+            load<P>(relu_x + i * P::COUNT).get(values);
+            for (int k = 0; k < P::COUNT; k++)
+                sum[k] = values[k] > 0 ? sum[k] : 0;
         }
         store<P>(dx + i * P::COUNT, sum);
     }
 }
 
-/* Launches an average pooling, or its gradient. */
-static lk_gpu_status run_average(lk_gpu_stream *stream, const void *from, void *to, lk_dtype dtype,
-                                 const lk_geometry &w, bool backward)
+template <typename P> static void run_average(lk_gpu_stream *stream, const lk_gpu_avg_pool *a)
 {
-    if (w.images == 0)
-        return LK_GPU_OK;
-    if (!backward && is_global(w)) {
-        FOR_PACKS(dtype, w.channels, address_of(from) | address_of(to),
-                  run_global_average<P>(stream, (const P::element *)from, (P::element *)to, w))
-        return lk__gpu_launched("avg_pool");
-    }
-    FOR_PACKS(dtype, w.channels, address_of(from) | address_of(to),
-              LK_GPU_RUN((backward ? avg_pool_grad<P> : avg_pool<P>),
-                         blocks_for(packs_in<P>(w, backward ? w.in : w.out)), THREADS, stream->stream,
-                         (const P::element *)from, (P::element *)to, w))
-    return lk__gpu_launched(backward ? "avg_pool_grad" : "avg_pool");
+    const lk_geometry &w = a->window;
+    const typename P::element *x = (const typename P::element *)a->x;
+    typename P::element *y = (typename P::element *)a->y;
+    float least = a->relu ? 0 : -INFINITY;
+    if (is_global(w))
+        run_global_average<P>(stream, x, y, w, least);
+    else if (a->y_is_plain)
+        LK_GPU_RUN((avg_pool<P, true>), blocks_for(packs_in<P>(w, w.out)), THREADS, stream->stream, x, y, w, least);
+    else
+        LK_GPU_RUN((avg_pool<P, false>), blocks_for(packs_in<P>(w, w.out)), THREADS, stream->stream, x, y, w, least);
 }
 
 lk_gpu_status lk__gpu_avg_pool(lk_gpu_stream *stream, const lk_gpu_avg_pool *a)
 {
-    return run_average(stream, a->x, a->y, a->dtype, a->window, false);
+    if (a->window.images == 0)
+        return LK_GPU_OK;
+    FOR_PACKS(a->dtype, a->window.channels, address_of(a->x) | address_of(a->y), run_average<P>(stream, a))
+    return lk__gpu_launched("avg_pool");
+}
+
+template <typename P, bool PLAIN> static void run_average_grad(lk_gpu_stream *stream, const lk_gpu_avg_pool_grad *a)
+{
+    typedef typename P::element T;
+    const lk_geometry &w = a->window;
+    LK_GPU_RUN((avg_pool_grad<P, PLAIN>), blocks_for(packs_in<P>(w, w.in)), THREADS, stream->stream, (const T *)a->dy,
+               (const T *)a->relu_x, (T *)a->dx, w);
 }
 
 lk_gpu_status lk__gpu_avg_pool_grad(lk_gpu_stream *stream, const lk_gpu_avg_pool_grad *a)
 {
-    return run_average(stream, a->dy, a->dx, a->dtype, a->window, true);
+    lk_geometry w = a->window;
+    if (w.images == 0)
+        return LK_GPU_OK;
+    FOR_PACKS(a->dtype, w.channels, address_of(a->dy) | address_of(a->relu_x) | address_of(a->dx),
+              a->dy_is_plain ? run_average_grad<P, true>(stream, a) : run_average_grad<P, false>(stream, a))
+    return lk__gpu_launched("avg_pool_grad");
 }

@@ -386,7 +386,7 @@ static const lk_gpu_driver table = {
 #define LK_GPU_ENTRY(result, name, ...) gpu_##name,
 #include "cuda/driver.def"
 #undef LK_GPU_ENTRY
-    lk__gpu_choose,   lk__gpu_choices,       lk__gpu_nccl,
+    lk__gpu_choose,   lk__gpu_engines,       lk__gpu_choices,    lk__gpu_nccl,
 #define LK_GPU_KERNEL(name) lk__gpu_##name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

@@ -4,15 +4,28 @@
 
 /* --- gathering ---------------------------------------------------------------------------------------------------- */
 
-/* T is any type of the elements' size. */
+struct alignas(16) sixteen_bytes {
+    uint64_t half[2];
+};
+
+/* T is any type of the elements' size, or of several neighbors. An index that is out of range gives all ones. */
 template <typename T> static __global__ void gather(lk_gpu_gather a)
 {
+    T ones;
+    memset(&ones, 0xff, sizeof ones);
     EACH(i, a.n * a.row)
     {
         int64_t index = a.indices[i / a.row];
         bool inside = index >= 0 && index < a.rows;
-        ((T *)a.y)[i] = inside ? ((const T *)a.x)[index * a.row + i % a.row] : (T) ~(T)0;
+        ((T *)a.y)[i] = inside ? ((const T *)a.x)[index * a.row + i % a.row] : ones;
     }
+}
+
+/* Returns whether rows are packs of 16 bytes. */
+static bool has_packs(const lk_gpu_gather *a)
+{
+    uintptr_t ends = (uintptr_t)a->x | (uintptr_t)a->y | (uintptr_t)a->row * a->size;
+    return ends % sizeof(sixteen_bytes) == 0;
 }
 
 #define GATHER(type) LK_GPU_RUN(gather<type>, blocks_for(a->n * a->row), THREADS, stream->stream, *a)
@@ -21,6 +34,12 @@ lk_gpu_status lk__gpu_gather(lk_gpu_stream *stream, const lk_gpu_gather *a)
 {
     if (a->n == 0 || a->row == 0)
         return LK_GPU_OK;
+    if (has_packs(a)) {
+        lk_gpu_gather packs = *a;
+        packs.row = a->row * (int64_t)a->size / (int64_t)sizeof(sixteen_bytes);
+        LK_GPU_RUN(gather<sixteen_bytes>, blocks_for(packs.n * packs.row), THREADS, stream->stream, packs);
+        return lk__gpu_launched("gather");
+    }
     switch (a->size) {
     case 1:
         GATHER(uint8_t);
