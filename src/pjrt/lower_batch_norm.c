@@ -230,6 +230,8 @@ void lk__lower_batch_norm_act_grad(lk_lowering *l, const lk_call *call)
     lower_gradients_through_sums(l, call, masked, call->in[2], call->in[3], call->in[4]);
     if (call->n_out > 3 && call->out[3])
         lk__hlo_write(l, call->out[3], beta ? dy : masked);
+    if (call->n_out > 5)
+        lk__hlo_write(l, call->out[5], lower_channels_sum(l, dy, NULL));
 }
 
 /* relu(batch_norm(x)), rounded. */

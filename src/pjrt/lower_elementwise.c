@@ -1,12 +1,10 @@
 /* Arithmetic and activations: operators that compute each element by itself. */
+#include "ops/normal.h"
 #include "ops/ops.h"
 #include "pjrt/lower_ops.h"
 
 #include <math.h>
 #include <string.h>
-
-#define SQRT_HALF 0.70710678118654752440
-#define SQRT_HALF_PER_PI 0.39894228040143267794 /* 1 / sqrt(2 pi) */
 
 /* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
@@ -109,26 +107,13 @@ static lk_hlo lower_polynomial(lk_lowering *l, lk_hlo x, const double *coefficie
     return sum;
 }
 
-/* The standard normal distribution's cumulative distribution function, erfc(-x / sqrt(2)) / 2, in f64. For z >= 0,
- * erfc(z) = exp(-z^2) P(z) / Q(z) with the rational function that Cody gives for [0.46875, 4] (Mathematics of
- * Computation 23, 1969, pp. 631-637). */
+/* The standard normal distribution's cumulative distribution function, in f64: see ops/normal.h. */
 static lk_hlo lower_normal_cdf(lk_lowering *l, lk_hlo x)
 {
-    static const double p[] = {2.15311535474403846343e-8, 5.64188496988670089180e-1, 8.88314979438837594118e0,
-                               6.61191906371416294775e1,  2.98635138197400131132e2,  8.81952221241769090411e2,
-                               1.71204761263407058314e3,  2.05107837782607146532e3,  1.23033935479799725272e3};
-    static const double q[] = {1.0,
-                               1.57449261107098347253e1,
-                               1.17693950891312499305e2,
-                               5.37181101862009857509e2,
-                               1.62138957456669018874e3,
-                               3.29079923573345962678e3,
-                               4.36261909014324715820e3,
-                               3.43936767414372163696e3,
-                               1.23033935480374942043e3};
-    lk_hlo z = lk__hlo_mul(l, lk__hlo_convert(l, x, LK_F64), lk__hlo_number(l, LK_F64, SQRT_HALF));
+    lk_hlo z = lk__hlo_mul(l, lk__hlo_convert(l, x, LK_F64), lk__hlo_number(l, LK_F64, LK_SQRT_HALF));
     lk_hlo size = lk__hlo_unary(l, "abs", z);
-    lk_hlo tail = lk__hlo_div(l, lower_polynomial(l, size, p, 9), lower_polynomial(l, size, q, 9));
+    lk_hlo tail = lk__hlo_div(l, lower_polynomial(l, size, lk__erfc_p, LK_ERFC_COEFFICIENTS),
+                              lower_polynomial(l, size, lk__erfc_q, LK_ERFC_COEFFICIENTS));
     tail = lk__hlo_mul(l, tail, lk__hlo_unary(l, "exponential", lk__hlo_unary(l, "negate", lk__hlo_mul(l, z, z))));
     tail = lk__hlo_mul(l, tail, lk__hlo_number(l, LK_F64, 0.5));
     /* At infinity the quotient is NaN, and the tail 0. */
@@ -141,7 +126,7 @@ static lk_hlo lower_normal_cdf(lk_lowering *l, lk_hlo x)
 static lk_hlo lower_normal_density(lk_lowering *l, lk_hlo x)
 {
     lk_hlo power = lk__hlo_mul(l, lk__hlo_mul(l, x, x), lk__hlo_number(l, x.type, -0.5));
-    return lk__hlo_mul(l, lk__hlo_unary(l, "exponential", power), lk__hlo_number(l, x.type, SQRT_HALF_PER_PI));
+    return lk__hlo_mul(l, lk__hlo_unary(l, "exponential", power), lk__hlo_number(l, x.type, LK_SQRT_HALF_PER_PI));
 }
 
 /* x > 0 ? yes : no */
