@@ -192,8 +192,8 @@ LK_API const char *lk_dataset_names(void);
 
 /* Random changes of a training image. They happen in this order, after bytes / 255 and alike for all channels: shifts,
  * horizontal flip, vertical flip, rotation, pad-and-crop, brightness, contrast, RandAugment, centering and
- * standardization, cutout, random erasing, mixup. Zeroes: no change. GPUs and devices of PJRT plug-ins make shifts,
- * horizontal flips, crops and cutouts; with any other change the loader prepares their images.
+ * standardization, cutout, random erasing, mixup. Zeroes: no change. Loaders and devices of every kind make all of
+ * them, with the same bits.
  *
  * Settings that Keras' ImageDataGenerator has mean the same here. Every choice is drawn by (seed, purpose, epoch,
  * sample), with purposes "augment.shift", "augment.flip", "augment.crop", "augment.cutout" and so on. So an image does

@@ -64,8 +64,9 @@ LK_API lk_status lk_allreduce_recorded_at(lk_call_site at, lk_tensor *const *par
  *   mirrored         a replica of the variables on every device; gradients are summed over all devices in every step
  *   central-storage  variables and the optimizer's state on one device, which the others read; gradients are summed
  *                    there
- *   multi-worker     as mirrored, over the devices of several processes that `lockstep launch`, mpirun or the like has
- *                    started; each process makes the strategy with its own devices
+ *   multi-worker     as mirrored, over the devices of several processes that mpirun, or TF_CONFIG in each, makes one
+ *                    job (`lockstep launch` starts only the command itself); each process makes the strategy with its
+ *                    own devices
  *   tpu              as mirrored, over devices of a PJRT plug-in (lockstep/pjrt.h)
  * "parameter-server" is for lk_train_config only: see lockstep/parameter_server.h. */
 typedef struct lk_strategy lk_strategy;

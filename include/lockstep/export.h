@@ -19,7 +19,7 @@ extern "C" {
 typedef enum lk_export_format {
     LK_EXPORT_SAFETENSORS, /* a file: parameters and buffers under their names */
     LK_EXPORT_ONNX,        /* a file: opset 13, for any ONNX runtime */
-    LK_EXPORT_SAVEDMODEL,  /* a folder: saved_model.pb with signature serving_default, for TensorFlow and its Serving */
+    LK_EXPORT_SAVEDMODEL,  /* a folder: saved_model.pb with one signature, for TensorFlow and its Serving */
     LK_EXPORT_C,           /* NAME.c and NAME.h, which need a C11 compiler and libm; above a million parameters and
                             * buffers also NAME.weights, which NAME_load reads */
     LK_EXPORT_FORMAT_COUNT
@@ -48,14 +48,18 @@ typedef struct lk_export_opts {
     lk_export_names names; /* for safetensors; the other formats have names of their own */
     /* For ONNX: write weights to PATH.data, next to PATH, as is always done if the file would exceed 2^31 - 1 bytes. */
     bool external_data;
+    /* For SavedModel: the signature's name, an identifier; NULL: "serving_default". channels_last: images are f32 [N,
+     * H, W, C], as in Keras. */
+    const char *signature;
+    bool channels_last;
 } lk_export_opts;
 
 /* Writes `network` to `path`: a file; for SavedModel a folder, which must not exist; for C the file that ends in ".c".
  * Files are written under other names, and renamed when all are on disk; they replace existing files, or the targets of
  * links. Everything is borrowed; opts NULL: defaults. Waits for the disk. Errors: LK_ERR_UNSUPPORTED (a layer without
  * lk_layer_table.describe, a model without classes, a network too large for the format, names that the model does not
- * have), LK_ERR_ARGUMENT (a path that the format cannot have; except for safetensors, a value that is not finite),
- * LK_ERR_IO, LK_ERR_MEMORY. */
+ * have), LK_ERR_ARGUMENT (a path or a signature that the format cannot have; except for safetensors, a value that is
+ * not finite), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_export(const lk_export_network *network, lk_export_format format, const char *path,
                            const lk_export_opts *opts);
 

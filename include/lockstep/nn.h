@@ -36,12 +36,14 @@ typedef enum lk_init_kind {
                              * truncates it at two deviations */
     LK_INIT_TORCH_UNIFORM,  /* U(-a, a), a = 1 / sqrt(fan_in): PyTorch's default for weights (kaiming_uniform_ with a =
                              * sqrt(5)) and biases of Conv2d and Linear */
+    LK_INIT_CONSTANT,       /* value */
     LK_INIT_KIND_COUNT
 } lk_init_kind;
 
 typedef struct lk_init {
     lk_init_kind kind;
-    double value; /* of LK_INIT_NORMAL: the standard deviation, from 0 to 1e37, so that all numbers are finite */
+    double value; /* of LK_INIT_NORMAL: the standard deviation, from 0 to 1e37, so that all numbers are finite; of
+                   * LK_INIT_CONSTANT: a number from -1e37 to 1e37 */
 } lk_init;
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
@@ -84,8 +86,8 @@ LK_API lk_layer *lk_layer_identity(void);
 
 /* body(x) * factors(x), element by element, or, for factors [N, C] and a body that gives [N, C, H, W], all pixels of a
  * channel by its factor. With lk_layer_identity() as the body, and a global average pooling, two dense layers and a
- * sigmoid as the factors, this is squeeze-and-excitation (Hu et al. 2018). lk_model_graph, and so export, does not take
- * it. Errors when the model is built: LK_ERR_SHAPE (other shapes). */
+ * sigmoid as the factors, this is squeeze-and-excitation (Hu et al. 2018). Errors when the model is built: LK_ERR_SHAPE
+ * (other shapes). */
 LK_API lk_layer *lk_layer_multiply(lk_layer *body, lk_layer *factors);
 
 /* The channels of first(x), then those of second(x), as in DenseNet (Huang et al. 2017), whose layers have
@@ -146,6 +148,11 @@ LK_API lk_layer *lk_layer_group_norm(int64_t groups, const lk_norm_layer_opts *o
  * for channels-last images, or over K of [N, K]. Otherwise like group normalization. */
 LK_API lk_layer *lk_layer_layer_norm(const lk_norm_layer_opts *opts);
 
+/* y = factor x, with a factor for each channel, axis 1, that is trained: the layer scale of ConvNeXt and CaiT (Touvron
+ * et al. 2021), where it ends the layers of a residual and begins at 1e-6. Variable: weight (the factors, initially
+ * `initial`), [C]. */
+LK_API lk_layer *lk_layer_scale(double initial);
+
 typedef enum lk_activation {
     LK_RELU,
     LK_LEAKY_RELU, /* alpha 0.2; lockstep/ops.h has the formulas */
@@ -201,6 +208,8 @@ typedef struct lk_model_input {
  *   resnet18   Dive into Deep Learning's ResNet-18 with a 3x3 first convolution and no max pooling; weights
  *              N(0, 0.01), PyTorch's defaults for biases and batch-norm; 11,175,818
  *   wrn-16-10  the WideResNet-16-10 of NVIDIA's Fashion-MNIST lab, Keras' defaults; 17,121,962
+ *   fast-cnn   six convolutions with batch-norm, one residual and max pooling, for a high accuracy in little time;
+ *              convolutions He-normal, without biases; 686,314
  * Errors: LK_ERR_ARGUMENT (unknown name, sizes out of range), LK_ERR_SHAPE (images too small, layers too large),
  * LK_ERR_IO, LK_ERR_FORMAT; messages about a model file name file and line, what was found and what was expected. */
 LK_API lk_model *lk_model_new(const char *name, lk_model_input input);
@@ -398,6 +407,8 @@ typedef enum lk_node_kind {
     LK_NODE_ADD,        /* x + the second input, of equal shapes */
     LK_NODE_CONCAT,     /* x and then the second input, along axis 1 */
     LK_NODE_GROUP_NORM, /* groups, epsilon, each_pixel; variables: weight, bias, each [size of axis 1] */
+    LK_NODE_SCALE,      /* x times variable weight [size of axis 1] */
+    LK_NODE_MULTIPLY,   /* x times the second input, of equal shape, or [N, C] for x [N, C, H, W] */
     LK_NODE_KIND_COUNT
 } lk_node_kind;
 

@@ -112,6 +112,14 @@ typedef struct lk_speedup {
  * GPUs, unless they are those of parameter-server's workers. */
 LK_API lk_speedup lk_scaling_speedup(const lk_scaling_report *report);
 
+/* Reasons not to believe times. LK_SCALING_DISTURBED: other programs, or more devices than cores, took a tenth of the
+ * cores' time or more. LK_SCALING_UNLIKE_RUN: the recorded steps took a fifth more or less time than the run's average
+ * one, so that a speed-up that is estimated from them says little. */
+enum { LK_SCALING_DISTURBED = 1, LK_SCALING_UNLIKE_RUN = 2 };
+
+/* Returns those of the report's, combined by |; 0: none. */
+LK_API unsigned lk_scaling_doubts(const lk_scaling_report *report);
+
 /* Sets many->one_device_images_per_second from the run `one`. Errors: LK_ERR_ARGUMENT (`one` has several devices, is of
  * parameter-server or has no measured throughput; or the runs train different things, which the message names). */
 LK_API lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *many);

@@ -46,6 +46,7 @@ typedef struct lk_metrics {
  * flops_per_second are of this run alone. */
 typedef struct lk_train_result {
     int64_t epochs, steps, samples_seen;
+    int64_t resumed_steps;    /* those of `steps` before the checkpoint that this run resumed from */
     double seconds;           /* of training, without evaluation */
     double total_seconds;     /* with evaluation */
     double images_per_second; /* without start-up, evaluation and the first epoch; if there is only one epoch, without
@@ -60,7 +61,8 @@ typedef struct lk_train_result {
 
 /* Opens data and devices, and builds the model and its replicas. NULL on failure. Errors: LK_ERR_ARGUMENT (settings
  * that make no sense; the message names the option and what would be right), LK_ERR_FORMAT (the whole training set has
- * no image of a class, unless it is class 0 of labels that begin with 1), those of model files, data sets and devices.
+ * no image of a class, unless it is class 0 of labels that begin with 1), LK_ERR_STATE (a worker of strategy
+ * parameter-server comes when the chief has ended training), those of model files, data sets and devices.
  * Settings and model files are checked before data are opened, except for what depends on the size of the images. */
 LK_API lk_trainer *lk_trainer_new(const lk_train_config *config);
 

@@ -21,7 +21,7 @@ typedef struct lk_tune_row {
     const char *op, *problem; /* as for lk_tuning_set */
     int n;                    /* implementations */
     const char *const *names; /* [n]: the built-in choice first */
-    const double *seconds;    /* [n]: median processor time of a call */
+    const double *seconds;    /* [n]: median time of a call: processor time, or on GPUs time that passes */
     int chosen;               /* the one for the tuning; -1: not all are measured yet */
 } lk_tune_row;
 
@@ -41,6 +41,7 @@ typedef struct lk_tune_result {
     /* Median processor time of the devices in a training step, in seconds, with built-in choices and with the tuning.
      * 0: the tuning changes nothing that training runs, because those operators are fused. */
     double built_in, tuned;
+    bool elapsed; /* these are times that passed: a GPU's work takes no processor time */
 } lk_tune_result;
 
 /* Finds the problems of the training and evaluation that `config` describes, and measures every implementation of them
@@ -48,9 +49,10 @@ typedef struct lk_tune_result {
  * itself would give its results; images have that of the loader. The time of a fused operator includes its gradient,
  * and it is compared with the fastest of the operators that it replaces. An implementation is chosen over the built-in
  * one if it takes at most 0.95 of its time. If that changes what training runs, whole steps are then compared, in
- * turns. Blocks. config->execution.algorithms counts as "fast". Errors: those of lk_trainer_new and lk_trainer_run;
- * LK_ERR_ARGUMENT (samples < 1); LK_ERR_UNSUPPORTED (a kind of device without alternatives), LK_ERR_INTERRUPTED (a
- * function gave false). */
+ * turns. On GPUs a time is what passes until the device has done the work of many calls, which includes starting it.
+ * Blocks. config->execution.algorithms counts as "fast".
+ * Errors: those of lk_trainer_new and lk_trainer_run; LK_ERR_ARGUMENT (samples < 1); LK_ERR_UNSUPPORTED (a kind of
+ * device without alternatives), LK_ERR_INTERRUPTED (a function gave false). */
 LK_API lk_status lk_tune(const lk_train_config *config, const lk_tune_opts *opts, lk_tune_result *result);
 
 #ifdef __cplusplus

@@ -4,8 +4,8 @@
  * with its shapes and options. The built-in choice depends on the problem, the instruction set and versions of
  * libraries. A tuning lists choices that replace it; problems that it does not list keep the built-in one, except that
  * a convolution and relu without pooling are not fused. Implementations round differently, so a tuning is one of the
- * settings that identify a run. On GPUs libraries choose their algorithms themselves: there a tuning lists what they
- * chose, and training with it is refused if they choose differently.
+ * settings that identify a run. On GPUs a tuning names the engines that cuDNN must take for convolutions, and the
+ * algorithms that cuBLASLt must take for products; training with one that the library does not have is refused.
  *
  *     lk_tuning *tuning = lk_tuning_read("tuned.txt");
  *     lk_device_set_tuning(device, tuning);               (or lk_train_config.execution.algorithms = "tuned.txt")
@@ -33,7 +33,7 @@ LK_API void lk_tuning_release(lk_tuning *tuning); /* NULL is fine */
 
 /* Adds a choice, or replaces that for the same problem. problem: in the form of lk_tuning_visit. Errors:
  * LK_ERR_ARGUMENT (no such problem; no such implementation, or one that does not take the problem; the message lists
- * those that do), LK_ERR_MEMORY. */
+ * those that do), LK_ERR_MEMORY. Libraries of GPUs are asked for an implementation only when it is to run. */
 LK_API lk_status lk_tuning_set(lk_tuning *tuning, const char *op, const char *problem, const char *implementation);
 
 /* Calls visit(user, …) for each choice, in the order of the texts. */

@@ -1,5 +1,7 @@
 #include "export/c_calls.h"
 
+#include "base/minmax.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -70,14 +72,18 @@ static void c_call_put_convolution(lk_bytes *out, const lk_c_call *call, const l
     const lk_node *node = call->node;
     bool dense = node->kind == LK_NODE_DENSE;
     c_call_put_scratch(out, call->x);
-    LK__C_PUT_NUMBERS(out, dense ? 1 : input->output.dim[3] + 2 * node->padding[0], input->output.dim[1]);
+    LK__C_PUT_NUMBERS(out, dense ? 1 : input->output.dim[3] + 2 * node->padding[1], input->output.dim[1]);
     c_call_put_factors(out, call);
     c_call_put_next_scratch(out, call->y);
-    if (dense)
-        LK__C_PUT_NUMBERS(out, 1, 1, node->output.dim[1], 1, 1);
-    else
-        LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->output.dim[1], node->kernel[0],
-                          node->stride[0]);
+    if (dense) {
+        LK__C_PUT_NUMBERS(out, 1, 1, node->output.dim[1], 1, 1, 1, 1, 1, 1);
+        return;
+    }
+    LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->output.dim[1], node->kernel[0],
+                      node->kernel[1], node->stride[0], node->stride[1], lk__max(node->dilation[0], 1),
+                      lk__max(node->dilation[1], 1));
+    if (call->kernel == LK__C_CONV2D_GROUPS)
+        LK__C_PUT_NUMBERS(out, node->groups);
 }
 
 static void c_call_put_pooling(lk_bytes *out, const lk_c_call *call, const lk_node *input)
@@ -88,10 +94,21 @@ static void c_call_put_pooling(lk_bytes *out, const lk_c_call *call, const lk_no
     LK__C_PUT_NUMBERS(out, in.dim[2], in.dim[3], in.dim[1]);
     c_call_put_next_scratch(out, call->y);
     if (node->kind == LK_NODE_GLOBAL_MAX_POOL || node->kind == LK_NODE_GLOBAL_AVG_POOL)
-        LK__C_PUT_NUMBERS(out, 1, 1, in.dim[2], in.dim[3], 1, 0);
+        LK__C_PUT_NUMBERS(out, 1, 1, in.dim[2], in.dim[3], 1, 1, 0, 0);
     else
-        LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->kernel[0], node->kernel[0],
-                          node->stride[0], node->padding[0]);
+        LK__C_PUT_NUMBERS(out, node->output.dim[2], node->output.dim[3], node->kernel[0], node->kernel[1],
+                          node->stride[0], node->stride[1], node->padding[0], node->padding[1]);
+}
+
+static void c_call_put_group_norm(lk_bytes *out, const lk_c_call *call)
+{
+    const lk_node *node = call->node;
+    int64_t pixels = c_call_pixels(node), places = node->each_pixel ? pixels : 1;
+    c_call_put_scratch(out, call->x);
+    LK__C_PUT_NUMBERS(out, places, pixels / places, node->groups, node->output.dim[1] / node->groups);
+    c_call_put_factors(out, call);
+    lk__bytes_text(out, ", ");
+    lk__c_put_number(out, (float)node->epsilon);
 }
 
 static void c_call_put_arguments(lk_bytes *out, const lk_network *network, const lk_c_call *call)
@@ -99,6 +116,7 @@ static void c_call_put_arguments(lk_bytes *out, const lk_network *network, const
     const lk_node *node = call->node, *input = &network->graph.nodes[node->input[0]];
     switch (call->kernel) {
     case LK__C_CONV2D:
+    case LK__C_CONV2D_GROUPS:
         c_call_put_convolution(out, call, input);
         return;
     case LK__C_MAX_POOL:
@@ -107,17 +125,28 @@ static void c_call_put_arguments(lk_bytes *out, const lk_network *network, const
         return;
     case LK__C_PAD:
         c_call_put_scratch(out, call->x);
-        LK__C_PUT_NUMBERS(out, input->output.dim[2], input->output.dim[3], input->output.dim[1], node->padding[0]);
+        LK__C_PUT_NUMBERS(out, input->output.dim[2], input->output.dim[3], input->output.dim[1], node->padding[0],
+                          node->padding[1]);
         break;
     case LK__C_SCALE:
         c_call_put_scratch(out, call->x);
         LK__C_PUT_NUMBERS(out, c_call_pixels(node), node->output.dim[1]);
         c_call_put_factors(out, call);
         break;
+    case LK__C_GROUP_NORM:
+        c_call_put_group_norm(out, call);
+        break;
     case LK__C_ADD:
         c_call_put_scratch(out, call->x);
         c_call_put_next_scratch(out, call->z);
         LK__C_PUT_NUMBERS(out, lk__node_count(node));
+        break;
+    case LK__C_MULTIPLY:
+        c_call_put_scratch(out, call->x);
+        c_call_put_next_scratch(out, call->z);
+        LK__C_PUT_NUMBERS(out, c_call_pixels(node), node->output.dim[1],
+                          network->graph.nodes[node->input[1]].output.ndim == node->output.ndim ? node->output.dim[1]
+                                                                                                : 0);
         break;
     case LK__C_CONCAT:
         c_call_put_scratch(out, call->x);

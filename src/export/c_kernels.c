@@ -24,9 +24,10 @@ static const char conv2d[] =
 "\n"
 "enum { LANES = 16, PLACES = 4, WIDTH = sizeof(vec) / sizeof(float), VECS = LANES / WIDTH };\n"
 "\n"
-"/* y[p][0 .. n) = bias + the products of a window at x[p], of `lines` times `run` numbers, with w [lines, run, LANES]. */\n"
-"static void tile(const float *const x[PLACES], int line, int lines, int run, const float *w, const float *bias,\n"
-"                 float *const y[PLACES], int n)\n"
+"/* y[p][0 .. n) = bias + the products of a window at x[p] with w [lines, runs, length, LANES]: of `lines` lines, each of\n"
+" * `runs` runs of `length` numbers. line, run: the distances from one to the next. */\n"
+"static void tile(const float *const x[PLACES], int line, int lines, int run, int runs, int length, const float *w,\n"
+"                 const float *bias, float *const y[PLACES], int n)\n"
 "{\n"
 "    vec sum[PLACES][VECS];\n"
 "    UNROLL\n"
@@ -35,8 +36,9 @@ static const char conv2d[] =
 "        for (int v = 0; v < VECS; v++)\n"
 "            memcpy(&sum[p][v], bias + v * WIDTH, sizeof(vec));\n"
 "    }\n"
-"    for (int r = 0; r < lines; r++)\n"
-"        for (int i = r * line; i < r * line + run; i++, w += LANES) {\n"
+"    for (int r = 0; r < lines * runs; r++) {\n"
+"        int begin = r / runs * line + r % runs * run;\n"
+"        for (int i = begin; i < begin + length; i++, w += LANES) {\n"
 "            UNROLL\n"
 "            for (int v = 0; v < VECS; v++) {\n"
 "                vec factor;\n"
@@ -46,6 +48,7 @@ static const char conv2d[] =
 "                    sum[p][v] += x[p][i] * factor;\n"
 "            }\n"
 "        }\n"
+"    }\n"
 "    UNROLL\n"
 "    for (int p = 0; p < PLACES; p++) {\n"
 "        float whole[LANES];\n"
@@ -56,12 +59,14 @@ static const char conv2d[] =
 "    }\n"
 "}\n"
 "\n"
-"/* x [.., width, channels] -> y [rows, columns, filters]; w [filters / LANES, kernel, kernel, channels, LANES]. Places at\n"
-" * the end of a row that do not fill a tile are computed again with those before them. */\n"
+"/* x [.., width, channels] -> y [rows, columns, filters]; w [filters / LANES, tall, wide, channels, LANES]. down, across:\n"
+" * from window to window; below, beside: from number to number of a window, 1 without dilation. Places at the end of a\n"
+" * row that do not fill a tile are computed again with those before them. */\n"
 "static void conv2d(const float *x, int width, int channels, const float *w, const float *bias, float *y, int rows,\n"
-"                   int columns, int filters, int kernel, int stride)\n"
+"                   int columns, int filters, int tall, int wide, int down, int across, int below, int beside)\n"
 "{\n"
-"    for (int f = 0; f < filters; f += LANES, w += LANES * kernel * kernel * channels)\n"
+"    int runs = beside > 1 ? wide : 1, length = wide / runs * channels;\n"
+"    for (int f = 0; f < filters; f += LANES, w += LANES * tall * wide * channels)\n"
 "        for (int r = 0; r < rows; r++)\n"
 "            for (int c = 0; c < columns; c += PLACES) {\n"
 "                const float *from[PLACES];\n"
@@ -69,23 +74,51 @@ static const char conv2d[] =
 "                int first = c + PLACES <= columns ? c : columns - PLACES;\n"
 "                for (int p = 0; p < PLACES; p++) {\n"
 "                    int place = first + p > 0 ? first + p : 0;\n"
-"                    from[p] = x + (r * stride * width + place * stride) * channels;\n"
+"                    from[p] = x + (r * down * width + place * across) * channels;\n"
 "                    to[p] = y + (r * columns + place) * filters + f;\n"
 "                }\n"
-"                tile(from, width * channels, kernel, kernel * channels, w, bias + f, to,\n"
+"                tile(from, below * width * channels, tall, beside * channels, runs, length, w, bias + f, to,\n"
 "                     filters - f < LANES ? filters - f : LANES);\n"
 "            }\n"
 "}\n"
 "\n";
 
+/* The first loop is for depthwise convolutions, whose groups are vectors. */
+static const char conv2d_groups[] =
+"/* The same for groups of channels; w [tall, wide, channels / groups, filters]. */\n"
+"static void conv2d_groups(const float *x, int width, int channels, const float *w, const float *bias, float *y,\n"
+"                          int rows, int columns, int filters, int tall, int wide, int down, int across, int below,\n"
+"                          int beside, int groups)\n"
+"{\n"
+"    int own = channels / groups, made = filters / groups;\n"
+"    for (int r = 0; r < rows; r++)\n"
+"        for (int c = 0; c < columns; c++, y += filters) {\n"
+"            const float *factor = w;\n"
+"            memcpy(y, bias, (size_t)filters * sizeof(float));\n"
+"            for (int k = 0; k < tall * wide; k++) {\n"
+"                int line = r * down + k / wide * below, column = c * across + k % wide * beside;\n"
+"                const float *pixel = x + (line * width + column) * channels;\n"
+"                for (int i = 0; i < own; i++, factor += filters) {\n"
+"                    if (own == 1 && made == 1)\n"
+"                        for (int f = 0; f < filters; f++)\n"
+"                            y[f] += pixel[f] * factor[f];\n"
+"                    else\n"
+"                        for (int f = 0; f < filters; f++)\n"
+"                            y[f] += pixel[f / made * own + i] * factor[f];\n"
+"                }\n"
+"            }\n"
+"        }\n"
+"}\n"
+"\n";
+
 static const char pad[] =
 "/* x [height, width, channels] -> y, with zeros around it. */\n"
-"static void pad(const float *x, int height, int width, int channels, int padding, float *y)\n"
+"static void pad(const float *x, int height, int width, int channels, int above, int beside, float *y)\n"
 "{\n"
-"    int line = (width + 2 * padding) * channels;\n"
-"    memset(y, 0, (size_t)(height + 2 * padding) * (size_t)line * sizeof(float));\n"
+"    int line = (width + 2 * beside) * channels;\n"
+"    memset(y, 0, (size_t)(height + 2 * above) * (size_t)line * sizeof(float));\n"
 "    for (int r = 0; r < height; r++)\n"
-"        memcpy(y + (r + padding) * line + padding * channels, x + r * width * channels,\n"
+"        memcpy(y + (r + above) * line + beside * channels, x + r * width * channels,\n"
 "               (size_t)(width * channels) * sizeof(float));\n"
 "}\n"
 "\n";
@@ -122,12 +155,46 @@ static const char scale[] =
 "}\n"
 "\n";
 
+static const char group_norm[] =
+"/* x, y: [places, pixels, groups, channels]. Each group of a place has a mean and a variance of its own. y may be x. */\n"
+"static void group_norm(const float *x, int places, int pixels, int groups, int channels, const float *factor,\n"
+"                       const float *shift, float epsilon, float *y)\n"
+"{\n"
+"    int all = groups * channels;\n"
+"    for (int p = 0; p < places; p++, x += pixels * all, y += pixels * all)\n"
+"        for (int g = 0; g < all; g += channels) {\n"
+"            double sum = 0, squares = 0;\n"
+"            for (int i = 0; i < pixels; i++)\n"
+"                for (int c = g; c < g + channels; c++)\n"
+"                    sum += x[i * all + c];\n"
+"            float mean = (float)(sum / (pixels * channels));\n"
+"            for (int i = 0; i < pixels; i++)\n"
+"                for (int c = g; c < g + channels; c++)\n"
+"                    squares += (x[i * all + c] - mean) * (x[i * all + c] - mean);\n"
+"            float inverse = 1 / sqrtf((float)(squares / (pixels * channels)) + epsilon);\n"
+"            for (int i = 0; i < pixels; i++)\n"
+"                for (int c = g; c < g + channels; c++)\n"
+"                    y[i * all + c] = (x[i * all + c] - mean) * inverse * factor[c] + shift[c];\n"
+"        }\n"
+"}\n"
+"\n";
+
 static const char add[] =
 "/* y may be a or b. */\n"
 "static void add(const float *a, const float *b, int count, float *y)\n"
 "{\n"
 "    for (int i = 0; i < count; i++)\n"
 "        y[i] = a[i] + b[i];\n"
+"}\n"
+"\n";
+
+static const char multiply[] =
+"/* y = a b; step: numbers of b to those of the next pixel, 0 if it has one for each channel. */\n"
+"static void multiply(const float *a, const float *b, int pixels, int channels, int step, float *y)\n"
+"{\n"
+"    for (int i = 0; i < pixels; i++)\n"
+"        for (int c = 0; c < channels; c++)\n"
+"            y[i * channels + c] = a[i * channels + c] * b[i * step + c];\n"
 "}\n"
 "\n";
 
@@ -145,11 +212,11 @@ static const char concat[] =
 /* The beginning of a pooling kernel: loops over windows and finds the part of each that is not padding. */
 #define WINDOWS(name) \
     "static void " name "(const float *x, int height, int width, int channels, float *y, int rows, int columns, int tall,\n" \
-    "                     int wide, int stride, int padding)\n" \
+    "                     int wide, int down, int across, int above, int beside)\n" \
     "{\n" \
     "    for (int r = 0; r < rows; r++)\n" \
     "        for (int c = 0; c < columns; c++, y += channels) {\n" \
-    "            int top = r * stride - padding, left = c * stride - padding;\n" \
+    "            int top = r * down - above, left = c * across - beside;\n" \
     "            int bottom = top + tall < height ? top + tall : height, right = left + wide < width ? left + wide : width;\n" \
     "            top = top > 0 ? top : 0;\n" \
     "            left = left > 0 ? left : 0;\n"
@@ -220,8 +287,11 @@ static const struct {
     [LK__C_PREPARE_BYTES] = {"prepare_bytes", prepare_bytes},
     [LK__C_PAD] = {"pad", pad},
     [LK__C_CONV2D] = {"conv2d", conv2d},
+    [LK__C_CONV2D_GROUPS] = {"conv2d_groups", conv2d_groups},
     [LK__C_SCALE] = {"scale", scale},
+    [LK__C_GROUP_NORM] = {"group_norm", group_norm},
     [LK__C_ADD] = {"add", add},
+    [LK__C_MULTIPLY] = {"multiply", multiply},
     [LK__C_CONCAT] = {"concat", concat},
     [LK__C_MAX_POOL] = {"max_pool", max_pool},
     [LK__C_AVG_POOL] = {"avg_pool", avg_pool},

@@ -7,8 +7,11 @@ typedef enum lk_c_kernel {
     LK__C_PREPARE_BYTES,
     LK__C_PAD,
     LK__C_CONV2D,
+    LK__C_CONV2D_GROUPS,
     LK__C_SCALE,
+    LK__C_GROUP_NORM,
     LK__C_ADD,
+    LK__C_MULTIPLY,
     LK__C_CONCAT,
     LK__C_MAX_POOL,
     LK__C_AVG_POOL,
@@ -25,7 +28,7 @@ typedef enum lk_c_kernel {
     LK__C_KERNEL_COUNT
 } lk_c_kernel;
 
-/* Filters in a block of weights, [block][K][K][C][LANES]. The last block is padded with zeros. */
+/* Filters in a block of weights of LK__C_CONV2D, [block][KH][KW][C][LANES]. The last block is padded with zeros. */
 enum { LK__C_LANES = 16 };
 
 const char *lk__c_kernel_name(lk_c_kernel kernel);

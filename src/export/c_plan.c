@@ -81,13 +81,22 @@ static lk_status c_plan_add_weights(lk_c_plan *plan, int64_t count, int64_t *beg
     return LK_OK;
 }
 
+/* Appends a variable with a number for each channel, or zeros if there is none. */
+static lk_status c_plan_add_channels(planner *p, int variable, int64_t channels, int64_t *begin)
+{
+    LK_TRY(c_plan_add_weights(p->plan, channels, begin));
+    if (variable >= 0)
+        memcpy(p->plan->weights + *begin, p->network->variables[variable], (size_t)channels * sizeof(float));
+    return LK_OK;
+}
+
 /* Appends filters as [block][area][channels][lane], from a convolution's [O, C, area] or a dense layer's [K, units]. */
 static lk_status c_plan_add_filters(planner *p, const lk_node *node, lk_c_call *call)
 {
     bool dense = node->kind == LK_NODE_DENSE;
     const float *values = p->network->variables[node->variable[0]];
     int64_t filters = node->output.dim[1], blocks = (filters + LK__C_LANES - 1) / LK__C_LANES;
-    int64_t area = dense ? 1 : node->kernel[0] * node->kernel[0];
+    int64_t area = dense ? 1 : node->kernel[0] * node->kernel[1];
     int64_t channels = p->network->graph.nodes[node->input[0]].output.dim[1];
     LK_TRY(c_plan_add_weights(p->plan, blocks * LK__C_LANES * area * channels, &call->first));
     LK_TRY(c_plan_add_weights(p->plan, blocks * LK__C_LANES, &call->second));
@@ -101,6 +110,21 @@ static lk_status c_plan_add_filters(planner *p, const lk_node *node, lk_c_call *
         memcpy(p->plan->weights + call->second, p->network->variables[node->variable[1]],
                (size_t)filters * sizeof(float));
     return LK_OK;
+}
+
+/* The same as [area][channels of a group][O], for LK__C_CONV2D_GROUPS. */
+static lk_status c_plan_add_group_filters(planner *p, const lk_node *node, lk_c_call *call)
+{
+    const float *values = p->network->variables[node->variable[0]];
+    int64_t filters = node->output.dim[1], area = node->kernel[0] * node->kernel[1];
+    int64_t channels = p->network->graph.nodes[node->input[0]].output.dim[1] / node->groups;
+    LK_TRY(c_plan_add_weights(p->plan, area * channels * filters, &call->first));
+    float *out = p->plan->weights + call->first;
+    for (int64_t k = 0; k < area; k++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t o = 0; o < filters; o++)
+                out[(k * channels + c) * filters + o] = values[(o * channels + c) * area + k];
+    return c_plan_add_channels(p, node->variable[1], filters, &call->second);
 }
 
 static lk_status c_plan_add_scale(planner *p, const lk_node *node, lk_c_call *call)
@@ -142,11 +166,12 @@ static lk_status c_plan_call_in_place(planner *p, lk_c_call call)
 
 static lk_status c_plan_convolution(planner *p, const lk_node *node, lk_c_call call)
 {
-    LK_TRY(c_plan_add_filters(p, node, &call));
-    if (node->kind == LK_NODE_CONV2D && node->padding[0] > 0) {
+    bool grouped = node->groups > 1;
+    LK_TRY(grouped ? c_plan_add_group_filters(p, node, &call) : c_plan_add_filters(p, node, &call));
+    if (node->kind == LK_NODE_CONV2D && (node->padding[0] > 0 || node->padding[1] > 0)) {
         lk_shape in = p->network->graph.nodes[node->input[0]].output;
         int64_t size = in.dim[1] * (in.dim[2] + 2 * node->padding[0]);
-        if (!lk__mul_i64(size, in.dim[3] + 2 * node->padding[0], &size) || size > INT32_MAX)
+        if (!lk__mul_i64(size, in.dim[3] + 2 * node->padding[1], &size) || size > INT32_MAX)
             LK_FAIL(LK_ERR_UNSUPPORTED,
                     "layer '%s' with its padding is beyond what C code with indices of type int reaches", node->name);
         lk_c_call padded = call;
@@ -154,7 +179,7 @@ static lk_status c_plan_convolution(planner *p, const lk_node *node, lk_c_call c
         padded.y = call.x = c_plan_take_scratch(p, size, p->now);
         LK_TRY(c_plan_add_call(p->plan, padded));
     }
-    call.kernel = LK__C_CONV2D;
+    call.kernel = grouped ? LK__C_CONV2D_GROUPS : LK__C_CONV2D;
     return c_plan_call_into_new(p, call);
 }
 
@@ -198,6 +223,16 @@ static lk_status c_plan_node(planner *p, const lk_node *node)
         call.kernel = LK__C_SCALE;
         LK_TRY(c_plan_add_scale(p, node, &call));
         return c_plan_call_in_place(p, call);
+    case LK_NODE_SCALE:
+        call.kernel = LK__C_SCALE;
+        LK_TRY(c_plan_add_channels(p, node->variable[0], node->output.dim[1], &call.first));
+        LK_TRY(c_plan_add_channels(p, -1, node->output.dim[1], &call.second));
+        return c_plan_call_in_place(p, call);
+    case LK_NODE_GROUP_NORM:
+        call.kernel = LK__C_GROUP_NORM;
+        LK_TRY(c_plan_add_channels(p, node->variable[0], node->output.dim[1], &call.first));
+        LK_TRY(c_plan_add_channels(p, node->variable[1], node->output.dim[1], &call.second));
+        return c_plan_call_in_place(p, call);
     case LK_NODE_ACTIVATION:
         call.kernel = (lk_c_kernel)(LK__C_RELU + node->activation);
         return c_plan_call_in_place(p, call);
@@ -211,6 +246,10 @@ static lk_status c_plan_node(planner *p, const lk_node *node)
         return c_plan_call_into_new(p, call);
     case LK_NODE_RESHAPE:
         return c_plan_reshape(p, node, call);
+    case LK_NODE_MULTIPLY:
+        call.kernel = LK__C_MULTIPLY;
+        call.z = p->offset[node->input[1]];
+        return c_plan_call_into_new(p, call);
     case LK_NODE_CONCAT:
         call.kernel = LK__C_CONCAT;
         call.z = p->offset[node->input[1]];

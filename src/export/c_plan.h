@@ -7,7 +7,7 @@
 typedef struct lk_c_call {
     lk_c_kernel kernel;
     const lk_node *node;
-    int64_t x, z, y; /* offsets into scratch memory, in floats; z: the second operand of LK__C_ADD and LK__C_CONCAT */
+    int64_t x, z, y;       /* offsets into scratch memory, in floats; z: the second operand, if there is one */
     int64_t first, second; /* offsets into the weights: filters and bias, or factor and shift; -1: none */
 } lk_c_call;
 

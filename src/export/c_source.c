@@ -355,4 +355,4 @@ static lk_status c_source_write(const lk_network *network, const char *path, con
     return status;
 }
 
-const lk_export_writer lk__export_c = {.name = "c", .plain = true, .write = c_source_write};
+const lk_export_writer lk__export_c = {.name = "c", .write = c_source_write};

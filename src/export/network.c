@@ -49,8 +49,11 @@ void lk__node_scale_shift(const lk_network *network, const lk_node *node, float 
  * convolution without a weight. */
 static lk_status network_check_variables(const lk_network *network, const lk_node *node)
 {
-    static const int least[LK_NODE_KIND_COUNT] = {
-        [LK_NODE_CONV2D] = 1, [LK_NODE_DENSE] = 1, [LK_NODE_BATCH_NORM] = 4, [LK_NODE_GROUP_NORM] = 2};
+    static const int least[LK_NODE_KIND_COUNT] = {[LK_NODE_CONV2D] = 1,
+                                                  [LK_NODE_DENSE] = 1,
+                                                  [LK_NODE_BATCH_NORM] = 4,
+                                                  [LK_NODE_GROUP_NORM] = 2,
+                                                  [LK_NODE_SCALE] = 1};
     const lk_shape in = network->graph.nodes[node->input[0]].output, out = node->output;
     lk_shape want[LK_NODE_VARIABLES] = {{0}};
     if (node->kind == LK_NODE_CONV2D)
@@ -61,7 +64,8 @@ static lk_status network_check_variables(const lk_network *network, const lk_nod
         want[0] = LK_SHAPE(out.dim[1]);
     for (int i = 1; i < LK_NODE_VARIABLES; i++)
         want[i] = LK_SHAPE(out.dim[1]);
-    bool grouped = node->kind != LK_NODE_GROUP_NORM || (node->groups > 0 && out.dim[1] % node->groups == 0);
+    int64_t groups = node->kind == LK_NODE_GROUP_NORM ? node->groups : lk__max(node->groups, 1);
+    bool grouped = groups > 0 && out.dim[1] % groups == 0;
     for (int i = 0; i < LK_NODE_VARIABLES && least[node->kind] > 0; i++) {
         if (node->variable[i] < 0 && i >= least[node->kind])
             continue;
@@ -83,8 +87,9 @@ static lk_status network_check_nodes(const lk_network *network)
                 lk_model_name(network->model));
     for (int i = 1; i < graph->n; i++) {
         lk_node_kind kind = graph->nodes[i].kind;
-        if (kind <= LK_NODE_IDENTITY || kind >= LK_NODE_KIND_COUNT)
-            LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' describes itself as a node of kind %d, which there is not",
+        bool joins = kind == LK_NODE_ADD || kind == LK_NODE_MULTIPLY || kind == LK_NODE_CONCAT;
+        if (kind <= LK_NODE_IDENTITY || kind >= LK_NODE_KIND_COUNT || (joins && graph->nodes[i].input[1] < 0))
+            LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' describes itself as a node of kind %d, which no layer is",
                     lk_model_name(network->model), graph->nodes[i].name, (int)kind);
         if (strlen(graph->nodes[i].name) > LK__EXPORT_MAX_PATH)
             LK_FAIL(LK_ERR_UNSUPPORTED, "%s: the path of layer '%.40s...' has more than %d bytes",
@@ -93,33 +98,6 @@ static lk_status network_check_nodes(const lk_network *network)
             LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' gives %d axes; expected [N, K] or [N, C, H, W]",
                     lk_model_name(network->model), graph->nodes[i].name, graph->nodes[i].output.ndim);
         LK_TRY(network_check_variables(network, &graph->nodes[i]));
-    }
-    return LK_OK;
-}
-
-/* Returns what a plain format does not have; NULL: it has the node. */
-static const char *network_node_extra(const lk_node *node)
-{
-    const char *extra = NULL;
-    if (node->kind == LK_NODE_GROUP_NORM)
-        return node->each_pixel ? "layer normalization" : "group normalization";
-    if (node->kernel[0] != node->kernel[1] || node->stride[0] != node->stride[1] ||
-        node->padding[0] != node->padding[1])
-        extra = node->kind == LK_NODE_CONV2D ? "convolution of different sizes along H and W"
-                                             : "pooling of different sizes along H and W";
-    if (node->dilation[0] > 1 || node->dilation[1] > 1)
-        extra = "convolution with dilation";
-    return node->groups > 1 ? "convolution with groups" : extra;
-}
-
-static lk_status network_check_plain(const lk_network *network, const char *format)
-{
-    for (int i = 1; i < network->graph.n; i++) {
-        const lk_node *node = &network->graph.nodes[i];
-        const char *extra = network_node_extra(node);
-        if (extra)
-            LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' is a %s, which format %s of export does not have; onnx has it",
-                    lk_model_name(network->model), node->name, extra, format);
     }
     return LK_OK;
 }
@@ -175,8 +153,6 @@ static lk_status network_open(const lk_export_network *given, const lk_export_wr
         return LK_OK;
     LK_TRY(lk_model_graph(given->model, &network->graph));
     LK_TRY(network_check_nodes(network));
-    if (writer->plain)
-        LK_TRY(network_check_plain(network, writer->name));
     LK_TRY(network_check_finite(network));
     return network_take_moments(given, network);
 }

@@ -21,7 +21,6 @@ typedef struct lk_network {
 typedef struct lk_export_writer {
     const char *name;
     bool variables_only; /* needs no nodes and no checks of values */
-    bool plain;          /* has no convolutions with groups or dilation */
     lk_status (*write)(const lk_network *network, const char *path, const lk_export_opts *opts);
 } lk_export_writer;
 

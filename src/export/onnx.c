@@ -141,6 +141,27 @@ static void onnx_put_group_norm(onnx *o, const lk_node *node, const char *x, con
     onnx_put_reshape(o, node, shifted, y);
 }
 
+static void onnx_put_scale(onnx *o, const lk_node *node, const char *x, const char *y)
+{
+    char vector[NAME_BYTES], factors[NAME_BYTES];
+    lk__onnx_integers(&o->graph, onnx_name(node, "vector", vector), (const int64_t[]){1, -1, 1, 1}, node->output.ndim);
+    onnx_name(node, "gamma", factors);
+    lk__onnx_node(&o->graph, "Reshape", factors, INPUTS(onnx_variable_name(o, node, 0), vector), factors);
+    lk__onnx_node(&o->graph, "Mul", node->name, INPUTS(x, factors), y);
+}
+
+/* z: factors of the same shape, or one for each channel. */
+static void onnx_put_multiply(onnx *o, const lk_node *node, const char *x, const char *z, const char *y)
+{
+    char shape[NAME_BYTES], factors[NAME_BYTES];
+    if (o->network->graph.nodes[node->input[1]].output.ndim < node->output.ndim) {
+        lk__onnx_integers(&o->graph, onnx_name(node, "shape", shape), (const int64_t[]){0, -1, 1, 1}, 4);
+        lk__onnx_node(&o->graph, "Reshape", onnx_name(node, "factors", factors), INPUTS(z, shape), factors);
+        z = factors;
+    }
+    lk__onnx_node(&o->graph, "Mul", node->name, INPUTS(x, z), y);
+}
+
 static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const char *z, const char *y)
 {
     const char *weight = onnx_variable_name(o, node, 0), *bias = onnx_variable_name(o, node, 1);
@@ -188,6 +209,12 @@ static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const ch
         begin = lk__onnx_begin(&o->graph, "Concat", node->name, INPUTS(x, z), y);
         lk__onnx_int(&o->graph, "axis", 1);
         lk__onnx_end(&o->graph, begin);
+        break;
+    case LK_NODE_MULTIPLY:
+        onnx_put_multiply(o, node, x, z, y);
+        break;
+    case LK_NODE_SCALE:
+        onnx_put_scale(o, node, x, y);
         break;
     case LK_NODE_GROUP_NORM:
         onnx_put_group_norm(o, node, x, y);

@@ -1,9 +1,9 @@
 /* Exports TensorFlow's SavedModel: a folder with saved_model.pb (saved_model.proto, meta_graph.proto and graph.proto of
  * TensorFlow). The graph holds the weights as constants, so there are no variables to restore.
  *
- * On CPUs TensorFlow has convolutions and pooling only in channels-last order. Images are transposed at the beginning;
- * a reshape, which works on row-major [C, H, W], transposes back. Nodes are named network/PATH, because TensorFlow's
- * names cannot begin with '_' or '-', and a layer's may. */
+ * On CPUs TensorFlow has convolutions and pooling only in channels-last order. Images are transposed at the beginning,
+ * unless they come so; a reshape, which works on row-major [C, H, W], transposes back. Nodes are named network/PATH,
+ * because TensorFlow's names cannot begin with '_' or '-', and a layer's may. */
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -12,13 +12,16 @@
 #include "export/tf_graph.h"
 #include "io/durable.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { NAME_BYTES = LK__EXPORT_MAX_PATH + 64 };
 
 typedef struct saved_model {
     const lk_network *network;
+    const lk_export_opts *opts;
     lk_tf_graph graph;
 } saved_model;
 
@@ -93,11 +96,11 @@ static const char *saved_model_put_padding(saved_model *s, const lk_node *node, 
                                            char name[NAME_BYTES])
 {
     char sizes[NAME_BYTES], edge[NAME_BYTES];
-    int32_t p = (int32_t)node->padding[0];
-    if (p == 0)
+    int32_t h = (int32_t)node->padding[0], w = (int32_t)node->padding[1];
+    if (h == 0 && w == 0)
         return x;
     lk__tf_integers(&s->graph, saved_model_node_name(node, "padding", sizes), LK_SHAPE(4, 2),
-                    (const int32_t[]){0, 0, p, p, p, p, 0, 0});
+                    (const int32_t[]){0, 0, h, h, w, w, 0, 0});
     lk__tf_floats(&s->graph, saved_model_node_name(node, "edge", edge), (lk_shape){0}, &value);
     lk__tf_begin(&s->graph, "PadV2", saved_model_node_name(node, "padded", name), INPUTS(x, sizes, edge));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
@@ -114,7 +117,9 @@ static void saved_model_put_conv2d(saved_model *s, const lk_node *node, const ch
     x = saved_model_put_padding(s, node, x, 0, padded);
     lk__tf_begin(&s->graph, "Conv2D", conv, INPUTS(x, saved_model_put_variable(s, node, 0, weight)));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
-    lk__tf_window(&s->graph, "strides", node->stride[0]);
+    lk__tf_window(&s->graph, "strides", node->stride);
+    if (node->dilation[0] > 1 || node->dilation[1] > 1)
+        lk__tf_window(&s->graph, "dilations", node->dilation);
     lk__tf_text(&s->graph, "padding", "VALID");
     lk__tf_end(&s->graph);
     if (has_bias)
@@ -188,16 +193,17 @@ static void saved_model_put_window(saved_model *s, const char *op, const lk_node
 {
     lk__tf_begin(&s->graph, op, y, INPUTS(x));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
-    lk__tf_window(&s->graph, "ksize", node->kernel[0]);
-    lk__tf_window(&s->graph, "strides", node->stride[0]);
+    lk__tf_window(&s->graph, "ksize", node->kernel);
+    lk__tf_window(&s->graph, "strides", node->stride);
     lk__tf_text(&s->graph, "padding", "VALID");
     lk__tf_end(&s->graph);
 }
 
-/* Returns how many pixels the window of output `index` covers along an axis of `size`, without padding. */
-static int64_t saved_model_covered_pixels(const lk_node *node, int64_t index, int64_t size)
+/* Returns how many pixels the window of output `index` covers along an axis of `size`, without padding. axis: 0 for H,
+ * 1 for W. */
+static int64_t saved_model_covered_pixels(const lk_node *node, int axis, int64_t index, int64_t size)
 {
-    int64_t begin = index * node->stride[0] - node->padding[0], end = begin + node->kernel[0];
+    int64_t begin = index * node->stride[axis] - node->padding[axis], end = begin + node->kernel[axis];
     return lk__min(end, size) - lk__max(begin, 0);
 }
 
@@ -207,7 +213,7 @@ static void saved_model_put_avg_pool(saved_model *s, const lk_node *node, const 
                                      const char *y)
 {
     char padded[NAME_BYTES], pooled[NAME_BYTES], factor[NAME_BYTES];
-    if (node->padding[0] == 0) {
+    if (node->padding[0] == 0 && node->padding[1] == 0) {
         saved_model_put_window(s, "AvgPool", node, x, y);
         return;
     }
@@ -219,9 +225,9 @@ static void saved_model_put_avg_pool(saved_model *s, const lk_node *node, const 
     }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
-            factors[i * columns + j] = (float)(node->kernel[0] * node->kernel[0]) /
-                                       (float)(saved_model_covered_pixels(node, i, input->output.dim[2]) *
-                                               saved_model_covered_pixels(node, j, input->output.dim[3]));
+            factors[i * columns + j] = (float)(node->kernel[0] * node->kernel[1]) /
+                                       (float)(saved_model_covered_pixels(node, 0, i, input->output.dim[2]) *
+                                               saved_model_covered_pixels(node, 1, j, input->output.dim[3]));
     lk__tf_floats(&s->graph, saved_model_node_name(node, "factor", factor), LK_SHAPE(1, rows, columns, 1), factors);
     lk__free(factors);
     saved_model_put_window(s, "AvgPool", node, saved_model_put_padding(s, node, x, 0, padded),
@@ -239,6 +245,17 @@ static void saved_model_put_global_pool(saved_model *s, const lk_node *node, con
     lk__tf_end(&s->graph);
 }
 
+/* shape: the constant's name; dims: [n], of which one may be -1. */
+static void saved_model_put_shaped(saved_model *s, const char *shape, const int32_t *dims, int n, const char *x,
+                                   const char *y)
+{
+    lk__tf_integers(&s->graph, shape, LK_SHAPE(n), dims);
+    lk__tf_begin(&s->graph, "Reshape", y, INPUTS(x, shape));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_type(&s->graph, "Tshape", LK__TF_INT32);
+    lk__tf_end(&s->graph);
+}
+
 static void saved_model_put_reshape(saved_model *s, const lk_node *node, const lk_node *input, const char *x,
                                     const char *y)
 {
@@ -251,13 +268,65 @@ static void saved_model_put_reshape(saved_model *s, const lk_node *node, const l
     }
     for (int i = 1; i < node->output.ndim; i++)
         dims[i] = (int32_t)node->output.dim[i];
-    lk__tf_integers(&s->graph, saved_model_node_name(node, "shape", shape), LK_SHAPE(node->output.ndim), dims);
-    lk__tf_begin(&s->graph, "Reshape", plain, INPUTS(x, shape));
-    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
-    lk__tf_type(&s->graph, "Tshape", LK__TF_INT32);
-    lk__tf_end(&s->graph);
+    saved_model_put_shaped(s, saved_model_node_name(node, "shape", shape), dims, node->output.ndim, x, plain);
     if (saved_model_is_image(node))
         saved_model_put_transpose(s, y, plain, true);
+}
+
+/* Axes are [N, pixels, groups, channels of a group], of which the mean is over the last and, unless each pixel counts
+ * alone, the pixels. */
+static void saved_model_put_group_mean(saved_model *s, const char *x, const char *axes, const char *y)
+{
+    lk__tf_begin(&s->graph, "Mean", y, INPUTS(x, axes));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_type(&s->graph, "Tidx", LK__TF_INT32);
+    lk__tf_flag(&s->graph, "keep_dims", true);
+    lk__tf_end(&s->graph);
+}
+
+static void saved_model_put_group_norm(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    enum {
+        SPLIT,
+        SHAPED,
+        AXES,
+        MEAN,
+        CENTERED,
+        SQUARES,
+        VARIANCE,
+        EPSILON,
+        SUM,
+        ROOT,
+        NORMALIZED,
+        SHAPE,
+        WHOLE,
+        SCALED
+    };
+    static const char *const suffixes[] = {"split",   "shaped", "axes", "mean",       "centered", "squares", "variance",
+                                           "epsilon", "sum",    "root", "normalized", "shape",    "whole",   "scaled"};
+    enum { NAMES = sizeof suffixes / sizeof suffixes[0] };
+    char name[NAMES][NAME_BYTES], weight[NAME_BYTES], bias[NAME_BYTES];
+    bool image = saved_model_is_image(node);
+    const float epsilon = (float)node->epsilon;
+    int32_t channels = (int32_t)node->output.dim[1], groups = (int32_t)node->groups;
+    int32_t h = image ? (int32_t)node->output.dim[2] : 1, w = image ? (int32_t)node->output.dim[3] : 1;
+    const int32_t split[] = {-1, h * w, groups, channels / groups}, axes[] = {3, 1}, whole[] = {-1, h, w, channels},
+                  flat[] = {-1, channels};
+    for (int i = 0; i < NAMES; i++)
+        saved_model_node_name(node, suffixes[i], name[i]);
+    saved_model_put_shaped(s, name[SPLIT], split, 4, x, name[SHAPED]);
+    lk__tf_integers(&s->graph, name[AXES], LK_SHAPE(node->each_pixel ? 1 : 2), axes);
+    saved_model_put_group_mean(s, name[SHAPED], name[AXES], name[MEAN]);
+    saved_model_put_node(s, "Sub", name[CENTERED], INPUTS(name[SHAPED], name[MEAN]));
+    saved_model_put_node(s, "Mul", name[SQUARES], INPUTS(name[CENTERED], name[CENTERED]));
+    saved_model_put_group_mean(s, name[SQUARES], name[AXES], name[VARIANCE]);
+    lk__tf_floats(&s->graph, name[EPSILON], (lk_shape){0}, &epsilon);
+    saved_model_put_node(s, "AddV2", name[SUM], INPUTS(name[VARIANCE], name[EPSILON]));
+    saved_model_put_node(s, "Sqrt", name[ROOT], INPUTS(name[SUM]));
+    saved_model_put_node(s, "RealDiv", name[NORMALIZED], INPUTS(name[CENTERED], name[ROOT]));
+    saved_model_put_shaped(s, name[SHAPE], image ? whole : flat, image ? 4 : 2, name[NORMALIZED], name[WHOLE]);
+    saved_model_put_node(s, "Mul", name[SCALED], INPUTS(name[WHOLE], saved_model_put_variable(s, node, 0, weight)));
+    saved_model_put_node(s, "AddV2", y, INPUTS(name[SCALED], saved_model_put_variable(s, node, 1, bias)));
 }
 
 /* Channels are the last axis. */
@@ -270,6 +339,19 @@ static void saved_model_put_concat(saved_model *s, const lk_node *node, const ch
     lk__tf_type(&s->graph, "Tidx", LK__TF_INT32);
     lk__tf_int(&s->graph, "N", 2);
     lk__tf_end(&s->graph);
+}
+
+/* z: factors of the same shape, or one for each channel. */
+static void saved_model_put_multiply(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
+{
+    char shape[NAME_BYTES], factors[NAME_BYTES];
+    if (saved_model_is_image(node) && !saved_model_is_image(&s->network->graph.nodes[node->input[1]])) {
+        const int32_t dims[] = {-1, 1, 1, (int32_t)node->output.dim[1]};
+        saved_model_node_name(node, "factors", factors);
+        saved_model_put_shaped(s, saved_model_node_name(node, "shape", shape), dims, 4, z, factors);
+        z = factors;
+    }
+    saved_model_put_node(s, "Mul", y, INPUTS(x, z));
 }
 
 static void saved_model_put_layer(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
@@ -305,6 +387,15 @@ static void saved_model_put_layer(saved_model *s, const lk_node *node, const cha
     case LK_NODE_CONCAT:
         saved_model_put_concat(s, node, x, z, y);
         break;
+    case LK_NODE_MULTIPLY:
+        saved_model_put_multiply(s, node, x, z, y);
+        break;
+    case LK_NODE_SCALE:
+        saved_model_put_node(s, "Mul", y, INPUTS(x, saved_model_put_variable(s, node, 0, padded)));
+        break;
+    case LK_NODE_GROUP_NORM:
+        saved_model_put_group_norm(s, node, x, y);
+        break;
     default:
         saved_model_put_node(s, "AddV2", y, INPUTS(x, z));
         break;
@@ -316,19 +407,29 @@ static void saved_model_put_layer(saved_model *s, const lk_node *node, const cha
 static const char *saved_model_value_name(const saved_model *s, int node, char text[NAME_BYTES])
 {
     if (node == 0)
-        return "images/channels_last";
+        return s->opts->channels_last && !s->network->mean ? "images" : "images/channels_last";
     if (node == s->network->graph.n - 1)
         return "logits";
     return saved_model_node_name(&s->network->graph.nodes[node], "", text);
+}
+
+static lk_shape saved_model_images_shape(const saved_model *s)
+{
+    const lk_model_input *in = &s->network->input;
+    return s->opts->channels_last ? LK_SHAPE(-1, in->height, in->width, in->channels)
+                                  : LK_SHAPE(-1, in->channels, in->height, in->width);
 }
 
 static void saved_model_put_images(saved_model *s)
 {
     const lk_network *network = s->network;
     const lk_model_input *in = &network->input;
-    const char *images = network->mean ? "images/channels_last_raw" : "images/channels_last";
-    lk__tf_input(&s->graph, "images", LK_SHAPE(-1, in->channels, in->height, in->width));
-    saved_model_put_transpose(s, images, "images", true);
+    const char *images = s->opts->channels_last ? "images"
+                         : network->mean        ? "images/channels_last_raw"
+                                                : "images/channels_last";
+    lk__tf_input(&s->graph, "images", saved_model_images_shape(s));
+    if (!s->opts->channels_last)
+        saved_model_put_transpose(s, images, "images", true);
     if (!network->mean)
         return;
     lk__tf_floats(&s->graph, "images/mean", LK_SHAPE(in->channels), network->mean);
@@ -361,8 +462,26 @@ static lk_status saved_model_write_folder(const char *folder, const lk_bytes *by
     return lk__durable_write(path, bytes->data, bytes->size);
 }
 
-static lk_status saved_model_check(const lk_network *network)
+/* TensorFlow's own names of signatures are identifiers; more would be read, but could not be an attribute. */
+static lk_status saved_model_check_signature(const char *name)
 {
+    enum { MOST = 128 };
+    size_t n = strlen(name);
+    bool is_name = n > 0 && n <= MOST && !isdigit((unsigned char)*name);
+    for (const char *c = name; *c; c++)
+        is_name &= isalnum((unsigned char)*c) || *c == '_';
+    if (!is_name)
+        LK_FAIL(
+            LK_ERR_ARGUMENT,
+            "the signature '%.40s' has no name that TensorFlow takes; expected letters, digits and '_', %d at most, "
+            "and no digit first",
+            name, MOST);
+    return LK_OK;
+}
+
+static lk_status saved_model_check(const lk_network *network, const char *signature)
+{
+    LK_TRY(saved_model_check_signature(signature));
     const int64_t most = (INT32_MAX - (64 << 20)) / (int64_t)sizeof(float);
     if (network->elements > most)
         LK_FAIL(
@@ -380,17 +499,17 @@ static lk_status saved_model_check(const lk_network *network)
 
 static lk_status saved_model_write(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
-    (void)opts;
-    saved_model s = {.network = network};
+    saved_model s = {.network = network, .opts = opts};
+    const char *signature = opts->signature ? opts->signature : "serving_default";
     lk_export_file folder;
-    LK_TRY(saved_model_check(network));
+    LK_TRY(saved_model_check(network, signature));
     LK_TRY(lk__export_begin_folder(path, &folder));
     size_t begin = lk__tf_open(&s.graph);
     saved_model_put_graph(&s);
-    const lk_model_input *in = &network->input;
-    const lk_tf_value images = {"images", LK_SHAPE(-1, in->channels, in->height, in->width)},
-                      outputs[] = {{"logits", LK_SHAPE(-1, in->classes)}, {"probabilities", LK_SHAPE(-1, in->classes)}};
-    lk__tf_close(&s.graph, begin, &images, outputs, 2);
+    lk_shape classes = LK_SHAPE(-1, network->input.classes);
+    const lk_tf_value images = {"images", saved_model_images_shape(&s)},
+                      outputs[] = {{"logits", classes}, {"probabilities", classes}};
+    lk__tf_close(&s.graph, begin, signature, &images, outputs, 2);
     lk_status status = lk__bytes_status(&s.graph.bytes);
     if (status == LK_OK)
         status = saved_model_write_folder(folder.temporary, &s.graph.bytes);
@@ -398,4 +517,4 @@ static lk_status saved_model_write(const lk_network *network, const char *path, 
     return lk__export_end_folder(&folder, status);
 }
 
-const lk_export_writer lk__export_savedmodel = {.name = "savedmodel", .plain = true, .write = saved_model_write};
+const lk_export_writer lk__export_savedmodel = {.name = "savedmodel", .write = saved_model_write};

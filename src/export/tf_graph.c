@@ -16,7 +16,7 @@ enum {
     SIGNATURE_INPUTS = 1, SIGNATURE_OUTPUTS = 2, SIGNATURE_METHOD = 3, INFO_NAME = 1, INFO_DTYPE = 2, INFO_SHAPE = 3,
     GRAPH_NODE = 1, GRAPH_VERSIONS = 4, VERSIONS_PRODUCER = 1,
     NODE_NAME = 1, NODE_OP = 2, NODE_INPUT = 3, NODE_ATTRIBUTE = 5, ENTRY_KEY = 1, ENTRY_VALUE = 2,
-    VALUE_LIST = 1, VALUE_TEXT = 2, VALUE_INTEGER = 3, VALUE_FLOAT = 4, VALUE_TYPE = 6, VALUE_SHAPE = 7,
+    VALUE_LIST = 1, VALUE_TEXT = 2, VALUE_INTEGER = 3, VALUE_FLOAT = 4, VALUE_FLAG = 5, VALUE_TYPE = 6, VALUE_SHAPE = 7,
     VALUE_TENSOR = 8, LIST_INTS = 3,
     TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_CONTENT = 4, SHAPE_DIM = 2, DIM_SIZE = 1
 };
@@ -90,6 +90,13 @@ void lk__tf_int(lk_tf_graph *graph, const char *name, int64_t value)
     tf_graph_end_attribute(&graph->bytes, a);
 }
 
+void lk__tf_flag(lk_tf_graph *graph, const char *name, bool value)
+{
+    attribute a = tf_graph_begin_attribute(&graph->bytes, name);
+    lk__pb_varint(&graph->bytes, VALUE_FLAG, value);
+    tf_graph_end_attribute(&graph->bytes, a);
+}
+
 void lk__tf_float(lk_tf_graph *graph, const char *name, float value)
 {
     attribute a = tf_graph_begin_attribute(&graph->bytes, name);
@@ -97,11 +104,11 @@ void lk__tf_float(lk_tf_graph *graph, const char *name, float value)
     tf_graph_end_attribute(&graph->bytes, a);
 }
 
-void lk__tf_window(lk_tf_graph *graph, const char *name, int64_t size)
+void lk__tf_window(lk_tf_graph *graph, const char *name, const int64_t size[2])
 {
     attribute a = tf_graph_begin_attribute(&graph->bytes, name);
     size_t list = lk__pb_begin(&graph->bytes, VALUE_LIST);
-    lk__pb_varints(&graph->bytes, LIST_INTS, (const int64_t[]){1, size, size, 1}, 4);
+    lk__pb_varints(&graph->bytes, LIST_INTS, (const int64_t[]){1, size[0], size[1], 1}, 4);
     lk__pb_end(&graph->bytes, list);
     tf_graph_end_attribute(&graph->bytes, a);
 }
@@ -189,7 +196,8 @@ static void tf_graph_put_signature_value(lk_bytes *out, int field, const lk_tf_v
     lk__pb_end(out, entry);
 }
 
-void lk__tf_close(lk_tf_graph *graph, size_t begin, const lk_tf_value *input, const lk_tf_value *outputs, int n)
+void lk__tf_close(lk_tf_graph *graph, size_t begin, const char *signature_name, const lk_tf_value *input,
+                  const lk_tf_value *outputs, int n)
 {
     lk_bytes *out = &graph->bytes;
     size_t versions = lk__pb_begin(out, GRAPH_VERSIONS);
@@ -197,7 +205,7 @@ void lk__tf_close(lk_tf_graph *graph, size_t begin, const lk_tf_value *input, co
     lk__pb_end(out, versions);
     lk__pb_end(out, graph->graph);
     size_t entry = lk__pb_begin(out, META_SIGNATURE);
-    lk__pb_string(out, ENTRY_KEY, "serving_default");
+    lk__pb_string(out, ENTRY_KEY, signature_name);
     size_t signature = lk__pb_begin(out, ENTRY_VALUE);
     tf_graph_put_signature_value(out, SIGNATURE_INPUTS, input);
     for (int i = 0; i < n; i++)

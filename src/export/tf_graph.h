@@ -22,16 +22,19 @@ typedef struct lk_tf_value {
 /* Begins the graph. */
 size_t lk__tf_open(lk_tf_graph *graph);
 
-/* Ends the graph and adds its signature, serving_default; all values are f32. begin: what lk__tf_open returned. */
-void lk__tf_close(lk_tf_graph *graph, size_t begin, const lk_tf_value *input, const lk_tf_value *outputs, int n);
+/* Ends the graph and adds its signature; all values are f32. begin: what lk__tf_open returned. */
+void lk__tf_close(lk_tf_graph *graph, size_t begin, const char *signature, const lk_tf_value *input,
+                  const lk_tf_value *outputs, int n);
 
 /* Begins a node; `inputs` ends with NULL. Then add attributes, and call lk__tf_end. */
 void lk__tf_begin(lk_tf_graph *graph, const char *op, const char *name, const char *const *inputs);
 void lk__tf_type(lk_tf_graph *graph, const char *attribute, lk_tf_dtype value);
 void lk__tf_text(lk_tf_graph *graph, const char *attribute, const char *value);
 void lk__tf_int(lk_tf_graph *graph, const char *attribute, int64_t value);
+void lk__tf_flag(lk_tf_graph *graph, const char *attribute, bool value);
 void lk__tf_float(lk_tf_graph *graph, const char *attribute, float value);
-void lk__tf_window(lk_tf_graph *graph, const char *attribute, int64_t size); /* [1, size, size, 1] */
+/* [1, size[0], size[1], 1]. size: along H and W. */
+void lk__tf_window(lk_tf_graph *graph, const char *attribute, const int64_t size[2]);
 void lk__tf_end(lk_tf_graph *graph);
 
 /* Adds a whole node. A shape without axes is a scalar. */

@@ -1,6 +1,7 @@
 #include "io/tuning_file.h"
 
 #include "base/status.h"
+#include "core/tuning.h"
 #include "io/append_file.h"
 
 #include <stdio.h>
@@ -102,7 +103,10 @@ static lk_status tuning_file_parse_first_line(const char *path, const char *line
         lk_error_clear();
         LK_FAIL(LK_ERR_FORMAT, "tuning %s, line 1: there are no devices of kind '%s'", path, kind);
     }
-    return *tuning ? tuning_file_check_machine(path, line, *tuning) : lk_error_status();
+    if (!*tuning)
+        return lk_error_status();
+    LK_TRY(lk__tuning_set_file(*tuning, path));
+    return tuning_file_check_machine(path, line, *tuning);
 }
 
 /* --- reading: choices --------------------------------------------------------------------------------------------- */

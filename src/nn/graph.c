@@ -71,6 +71,8 @@ static lk_status model_graph_describe(walk *w, const lk_layer *layer, int x, int
         return model_graph_describe_sequential(w, layer, x, y);
     if (layer->table == &lk__layer_add_table)
         return model_graph_describe_join(w, layer, LK_NODE_ADD, x, y);
+    if (layer->table == &lk__layer_multiply_table)
+        return model_graph_describe_join(w, layer, LK_NODE_MULTIPLY, x, y);
     if (layer->table == &lk__layer_concat_table)
         return model_graph_describe_join(w, layer, LK_NODE_CONCAT, x, y);
     return model_graph_describe_leaf(w, layer, x, y);

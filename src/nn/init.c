@@ -13,6 +13,8 @@ lk_status lk__init_check(const char *kind, const char *what, lk_init init)
 {
     if (init.kind < 0 || init.kind >= LK_INIT_KIND_COUNT)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: initializer %d of '%s' does not exist", kind, (int)init.kind, what);
+    if (init.kind == LK_INIT_CONSTANT && !lk__init_is_deviation(fabs(init.value)))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: '%s' starts with %g; it must be from -1e37 to 1e37", kind, what, init.value);
     if (init.kind == LK_INIT_NORMAL && !lk__init_is_deviation(init.value))
         LK_FAIL(LK_ERR_ARGUMENT, "%s: '%s' starts with a standard deviation of %g; it must be from 0 to 1e37", kind,
                 what, init.value);
@@ -62,6 +64,8 @@ lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, ui
         return nn_init_uniform(spec, device, sqrt(6 / (fan_in + fan_out)), key);
     case LK_INIT_TORCH_UNIFORM:
         return nn_init_uniform(spec, device, 1 / sqrt(fan_in), key);
+    case LK_INIT_CONSTANT:
+        return lk_full(device, LK_F32, spec->shape, spec->init.value);
     case LK_INIT_ONES:
         return lk_ones(device, LK_F32, spec->shape);
     default:

@@ -1,5 +1,5 @@
-/* Group and layer normalization, concatenation, stochastic depth, and sizes that differ along H and W: what they
- * compute, their shapes, and what they refuse. */
+/* Group and layer normalization, layer scale, concatenation, stochastic depth, and sizes that differ along H and W:
+ * what they compute, their shapes, and what they refuse. */
 #include "base/mem_testing.h"
 #include "lockstep/autograd.h"
 #include "nn/nn_testing.h"
@@ -48,6 +48,26 @@ static void test_norms(void **state)
             lk_tensor *y = lk_model_forward(t.model, t.variables, t.x, &(lk_forward_opts){.training = training});
             assert_same_bits(y, want);
         }
+        close_trial(&t);
+    }
+}
+
+/* Images and flat data; the factors are trained by their gradient, the sum of x over all but the channels. */
+static void test_scale(void **state)
+{
+    (void)state;
+    for (int flat = 0; flat < 2; flat++) {
+        lk_layer *scale = lk_layer_scale(-0.75);
+        trial t = open_trial(flat ? LK_SEQUENTIAL(lk_layer_flatten(), scale) : scale);
+        lk_tensor *x = flat ? lk_reshape(t.x, LK_SHAPE(batch, 192)) : t.x, *gradient;
+        assert_int_equal(lk_tensor_count(t.variables[0]), flat ? 192 : 4);
+        lk_tape *tape = lk_tape_begin(t.variables, 1);
+        lk_tensor *y = lk_model_forward(t.model, t.variables, t.x, &(lk_forward_opts){.training = true});
+        assert_no_error(lk_tape_gradient(tape, lk_sum(y, NULL), NULL, &gradient) == LK_OK);
+        lk_tape_release(tape);
+        assert_close(y, lk_mul_scalar(x, -0.75), 0);
+        const lk_reduce_opts images = {.n_axes = 3, .axes = {0, 2, 3}}, rows = {.n_axes = 1, .axes = {0}};
+        assert_close(gradient, lk_sum(x, flat ? &rows : &images), 1e-5);
         close_trial(&t);
     }
 }
@@ -161,6 +181,8 @@ static void test_refuses(void **state)
     assert_error(LK_ERR_ARGUMENT, "layer_norm: epsilon is -1; it must be above 0 and finite");
     assert_null(lk_model_build("test", lk_layer_group_norm(3, NULL), image));
     assert_error(LK_ERR_SHAPE, "test: group_norm: gets 4 channels; expected a multiple of its 3 groups");
+    assert_null(lk_layer_scale(NAN));
+    assert_error(LK_ERR_ARGUMENT, "scale: 'weight' starts with nan; it must be from -1e37 to 1e37");
     assert_null(lk_layer_drop_path(1));
     assert_error(LK_ERR_ARGUMENT, "drop_path: rate is 1; it must be at least 0 and below 1");
     assert_null(lk_layer_concat(lk_layer_identity(), NULL));
@@ -185,8 +207,13 @@ static void test_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norms),     cmocka_unit_test(test_norms_of_one_sample), cmocka_unit_test(test_concat),
-        cmocka_unit_test(test_drop_path), cmocka_unit_test(test_drop_path_gradient),  cmocka_unit_test(test_rectangles),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_norms_of_one_sample),
+        cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_drop_path),
+        cmocka_unit_test(test_drop_path_gradient),
+        cmocka_unit_test(test_rectangles),
+        cmocka_unit_test(test_scale),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

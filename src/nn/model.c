@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 static const lk_reference_model *const models[] = {&lk__model_lenet, &lk__model_keras_cnn, &lk__model_resnet18,
-                                                   &lk__model_wrn_16_10};
+                                                   &lk__model_wrn_16_10, &lk__model_fast_cnn};
 enum { MODEL_COUNT = sizeof models / sizeof models[0] };
 
 const char *lk_model_name_at(int index)

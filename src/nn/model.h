@@ -37,7 +37,8 @@ typedef struct lk_reference_model {
     lk_layer *(*make)(lk_model_input input);
 } lk_reference_model;
 
-extern const lk_reference_model lk__model_lenet, lk__model_keras_cnn, lk__model_resnet18, lk__model_wrn_16_10;
+extern const lk_reference_model lk__model_lenet, lk__model_keras_cnn, lk__model_resnet18, lk__model_wrn_16_10,
+    lk__model_fast_cnn;
 
 /* Like lk_model_new, for a model file that was read already. */
 lk_model *lk__model_from_text(const char *path, const char *text, lk_model_input input);

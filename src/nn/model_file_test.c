@@ -183,6 +183,8 @@ static void test_errors(void **state)
         {"conv2d 10 kernel=3x2 padding=same", LK_ERR_FORMAT, ":1: padding=same with kernel=2; expected an odd kernel"},
         {"max_pool 3x2 padding=1x2", LK_ERR_FORMAT, ":1: padding=2 with a kernel of 2; expected at most half"},
         {"max_pool 2 stride=1x", LK_ERR_FORMAT, ":1: stride along W is ''"},
+        {"scale", LK_ERR_FORMAT, ":1: scale without initial; expected initial=VALUE"},
+        {"scale 2e6", LK_ERR_FORMAT, ":1: initial is '2e6'; expected a number from -1e+06 to 1e+06"},
         {"group_norm", LK_ERR_FORMAT, ":1: group_norm without groups; expected groups=VALUE"},
         {"group_norm 0", LK_ERR_FORMAT, ":1: groups is '0'; expected a whole number from 1 to 16777216"},
         {"group_norm 2 epsilon=2", LK_ERR_FORMAT, ":1: epsilon is '2'; expected a number from 1e-12 to 1"},
@@ -217,9 +219,12 @@ static void test_errors(void **state)
          ":1: padding is 'some'; expected same, two numbers such as 1x0, or a whole number from 0 to 4096"},
         {"conv2d 3 kernel=2 bias=0", LK_ERR_FORMAT, ":1: bias is '0'; expected yes or no"},
         {"conv2d 3 kernel=2 init=normal", LK_ERR_FORMAT,
-         ":1: init is 'normal'; expected zeros, ones, normal(DEVIATION) with a deviation from 0 to 1e37"},
+         ":1: init is 'normal'; expected zeros, ones, constant(VALUE), normal(DEVIATION) with a deviation from 0 to "
+         "1e37"},
         {"conv2d 3 kernel=2 init=normal(-1)", LK_ERR_FORMAT,
-         ":1: init is 'normal(-1)'; expected zeros, ones, normal(DEVIATION) with a deviation from 0 to 1e37"},
+         ":1: init is 'normal(-1)'; expected zeros, ones, constant(VALUE), normal(DEVIATION) with a deviation from 0 "
+         "to 1e37"},
+        {"conv2d 3 kernel=2 init=constant(inf)", LK_ERR_FORMAT, ":1: init is 'constant(inf)'"},
         {"conv2d 3 kernel=2 init=normal(1", LK_ERR_FORMAT, ":1: init is 'normal(1'"},
         {"conv2d 3 kernel=2 init=normal(nan)", LK_ERR_FORMAT, ":1: init is 'normal(nan)'"},
         {"conv2d 3 kernel=2 init=normal(1e39)", LK_ERR_FORMAT, ":1: init is 'normal(1e39)'"},

@@ -36,12 +36,13 @@ void lk__model_text_put_real(lk_model_text *out, const char *name, double value)
 void lk__model_text_put_init(lk_model_text *out, const char *name, lk_init init)
 {
     char number[32];
-    if (init.kind != LK_INIT_NORMAL) {
+    bool is_constant = init.kind == LK_INIT_CONSTANT;
+    if (init.kind != LK_INIT_NORMAL && !is_constant) {
         lk__model_text_put(out, " %s=%s", name, lk__init_name(init.kind));
         return;
     }
     lk__number_print(init.value, number, sizeof number);
-    lk__model_text_put(out, " %s=normal(%s)", name, number);
+    lk__model_text_put(out, " %s=%s(%s)", name, is_constant ? "constant" : "normal", number);
 }
 
 static void model_text_indent(lk_model_text *out, int depth)

@@ -17,7 +17,7 @@ typedef struct layer_values {
     int64_t kernel[2], stride[2], padding[2], dilation[2]; /* along H and W */
     int64_t groups, channels, height, width;
     bool same, no_bias, frozen;
-    double rate, epsilon, momentum;
+    double rate, epsilon, momentum, initial;
     lk_init init, bias_init;
 } layer_values;
 
@@ -95,6 +95,13 @@ static lk_layer *model_word_make_norm(const lk_model_line *line, const layer_val
     (void)line;
     const lk_norm_layer_opts opts = {.epsilon = v->epsilon};
     return variant == GROUP_NORM ? lk_layer_group_norm(v->size, &opts) : lk_layer_layer_norm(&opts);
+}
+
+static lk_layer *model_word_make_scale(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    (void)variant;
+    return lk_layer_scale(v->initial);
 }
 
 static lk_layer *model_word_make_activation(const lk_model_line *line, const layer_values *v, int variant)
@@ -189,6 +196,7 @@ static const layer_word words[] = {
         EPSILON_SETTING,
         FROZEN_SETTING}},
     {"layer_norm", model_word_make_norm, LAYER_NORM, {EPSILON_SETTING, FROZEN_SETTING}},
+    {"scale", model_word_make_scale, 0, {{"initial", REAL, AT(initial), -1e6, 1e6, true}, FROZEN_SETTING}},
     {"relu", model_word_make_activation, LK_RELU, {{0}}},
     {"leaky_relu", model_word_make_activation, LK_LEAKY_RELU, {{0}}},
     {"elu", model_word_make_activation, LK_ELU, {{0}}},
@@ -274,15 +282,15 @@ static lk_status model_setting_read_bias(const lk_model_line *line, const char *
     return LK_OK;
 }
 
-/* Reads "normal(0.01)". Returns false for any other text. */
-static bool model_setting_read_normal(const char *text, double *std)
+/* Reads "normal(0.01)" if `begin` is "normal(". Returns false for any other text. */
+static bool model_setting_read_call(const char *text, const char *begin, double *value)
 {
-    static const char begin[] = "normal(";
+    size_t length = strlen(begin);
     char *end = NULL;
-    if (strncmp(text, begin, sizeof begin - 1) != 0 || !lk__number_starts(text + sizeof begin - 1))
+    if (strncmp(text, begin, length) != 0 || !lk__number_starts(text + length))
         return false;
-    *std = lk__number_parse(text + sizeof begin - 1, &end);
-    return strcmp(end, ")") == 0 && lk__init_is_deviation(*std);
+    *value = lk__number_parse(text + length, &end);
+    return strcmp(end, ")") == 0;
 }
 
 static lk_status model_setting_read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
@@ -295,11 +303,14 @@ static lk_status model_setting_read_init(const lk_model_line *line, const char *
         }
     }
     init->kind = LK_INIT_NORMAL;
-    if (model_setting_read_normal(text, &init->value))
+    if (model_setting_read_call(text, "normal(", &init->value) && lk__init_is_deviation(init->value))
+        return LK_OK;
+    init->kind = LK_INIT_CONSTANT;
+    if (model_setting_read_call(text, "constant(", &init->value) && lk__init_is_deviation(fabs(init->value)))
         return LK_OK;
     return lk__model_line_fail(
         line,
-        "%s is '%.40s'; expected zeros, ones, normal(DEVIATION) with a deviation from 0 to 1e37, "
+        "%s is '%.40s'; expected zeros, ones, constant(VALUE), normal(DEVIATION) with a deviation from 0 to 1e37, "
         "glorot_uniform, he_normal or torch_uniform",
         what, text);
 }

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MODELS = 5 };
+
 static const lk_model_input gray28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
 
 static void test_parameter_counts(void **state)
@@ -26,9 +28,12 @@ static void test_parameter_counts(void **state)
         const char *name;
         int64_t parameters;
         int batch_norms;
-    } rows[] = {
-        {"lenet", 129068, 0}, {"keras-cnn", 347146, 0}, {"resnet18", 11175818, 17}, {"wrn-16-10", 17121962, 13}};
-    for (int i = 0; i < 4; i++) {
+    } rows[] = {{"lenet", 129068, 0},
+                {"keras-cnn", 347146, 0},
+                {"resnet18", 11175818, 17},
+                {"wrn-16-10", 17121962, 13},
+                {"fast-cnn", 686314, 6}};
+    for (int i = 0; i < MODELS; i++) {
         lk_model *model = lk_model_new(rows[i].name, gray28);
         assert_no_error(model != NULL);
         assert_string_equal(lk_model_name_at(i), rows[i].name);
@@ -41,7 +46,7 @@ static void test_parameter_counts(void **state)
         assert_int_equal(told, rows[i].parameters);
         lk_model_release(model);
     }
-    assert_null(lk_model_name_at(4));
+    assert_null(lk_model_name_at(MODELS));
     assert_null(lk_model_about_at(-1));
 }
 
@@ -93,12 +98,12 @@ static void test_lenet_starts_as_ever(void **state)
 static const struct {
     const char *name;
     int64_t size;
-} tiny[] = {{"lenet", 16}, {"keras-cnn", 6}, {"resnet18", 5}, {"wrn-16-10", 4}};
+} tiny[] = {{"lenet", 16}, {"keras-cnn", 6}, {"resnet18", 5}, {"wrn-16-10", 4}, {"fast-cnn", 8}};
 
 static void test_gradient_reaches_every_parameter(void **state)
 {
     (void)state;
-    for (int m = 0; m < 4; m++) {
+    for (int m = 0; m < MODELS; m++) {
         lk_scope_begin();
         network net = open_network(tiny[m].name, (lk_model_input){1, tiny[m].size, tiny[m].size, 10});
         int n = lk_model_parameter_count(net.model);
@@ -218,7 +223,7 @@ static void count(void *user, const char *path, int shard, lk_tensor *y)
 static void test_told_flops_are_counted_flops(void **state)
 {
     (void)state;
-    for (int m = 0; m < 4; m++) {
+    for (int m = 0; m < MODELS; m++) {
         lk_scope_begin();
         network net = open_network(tiny[m].name, (lk_model_input){1, tiny[m].size, tiny[m].size, 10});
         lk_tensor *x = images(&net, 2);
@@ -263,9 +268,8 @@ static void test_names_of_files(void **state)
         assert_error(LK_ERR_ARGUMENT, "unknown model");
     }
     assert_null(lk_model_new("transformer", gray28));
-    assert_error(
-        LK_ERR_ARGUMENT,
-        "unknown model 'transformer'; expected one of lenet, keras-cnn, resnet18, wrn-16-10, or a file (*.lk)");
+    assert_error(LK_ERR_ARGUMENT, "unknown model 'transformer'; expected one of lenet, keras-cnn, resnet18, wrn-16-10, "
+                                  "fast-cnn, or a file (*.lk)");
 }
 
 /* --- as text ------------------------------------------------------------------------------------------------------ */
@@ -300,8 +304,8 @@ static void test_networks_in_c_have_a_text(void **state)
 {
     (void)state;
     const lk_reference_model *const references[] = {&lk__model_lenet, &lk__model_keras_cnn, &lk__model_resnet18,
-                                                    &lk__model_wrn_16_10};
-    for (int i = 0; i < 4; i++) {
+                                                    &lk__model_wrn_16_10, &lk__model_fast_cnn};
+    for (int i = 0; i < MODELS; i++) {
         lk_model *model = lk_model_build("own", references[i]->make(gray28), gray28);
         assert_no_error(model != NULL);
         expect_text_of_same(model);
@@ -313,7 +317,8 @@ static void test_networks_in_c_have_a_text(void **state)
     const lk_norm_layer_opts norm = {.epsilon = 1e-6};
     const lk_conv2d_layer_opts tall = {.same = true, .rectangular = true, .kernel_width = 1};
     const lk_pool_layer_opts wide = {.rectangular = true, .kernel_width = 3, .stride_width = 1, .padding_width = 1};
-    const lk_dense_layer_opts dense = {.weight = {.kind = LK_INIT_HE_NORMAL}, .bias = {.kind = LK_INIT_ONES}};
+    const lk_init third = {.kind = LK_INIT_CONSTANT, .value = 1.0 / 3};
+    const lk_dense_layer_opts dense = {.weight = {.kind = LK_INIT_HE_NORMAL}, .bias = third};
     lk_layer *net = lk_layer_named(
         "all",
         LK_SEQUENTIAL(lk_layer_named("first", lk_layer_conv2d(4, 3, &conv)),
@@ -323,7 +328,7 @@ static void test_networks_in_c_have_a_text(void **state)
                       lk_layer_multiply(lk_layer_identity(), lk_layer_global_avg_pool()),
                       lk_layer_named("gate", lk_layer_multiply(lk_layer_activation(LK_TANH), lk_layer_identity())),
                       lk_layer_add(lk_layer_activation(LK_TANH), lk_layer_identity()),
-                      lk_layer_concat(lk_layer_identity(), lk_layer_drop_path(0.2)),
+                      lk_layer_concat(lk_layer_scale(1e-6), lk_layer_drop_path(0.2)),
                       lk_layer_frozen(lk_layer_concat(lk_layer_group_norm(2, NULL), lk_layer_layer_norm(&norm))),
                       lk_layer_conv2d(4, 3, &tall), lk_layer_max_pool(1, &wide),
                       lk_layer_add(LK_SEQUENTIAL(lk_layer_activation(LK_GELU), lk_layer_activation(LK_GELU)),

@@ -74,10 +74,18 @@ static void test_multiply_refuses(void **state)
     assert_error(LK_ERR_SHAPE, "the factors are [1,2]; expected equal shapes, or one factor a channel");
     assert_null(lk_layer_multiply(lk_layer_identity(), NULL));
     assert_error(LK_ERR_ARGUMENT, "multiply: layer 2 of 2 is NULL");
+}
+
+static void test_multiply_is_a_node(void **state)
+{
+    (void)state;
     lk_graph graph;
     lk_model *model = lk_model_build("test", lk_layer_multiply(lk_layer_identity(), lk_layer_global_avg_pool()), image);
-    assert_int_equal(lk_model_graph(model, &graph), LK_ERR_UNSUPPORTED);
-    assert_error(LK_ERR_UNSUPPORTED, "layer 'multiply' of kind 'multiply' does not say what it computes");
+    assert_no_error(model && lk_model_graph(model, &graph) == LK_OK);
+    assert_int_equal(graph.n, 3);
+    assert_int_equal(graph.nodes[2].kind, LK_NODE_MULTIPLY);
+    assert_true(graph.nodes[2].input[0] == 0 && graph.nodes[2].input[1] == 1);
+    lk_graph_free(&graph);
     lk_model_release(model);
 }
 
@@ -86,6 +94,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_multiply),
         cmocka_unit_test(test_multiply_refuses),
+        cmocka_unit_test(test_multiply_is_a_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

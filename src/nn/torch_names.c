@@ -16,6 +16,8 @@ struct lk_torch_naming {
 
 static name_pair lenet[] = {{"conv1", "0"}, {"conv2", "3"}, {"dense1", "7"}, {"dense2", "9"}, {NULL, NULL}};
 static name_pair keras_cnn[] = {{"conv1", "0"}, {"dense1", "4"}, {"dense2", "6"}, {NULL, NULL}};
+static name_pair fast_cnn[] = {{"conv1", "0"}, {"bn1", "1"},    {"conv2", "3"}, {"bn2", "5"},    {"conv3", "7"},
+                               {"bn3", "9"},   {"conv4", "12"}, {"bn4", "14"},  {"dense", "18"}, {NULL, NULL}};
 static name_pair none[] = {{NULL, NULL}};
 
 /* nn.Sequential throughout. */
@@ -29,6 +31,9 @@ static name_pair wrn_blocks[] = {{"block1.1.", "3."}, {"block1.2.", "4."},  {"bl
                                  {"block3.1.", "9."}, {"block3.2.", "10."}, {NULL, NULL}};
 static name_pair wrn_inner[] = {{"conv1", "body.0"}, {"bn1", "body.1"}, {"conv2", "body.4"},
                                 {"bn2", "body.5"},   {"conv3", "skip"}, {NULL, NULL}};
+static name_pair fast_blocks[] = {{"block3.", "11."}, {NULL, NULL}};
+static name_pair fast_inner[] = {
+    {"conv1", "body.0"}, {"bn1", "body.1"}, {"conv2", "body.3"}, {"bn2", "body.4"}, {NULL, NULL}};
 
 /* The modules' names in Dive into Deep Learning. */
 static name_pair book_stem[] = {{"conv1", "0"}, {"bn1", "1"}, {"dense", "fc.1"}, {NULL, NULL}};
@@ -46,6 +51,7 @@ static const lk_torch_naming namings[] = {
     {"resnet18", stem, resnet_blocks, resnet_inner},
     {"resnet18", book_stem, book_blocks, book_inner},
     {"wrn-16-10", stem, wrn_blocks, wrn_inner},
+    {"fast-cnn", fast_cnn, fast_blocks, fast_inner},
 };
 
 /* --- names -------------------------------------------------------------------------------------------------------- */

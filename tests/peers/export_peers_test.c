@@ -41,14 +41,13 @@ static void write_about(const export_case *c, const exported *e)
     put_bytes(path_of("%s/logits", c->name), e->logits, (size_t)(e->n * in.classes) * sizeof(float));
 }
 
-static void export_to_folder(const export_case *c, lk_export_format format, bool external_data)
+static void export_to_folder(const export_case *c, lk_export_format format, const lk_export_opts *opts)
 {
-    const lk_export_opts opts = {.external_data = external_data};
     assert_int_equal(mkdir(path_of("%s", c->name), 0777), 0);
     lk_scope_begin();
     exported e = open_exported(c);
     write_about(c, &e);
-    assert_no_error(lk_export(&e.source, format, path_of("%s/network", c->name), &opts) == LK_OK);
+    assert_no_error(lk_export(&e.source, format, path_of("%s/network", c->name), opts) == LK_OK);
     close_exported(&e);
     lk_scope_end();
 }
@@ -67,7 +66,7 @@ static void check(lk_export_format format)
 static void check_all(lk_export_format format)
 {
     for (int i = 0; i < EXPORT_CASES; i++)
-        export_to_folder(&export_cases[i], format, false);
+        export_to_folder(&export_cases[i], format, NULL);
     check(format);
 }
 
@@ -80,38 +79,7 @@ static void onnx(void **state)
 static void onnx_with_external_weights(void **state)
 {
     (void)state;
-    export_to_folder(export_case_of("every-layer"), LK_EXPORT_ONNX, true);
-    check(LK_EXPORT_ONNX);
-}
-
-/* Convolutions that only this format has. */
-static void onnx_with_groups(void **state)
-{
-    (void)state;
-    static const export_case groups = {.name = "groups",
-                                       .text = "conv2d 6 kernel=3 padding=1 groups=3\nrelu\n"
-                                               "conv2d 12 kernel=3 stride=2 padding=2 dilation=2 groups=6 bias=no\n"
-                                               "tanh\nconv2d 8 kernel=3 padding=same dilation=3\nrelu\n"
-                                               "global_avg_pool\ndense classes\n",
-                                       .input = {3, 13, 15, 4},
-                                       .images = 3};
-    export_to_folder(&groups, LK_EXPORT_ONNX, false);
-    check(LK_EXPORT_ONNX);
-}
-
-/* Layers that only this format has. */
-static void onnx_with_norms_and_rectangles(void **state)
-{
-    (void)state;
-    static const export_case norms = {.name = "norms",
-                                      .text = "conv2d 6 kernel=3x1 stride=2x1 padding=1x0 dilation=1x2\ngroup_norm 3\n"
-                                              "relu\nmax_pool 1x3 stride=1x2 padding=0x1\nlayer_norm epsilon=1e-3\n"
-                                              "residual\ngroup_norm 1\ntanh\ndrop_path 0.5\nend\n"
-                                              "avg_pool 3x2 stride=2x1 padding=1x0\nglobal_avg_pool\nlayer_norm\n"
-                                              "dense classes\n",
-                                      .input = {3, 13, 15, 4},
-                                      .images = 3};
-    export_to_folder(&norms, LK_EXPORT_ONNX, false);
+    export_to_folder(export_case_of("every-layer"), LK_EXPORT_ONNX, &(lk_export_opts){.external_data = true});
     check(LK_EXPORT_ONNX);
 }
 
@@ -119,6 +87,15 @@ static void savedmodel(void **state)
 {
     (void)state;
     check_all(LK_EXPORT_SAVEDMODEL);
+}
+
+static void savedmodel_of_channels_last(void **state)
+{
+    (void)state;
+    static const lk_export_opts opts = {.channels_last = true, .signature = "classify"};
+    for (int i = 0; i < EXPORT_CASES; i++)
+        export_to_folder(&export_cases[i], LK_EXPORT_SAVEDMODEL, &opts);
+    check(LK_EXPORT_SAVEDMODEL);
 }
 
 static void safetensors(void **state)
@@ -133,11 +110,8 @@ int main(void)
     if (!realpath(dirname(file), source_folder))
         return 1;
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(onnx),
-        FOLDER_TEST(onnx_with_external_weights),
-        FOLDER_TEST(onnx_with_groups),
-        FOLDER_TEST(onnx_with_norms_and_rectangles),
-        FOLDER_TEST(savedmodel),
+        FOLDER_TEST(onnx),        FOLDER_TEST(onnx_with_external_weights),
+        FOLDER_TEST(savedmodel),  FOLDER_TEST(savedmodel_of_channels_last),
         FOLDER_TEST(safetensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

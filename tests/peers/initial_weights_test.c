@@ -100,11 +100,9 @@ static void takes_over(const char *name, const char *pytorch)
 static void takes_pytorchs_weights(void **state)
 {
     (void)state;
-    static const char *const models[][2] = {{"lenet", "lenet"},
-                                            {"keras-cnn", "keras-cnn"},
-                                            {"resnet18", "resnet18"},
-                                            {"resnet18", "resnet18-book"},
-                                            {"wrn-16-10", "wrn-16-10"}};
+    static const char *const models[][2] = {{"lenet", "lenet"},         {"keras-cnn", "keras-cnn"},
+                                            {"resnet18", "resnet18"},   {"resnet18", "resnet18-book"},
+                                            {"wrn-16-10", "wrn-16-10"}, {"fast-cnn", "fast-cnn"}};
     int status = torch("write");
     if (status == 77 || status == 127) {
         printf("SKIP: python3 (or $PYTHON) has no PyTorch\n");
@@ -153,6 +151,7 @@ static void writes_the_weights_that_it_loads(void **state)
     write_and_load("lenet", LK_EXPORT_NAMES_TORCH, "9.weight", LK_SHAPE(7, 128));
     write_and_load("keras-cnn", LK_EXPORT_NAMES_TORCH, "6.weight", LK_SHAPE(7, 64));
     write_and_load("wrn-16-10", LK_EXPORT_NAMES_TORCH, "13.weight", LK_SHAPE(7, 640));
+    write_and_load("fast-cnn", LK_EXPORT_NAMES_TORCH, "18.weight", LK_SHAPE(7, 256));
     write_and_load("resnet18", LK_EXPORT_NAMES_BOOK, "fc.1.weight", LK_SHAPE(7, 512));
 }
 

@@ -107,6 +107,50 @@ static const char concatenation[] = "conv2d 5 kernel=3 padding=1\n"
                                     "end\n"
                                     "dense classes\n";
 
+/* Convolutions with groups or dilation, and sizes that differ along height and width. */
+static const char windows[] = "conv2d 6 kernel=3 padding=1 groups=3\n"
+                              "relu\n"
+                              "conv2d 6 kernel=3x5 padding=same groups=6\n"
+                              "conv2d 12 kernel=3 padding=2 dilation=2 groups=6 bias=no\n"
+                              "tanh\n"
+                              "conv2d 20 kernel=3x1 stride=2x1 padding=1x0 dilation=1x2\n"
+                              "max_pool 1x3 stride=1x2 padding=0x1\n"
+                              "conv2d 19 kernel=3 padding=same dilation=3x2\n"
+                              "avg_pool 3x2 stride=2x1 padding=1x0\n"
+                              "global_avg_pool\n"
+                              "dense classes\n";
+
+/* Norms of each sample, and factors. */
+static const char sample_norms[] = "conv2d 6 kernel=3\n"
+                                   "group_norm 3\n"
+                                   "relu\n"
+                                   "layer_norm epsilon=1e-3\n"
+                                   "residual\n"
+                                   "  group_norm 1\n"
+                                   "  tanh\n"
+                                   "  scale 0.7\n"
+                                   "  drop_path 0.5\n"
+                                   "end\n"
+                                   "multiply\n"
+                                   "by\n"
+                                   "  global_avg_pool\n"
+                                   "  dense 6\n"
+                                   "  sigmoid\n"
+                                   "end\n"
+                                   "multiply\n"
+                                   "  conv2d 6 kernel=1\n"
+                                   "by\n"
+                                   "  tanh\n"
+                                   "end\n"
+                                   "global_max_pool\n"
+                                   "layer_norm\n"
+                                   "scale -0.5\n"
+                                   "multiply\n"
+                                   "by\n"
+                                   "  sigmoid\n"
+                                   "end\n"
+                                   "dense classes\n";
+
 /* Names that a format may reserve or not allow. */
 static const char odd_names[] = "-a: conv2d 2 kernel=1\n"
                                 "_b: gelu\n"
@@ -133,9 +177,12 @@ static const export_case export_cases[] = {
     {"keras-cnn", NULL, {1, 28, 28, 10}, true, false, 3},
     {"resnet18", NULL, {1, 28, 28, 10}, false, true, 2},
     {"wrn-16-10", NULL, {3, 24, 28, 10}, true, true, 2},
+    {"fast-cnn", NULL, {1, 28, 28, 10}, true, true, 3},
     {"every-layer", every_layer, {3, 29, 23, 4}, true, true, 4},
     {"every-kind", every_kind, {2, 5, 4, 3}, true, true, 3},
     {"concatenation", concatenation, {2, 9, 8, 4}, true, true, 3},
+    {"windows", windows, {3, 13, 15, 4}, true, true, 3},
+    {"sample-norms", sample_norms, {3, 13, 15, 4}, true, false, 3},
     {"odd-names", odd_names, {1, 3, 3, 3}, true, true, 2},
     {"global-average", "conv2d 5 kernel=3\nglobal_avg_pool\ndense classes\n", {2, 9, 11, 3}, false, false, 3},
 };

@@ -64,13 +64,18 @@ def check_savedmodel(path, about, images, logits):
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(path))
-    signature = loaded.signatures["serving_default"]
-    assert signature.structured_input_signature[1]["images"].shape[0] is None
+    (name, signature), = loaded.signatures.items()
+    shape = signature.structured_input_signature[1]["images"].shape
+    assert shape[0] is None
+    if name != "serving_default":
+        assert name == "classify" and signature.structured_input_signature[1].keys() == {"images"}
+        images = images.transpose(0, 2, 3, 1)
+    assert shape[1:] == images.shape[1:]
     for n in (len(images), 1):
         have = signature(images=tf.constant(images[:n]))
         compare(f"logits of {n}", have["logits"].numpy(), logits[:n])
         compare(f"probabilities of {n}", have["probabilities"].numpy(), softmax(logits[:n]))
-    layer = tf.keras.layers.TFSMLayer(str(path), call_endpoint="serving_default")
+    layer = tf.keras.layers.TFSMLayer(str(path), call_endpoint=name)
     compare("as a layer", layer(tf.constant(images))["logits"].numpy(), logits)
 
 

@@ -90,8 +90,30 @@ def wrn_16_10():
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(640, 10))  # fmt: skip
 
 
+class FastBlock(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        layers = [nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
+        self.body = nn.Sequential(*layers, nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+                                  nn.BatchNorm2d(channels), nn.ReLU())  # fmt: skip
+
+    def forward(self, x):
+        return self.body(x) + x
+
+
+def fast_conv(inputs, outputs):
+    return nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+
+
+def fast_cnn():
+    return nn.Sequential(fast_conv(1, 32), nn.BatchNorm2d(32), nn.ReLU(), fast_conv(32, 64), nn.MaxPool2d(2),
+                         nn.BatchNorm2d(64), nn.ReLU(), fast_conv(64, 128), nn.MaxPool2d(2), nn.BatchNorm2d(128), nn.ReLU(),
+                         FastBlock(128), fast_conv(128, 256), nn.MaxPool2d(2), nn.BatchNorm2d(256), nn.ReLU(),
+                         nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(256, 10))  # fmt: skip
+
+
 MODELS = {"lenet": lenet, "keras-cnn": keras_cnn, "resnet18": resnet18, "resnet18-book": resnet18_book,
-          "wrn-16-10": wrn_16_10}  # fmt: skip
+          "wrn-16-10": wrn_16_10, "fast-cnn": fast_cnn}  # fmt: skip
 DTYPES = {"F32": torch.float32, "I64": torch.int64}
 
 
