@@ -22,20 +22,24 @@ def legend(color, text, x):
 
 
 def draw(title, subtitle, bars):
-    """bars: (network, cores, ratio, ours and theirs as text), those of a network next to each other."""
+    """bars: (network, cores, ratio, ours and theirs as text)."""
     scale = (WIDTH - LEFT - RIGHT) / max(1, max(ratio for _, _, ratio, _ in bars))
-    parts, y, last = [], TOP, None
-    for network, cores, ratio, speeds in bars:
-        if network != last:
-            y += BETWEEN_NETWORKS if last else 0
-            last = network
-            parts.append(f'<text x="{LEFT - 10}" y="{y + BAR + 5}" text-anchor="end">{html.escape(network)}</text>')
-        width = ratio * scale
-        color = "one" if cores == 1 else "two"
-        parts.append(f'<rect class="{color}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}"/>')
-        parts.append(f'<text x="{LEFT + width + 6:.1f}" y="{y + 13}">{ratio:.2f}× <tspan class="quiet">'
-                     f'{html.escape(speeds)}</tspan></text>')
-        y += BAR + GAP
+    groups = {}
+    for bar in bars:
+        groups.setdefault(bar[0], []).append(bar)
+    parts, y = [], TOP
+    for network, group in groups.items():
+        middle = y + (len(group) * (BAR + GAP) - GAP) / 2
+        parts.append(f'<text x="{LEFT - 10}" y="{middle + 5:g}" text-anchor="end">{html.escape(network)}</text>')
+        for _, cores, ratio, speeds in sorted(group, key=lambda bar: bar[1]):
+            width = ratio * scale
+            color = "one" if cores == 1 else "two"
+            parts.append(f'<rect class="{color}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}"/>')
+            parts.append(f'<text x="{LEFT + width + 6:.1f}" y="{y + 13}">{ratio:.2f}× <tspan class="quiet">'
+                         f'{html.escape(speeds)}</tspan></text>')
+            y += BAR + GAP
+        y += BETWEEN_NETWORKS
+    y -= BETWEEN_NETWORKS
     one = LEFT + scale
     head = [f'<text class="title" x="12" y="24">{html.escape(title)}</text>',
             f'<text class="quiet" x="12" y="43">{html.escape(subtitle)}</text>',
@@ -77,3 +81,42 @@ def draw_lines(title, xs, panels):
     svg = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">'
     head = f'<text class="title" x="12" y="24">{html.escape(title)}</text>'
     return "\n".join([svg, f"<style>{STYLE}</style>", head, *keys, *parts, "</svg>", ""])
+
+
+TIMES_LEFT, TIMES_TOP, TIMES_WIDTH, TIMES_HEIGHT, LEAST_ACCURACY, MOST_ACCURACY = 60, 90, 640, 300, 0.86, 0.96
+
+
+def draw_times(title, subtitle, curves, goals):
+    """curves: {name: [[(seconds, accuracy), …], …]}, a line for each training. goals: accuracies to mark."""
+    end = max(seconds for lines in curves.values() for line in lines for seconds, _ in line)
+    step = next(s for s in (1, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600) if end / s <= 10 or s == 3600)
+    bottom = TIMES_TOP + TIMES_HEIGHT
+
+    def place(seconds, accuracy):
+        share = (max(accuracy, LEAST_ACCURACY) - LEAST_ACCURACY) / (MOST_ACCURACY - LEAST_ACCURACY)
+        return f"{TIMES_LEFT + seconds / end * TIMES_WIDTH:.1f}", f"{bottom - share * TIMES_HEIGHT:.1f}"
+
+    parts = []
+    for accuracy in sorted({LEAST_ACCURACY, 0.88, 0.90, *goals, MOST_ACCURACY}):
+        _, y = place(0, accuracy)
+        dash = 'class="line"' if accuracy in goals else 'class="line" stroke-opacity="0.4"'
+        parts.append(f'<line {dash} x1="{TIMES_LEFT}" y1="{y}" x2="{TIMES_LEFT + TIMES_WIDTH}" y2="{y}"/>')
+        parts.append(f'<text class="quiet" x="{TIMES_LEFT - 8}" y="{float(y) + 4}" text-anchor="end">{accuracy:.0%}</text>')
+    for seconds in range(0, int(end) + 1, step):
+        x, _ = place(seconds, LEAST_ACCURACY)
+        parts.append(f'<text class="quiet" x="{x}" y="{bottom + 20}" text-anchor="middle">{seconds} s</text>')
+    key = TIMES_LEFT
+    for color, (name, lines) in zip(LINES, curves.items()):
+        parts.append(f'<rect fill="{color}" x="{key}" y="56" width="12" height="12"/>')
+        parts.append(f'<text x="{key + 18}" y="67">{html.escape(name)}</text>')
+        key += 50 + 7 * len(name)
+        for line in lines:
+            points = [place(*point) for point in line]
+            path = " ".join(f"{x},{y}" for x, y in points)
+            parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="1.5"/>')
+            parts += [f'<circle cx="{x}" cy="{y}" r="2.5" fill="{color}"/>' for x, y in points]
+    height = bottom + 40
+    head = [f'<text class="title" x="12" y="24">{html.escape(title)}</text>',
+            f'<text class="quiet" x="12" y="43">{html.escape(subtitle)}</text>']
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">'
+    return "\n".join([svg, f"<style>{STYLE}</style>", *head, *parts, "</svg>", ""])

@@ -243,12 +243,11 @@ class Row:
                 f"{ours} vs {theirs} images/s")
 
 
-def find_difference(bench, name):
+def find_difference(bench, name, model, peers):
     """Returns why ours and some peer's are not the same network: their numbers of parameters differ; None: they are equal."""
-    model = NETWORKS[name].model or name
     text = subprocess.run([bench.args.lockstep, "summary", "--model", model], capture_output=True, text=True).stdout
     ours = re.search(r"^total\s+(\d+)", text, re.MULTILINE)
-    for installed in bench.peers:
+    for installed in peers:
         if not ours or int(ours[1]) != installed.count_parameters(name):
             return f"{name}: the network of {installed.name} has not as many parameters as ours"
     return None
@@ -273,7 +272,7 @@ def measure(bench):
             for dtype in args.dtypes for cores in args.cores]
     bench.progress(f"{len(rows)} rows of {args.samples} samples: {about(estimate(bench, rows))}, and longer where a step "
                    f"takes more than {args.seconds:g} s")
-    different = {name: find_difference(bench, name) for name in names}
+    different = {name: find_difference(bench, name, NETWORKS[name].model or name, bench.peers) for name in names}
     for number, row in enumerate(rows):
         try:
             if different[row.name]:

@@ -7,13 +7,12 @@ Runs on the CPUs that its caller's affinity leaves it. More than one process: Di
 loopback interface, a process on each CPU, the batch divided among them.
 """
 import json
-import os
 import sys
-import tempfile
 
 import peer
 import torch
 from peer_torch_networks import NETWORKS
+from peer_torch_processes import join, leave, run_all
 from torch import nn
 from torch.nn import functional as F
 
@@ -65,22 +64,13 @@ def run(rank, args, meeting):
 
 def report(rank, args, meeting):
     at_start = peer.memory("VmRSS")
-    torch.set_num_threads(args.threads)
-    if args.processes > 1:
-        cpus = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cpus[rank % len(cpus)]})
-        os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-        torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}/store", rank=rank,
-                                             world_size=args.processes)
+    join(rank, args, meeting)
     step, parameters = make_step(args)
     measured = peer.measure(step, args, *[agree] * (args.processes > 1))
     sums = [total(value, args.processes) for value in (measured[2], peer.memory("VmHWM"), at_start)]
     if rank == 0:
         peer.print_report(args, torch.__version__, parameters, measured, *sums)
-    if args.processes > 1:
-        torch.distributed.barrier()  # nobody leaves while another may still wait for it
-        sys.stdout.flush()
-        os._exit(0)  # PyTorch 1.13 may wait for ever when it takes down its process group
+    leave(args)
 
 
 def main():
@@ -93,14 +83,7 @@ def main():
         return
     if args.compile and not hasattr(torch, "compile"):
         sys.exit(f"PyTorch {torch.__version__} has no torch.compile")
-    with tempfile.TemporaryDirectory() as meeting:
-        if args.processes == 1:
-            run(0, args, meeting)
-            return
-        try:
-            torch.multiprocessing.spawn(run, (args, meeting), nprocs=args.processes)
-        except torch.multiprocessing.ProcessExitedException:
-            sys.exit(1)
+    run_all(run, args)
 
 
 if __name__ == "__main__":

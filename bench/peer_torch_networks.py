@@ -68,6 +68,34 @@ def wrn_16_10():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(640, 10))
 
 
+def fast_conv(channels, filters):
+    conv = nn.Conv2d(channels, filters, 3, padding=1, bias=False)
+    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+    return conv
+
+
+class Fast(nn.Module):
+    """body(x) + x"""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.body = nn.Sequential(*(layer for _ in range(2) for layer in (
+            fast_conv(channels, channels), nn.BatchNorm2d(channels), nn.ReLU())))
+
+    def forward(self, x):
+        return self.body(x) + x
+
+
+def fast_cnn():
+    dense = nn.Linear(256, 10)
+    nn.init.xavier_uniform_(dense.weight)
+    nn.init.zeros_(dense.bias)
+    return nn.Sequential(
+        fast_conv(1, 32), nn.BatchNorm2d(32), nn.ReLU(), fast_conv(32, 64), nn.MaxPool2d(2), nn.BatchNorm2d(64), nn.ReLU(),
+        fast_conv(64, 128), nn.MaxPool2d(2), nn.BatchNorm2d(128), nn.ReLU(), Fast(128), fast_conv(128, 256), nn.MaxPool2d(2),
+        nn.BatchNorm2d(256), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), dense)
+
+
 def mlp():
     return nn.Sequential(
         nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
@@ -90,4 +118,4 @@ def resnet20():
 
 
 NETWORKS = {"lenet": lenet, "keras-cnn": keras_cnn, "resnet18": resnet18, "wrn-16-10": wrn_16_10,
-            "mlp": mlp, "vgg": vgg, "resnet20": resnet20}
+            "fast-cnn": fast_cnn, "mlp": mlp, "vgg": vgg, "resnet20": resnet20}
