@@ -10,8 +10,8 @@
 typedef struct export_config {
     int format; /* position in `formats` */
     int names;  /* lk_export_names */
-    const char *out;
-    bool best, external_data;
+    const char *out, *signature;
+    bool best, external_data, channels_last;
 } export_config;
 
 enum { BY_NAME };
@@ -36,6 +36,10 @@ static const lk_option options[] = {
              "load_state_dict takes, book those of resnet18 in Dive into Deep Learning"},
     {.name = "external-data", .type = LK_OPTION_FLAG, .offset = AT(external_data),
      .help = "with --format onnx: write the weights to FILE.data next to FILE, as is always done from 2 GB on"},
+    {.name = "channels-last", .type = LK_OPTION_FLAG, .offset = AT(channels_last),
+     .help = "with --format savedmodel: the network takes images as [N, H, W, C], as those of Keras do"},
+    {.name = "signature", .type = LK_OPTION_STRING, .offset = AT(signature), .value = "NAME",
+     .help = "with --format savedmodel: name of the signature (default: serving_default)"},
 };
 /* clang-format on */
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -75,7 +79,10 @@ static void export_print_result(const lk_checkpoint *checkpoint, const export_co
 
 static lk_status export_folder(const char *folder, const export_config *config, lk_export_format format)
 {
-    const lk_export_opts opts = {.names = (lk_export_names)config->names, .external_data = config->external_data};
+    const lk_export_opts opts = {.names = (lk_export_names)config->names,
+                                 .external_data = config->external_data,
+                                 .signature = config->signature,
+                                 .channels_last = config->channels_last};
     lk_checkpoint *checkpoint;
     lk_status status =
         lk_checkpoint_open_model(folder, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint);
@@ -111,6 +118,9 @@ static int export_run(int argc, char **argv)
             config.out);
     if (config.external_data && format != LK_EXPORT_ONNX)
         return cli_usage_error("--external-data: must be with --format onnx");
+    if ((config.channels_last || config.signature) && format != LK_EXPORT_SAVEDMODEL)
+        return cli_usage_error("--%s: must be with --format savedmodel",
+                               config.channels_last ? "channels-last" : "signature");
     if (config.names != LK_EXPORT_NAMES_OWN && format != LK_EXPORT_SAFETENSORS)
         return cli_usage_error("--names: must be with --format safetensors");
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
@@ -127,7 +137,7 @@ const cli_command cmd_export = {
         "\n"
         "  safetensors  parameters and buffers, under their names here or in PyTorch\n"
         "  onnx         a file for onnxruntime and other runtimes: opset 13, any batch size\n"
-        "  savedmodel   a folder for TensorFlow and TensorFlow Serving: signature serving_default\n"
+        "  savedmodel   a folder for TensorFlow and TensorFlow Serving: one signature, any batch size\n"
         "  c            FILE.c and FILE.h, which need a C11 compiler and libm; above a million parameters and\n"
         "               buffers also FILE.weights, which the program reads\n"
         "\n"

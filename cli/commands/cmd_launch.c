@@ -336,7 +336,8 @@ static int launch_run(int argc, char **argv)
     if (cli_parse(&cmd_launch, begin - 1, argv, &config, NULL) != LK_OK)
         return cli_fail();
     if (strcmp(argv[begin], "train") != 0)
-        return cli_usage_error("launch: '%s' cannot be run by several processes; 'train' can", argv[begin]);
+        return cli_usage_error(
+            "launch: '%s' cannot be run by several processes; 'train' can, and mpirun starts programs", argv[begin]);
     int status = launch_check_elastic(&config, list);
     if (status == 0)
         status = launch_check_numbers(&config, networks);
@@ -353,6 +354,7 @@ const cli_command cmd_launch = {
         "--devices is per process; ranks on one machine take different cores as long as there are enough.\n"
         "\n"
         "Standard output is that of rank 0. Lines on standard error begin with the number of their rank: `[1] …`.\n"
+        "On a terminal the last line is the progress bar of rank 0.\n"
         "\n"
         "If a rank dies, fails or makes no progress, all are ended, and the last line on standard error names the\n"
         "rank, its machine and what it was doing. Computing, reading, writing and downloading are progress, and so\n"

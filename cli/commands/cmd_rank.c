@@ -16,8 +16,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 250, REPORT_MS = 500 };
@@ -25,7 +27,7 @@ enum { LOOK_MS = 250, REPORT_MS = 500 };
 typedef struct supervised {
     int rank;
     pid_t process;
-    int output, errors; /* pipes from its standard streams; -1: closed */
+    int output, errors; /* from its standard streams: pipes, or a pseudo-terminal; -1: closed */
     lk_heartbeat *heartbeat;
     lk_heart_report told;
     int64_t told_ms;
@@ -118,12 +120,43 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
     _exit(1);
 }
 
+/* Opens a pseudo-terminal that passes bytes on unchanged. ends: for the supervisor and for the rank. */
+static bool rank_open_terminal(const char *columns, int ends[2])
+{
+    const struct winsize size = {.ws_col = (unsigned short)strtoul(columns, NULL, 10)};
+    struct termios mode;
+    char name[64];
+    ends[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (ends[0] < 0)
+        return false;
+    bool is_named = grantpt(ends[0]) == 0 && unlockpt(ends[0]) == 0 && ptsname_r(ends[0], name, sizeof name) == 0;
+    ends[1] = is_named ? open(name, O_RDWR | O_NOCTTY | O_CLOEXEC) : -1;
+    if (ends[1] >= 0 && tcgetattr(ends[1], &mode) == 0) {
+        cfmakeraw(&mode);
+        if (tcsetattr(ends[1], TCSANOW, &mode) == 0 && ioctl(ends[1], TIOCSWINSZ, &size) == 0)
+            return true;
+    }
+    close(ends[0]);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    return false;
+}
+
+/* Opens what the rank's standard error becomes. Without pseudo-terminals the rank draws no bar. */
+static bool rank_open_errors(const supervised *s, int ends[2])
+{
+    const char *columns = getenv(CLI_TERMINAL_VARIABLE);
+    bool is_terminal = columns && s->rank == 0 && rank_open_terminal(columns, ends);
+    unsetenv(CLI_TERMINAL_VARIABLE);
+    return is_terminal || pipe2(ends, O_CLOEXEC) == 0;
+}
+
 /* Sets arguments[0] to the path of the program, so that a list of processes tells the rank from its supervisor. */
 static bool rank_start(supervised *s, char **arguments)
 {
     static char program[PATH_MAX];
     int output[2], errors[2];
-    if (!realpath("/proc/self/exe", program) || pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
+    if (!realpath("/proc/self/exe", program) || pipe2(output, O_CLOEXEC) != 0 || !rank_open_errors(s, errors))
         return false;
     arguments[0] = program;
     pid_t parent = getpid();
@@ -156,7 +189,7 @@ static void rank_pass_on(supervised *s, int *from, cli_record_kind kind)
     ssize_t n = *from >= 0 ? read(*from, bytes, sizeof bytes) : -1;
     if (n > 0)
         rank_send(s, kind, bytes, (size_t)n);
-    if (n == 0) {
+    if (n == 0 || (n < 0 && *from >= 0 && errno == EIO)) { /* EIO: no process has the terminal open any more */
         close(*from);
         *from = -1;
     }

@@ -58,9 +58,7 @@ static lk_status runs_add_row(list *l, const lk_run *run)
                                         [EPOCHS] = epochs,
                                         [BEST] = cli_best_text(run, best),
                                         [TOOK] = cli_time_text(run->seconds, took),
-                                        [STATE] = run->finished ? ""
-                                                  : run->trains ? "trains"
-                                                                : "not finished"};
+                                        [STATE] = run->finished ? "" : cli_run_state(run)};
     char **row = l->rows[l->count++];
     memset(row, 0, sizeof l->rows[0]);
     for (int c = 0; c < COLUMNS; c++)

@@ -96,7 +96,9 @@ static lk_status train_or_work(training *t, lk_train_role role, bool *was_made)
     lk_trainer *trainer = lk_trainer_new(&t->config);
     cli_set_work(trainer);
     lk_status status = lk_error_status();
-    if (trainer)
+    if (status == LK_ERR_STATE && role == LK_TRAIN_WORKER && !trainer)
+        status = cli_note_late_worker();
+    else if (trainer)
         status = role == LK_TRAIN_WORKER ? cli_run_worker(trainer) : train_fit(t, trainer);
     *was_made = trainer != NULL;
     cli_set_work(NULL);

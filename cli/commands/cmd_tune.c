@@ -103,9 +103,9 @@ static void tune_print_end(const lk_tune_result *result, const char *out)
     else
         printf("\n%d of %d choices are not the built-in ones. ", result->changed, lk_tuning_count(result->tuning));
     if (result->changed > 0 && result->tuned > 0)
-        printf(
-            "A step takes %.2f ms of processor time with them, %.2f ms with the built-in ones: %.2f times as fast.\n",
-            1e3 * result->tuned, 1e3 * result->built_in, result->built_in / result->tuned);
+        printf("A step takes %.2f ms%s with them, %.2f ms with the built-in ones: %.2f times as fast.\n",
+               1e3 * result->tuned, result->elapsed ? "" : " of processor time", 1e3 * result->built_in,
+               result->built_in / result->tuned);
     else if (result->changed > 0)
         printf("None of them runs in a training or an evaluation, where their operators are fused into others.\n");
     printf("%s written: hash %016llx\n", out, (unsigned long long)lk_tuning_hash(result->tuning));
@@ -159,8 +159,13 @@ const cli_command cmd_tune = {
         "fastest implementations, and `lockstep train --algorithms FILE` uses them. Like any other setting, that\n"
         "changes the bits of the results.\n"
         "\n"
+        "On a GPU these are cuDNN's engines, and the time is what passes until the GPU has done the work. The first\n"
+        "run takes minutes: cuDNN compiles engines. FILE pins each by its name; products of matrices stay with\n"
+        "cuBLASLt's own choice, which FILE records and requires.\n"
+        "\n"
         "The built-in choice stays unless another implementation takes at most 0.95 of its time. Prints both times,\n"
-        "and at the end the time of whole training steps. FILE is for this instruction set and version of oneDNN.\n"
+        "and at the end the time of whole training steps. FILE is for this instruction set and version of oneDNN, or\n"
+        "for this model of GPU and these versions of its libraries.\n"
         "\n"
         "An interrupt (control-C) ends tuning with exit status 130, and FILE stays as it was; a second one ends at\n"
         "once.\n",

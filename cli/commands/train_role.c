@@ -20,6 +20,13 @@ lk_status cli_serve_parameters(const lk_train_config *config)
     return status;
 }
 
+lk_status cli_note_late_worker(void)
+{
+    fprintf(stderr, "note: %s: there is no work for this worker\n", lk_error_message());
+    lk_error_clear();
+    return LK_OK;
+}
+
 lk_status cli_run_worker(lk_trainer *trainer)
 {
     lk_train_result result;

@@ -8,6 +8,7 @@
 #include "cli/launch/launch_hosts.h"
 #include "cli/launch/launch_memory.h"
 #include "cli/launch/rank_record.h"
+#include "cli/text/progress.h"
 
 #include "lockstep/checkpoint.h"
 
@@ -258,6 +259,7 @@ static bool elastic_wants_stop(void *self)
     if (!elastic_file_has_changed(e))
         return false;
     if (!cli_hosts_read(e->opts->hosts_file, list, error)) {
+        cli_clear_line();
         fprintf(stderr, "lockstep: --hosts-file: %s; training goes on with the machines that it has\n", error);
         return false;
     }
@@ -266,6 +268,7 @@ static bool elastic_wants_stop(void *self)
     elastic_take_list(e, list, true);
     elastic_list_hosts(e, list);
     if (elastic_count_ranks(e) < e->opts->min_ranks) {
+        cli_clear_line();
         fprintf(stderr, "lockstep: --hosts-file %s: has places for %d, and --min-ranks is %d\n", e->opts->hosts_file,
                 elastic_count_ranks(e), e->opts->min_ranks);
         return true;

@@ -7,12 +7,15 @@
 #include "cli/launch/launch_roles.h"
 #include "cli/launch/launch_starters.h"
 #include "cli/launch/mpi_leftovers.h"
+#include "cli/text/progress.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* Milliseconds to wait. */
 enum {
@@ -108,8 +111,10 @@ static void job_take_text(void *self, const char *text, size_t bytes)
     job *j = self;
     int rank, signal;
     bool is_echo = j->failed || j->ended || j->interrupts || j->is_stopping;
-    if (!is_echo)
+    if (!is_echo && bytes > 0) {
+        cli_clear_line();
         fwrite(text, 1, bytes, stderr);
+    }
     for (size_t done = 0; done < bytes && !j->ended;) {
         done += job_keep_text(j, text + done, bytes - done);
         if (cli_mpirun_names_killed(j->said, &rank, &signal))
@@ -165,6 +170,7 @@ static void job_pass_interrupts_on(job *j)
     if (interrupts == 0 || j->ended)
         return;
     if (j->interrupts == 0) {
+        cli_clear_line();
         fputs("lockstep: finishing this step; a second interrupt ends at once\n", stderr);
         j->n_told = -1;
         j->interrupts = 1;
@@ -352,6 +358,18 @@ static bool job_may_restart(const job *j, int status)
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
+/* Lets rank 0 draw its bar, if there is a terminal for it. `name`: printed before its lines. */
+static void job_offer_terminal(const char *name)
+{
+    char number[16];
+    int columns = cli_columns(), before = (int)strlen(name) + 3;
+    snprintf(number, sizeof number, "%d", columns < INT_MAX && columns > before ? columns - before : 0);
+    if (isatty(STDERR_FILENO))
+        setenv(CLI_TERMINAL_VARIABLE, number, 1);
+    else
+        unsetenv(CLI_TERMINAL_VARIABLE);
+}
+
 static int job_run(job *j)
 {
     job_catch_interrupts();
@@ -385,6 +403,7 @@ void cli_job_run_once(const cli_job_opts *opts, bool is_again, cli_job_end *end)
     char(*names)[CLI_RANK_NAME] = job_names(opts);
     j->opts = opts;
     j->end = end;
+    job_offer_terminal(names ? names[0] : "0");
     j->starters = cli_starters_new(opts, &events);
     if (j->starters)
         j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir, is_again);

@@ -1,6 +1,7 @@
 #include "cli/launch/launch_ranks.h"
 
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -26,6 +27,7 @@ struct cli_ranks {
     double silence;            /* seconds without progress of the stalled rank */
     double since_end;          /* seconds since a rank last ended */
     const char *title;         /* printed before a name: "rank " */
+    bool is_mid_line;          /* rank 0's standard output has not ended its line */
     char last[1024];           /* the last line about a rank that was printed */
     rank ranks[];
 };
@@ -89,6 +91,22 @@ static bool record_read_end(const cli_record *record, cli_rank_end *end)
     return true;
 }
 
+/* Draws the bar of rank 0 again below what was printed. */
+static void ranks_take_output(cli_ranks *ranks, rank *r, const cli_record *record)
+{
+    if (record->kind == CLI_RECORD_STDERR || r > ranks->ranks) {
+        cli_output_take(&r->output, record->data, (size_t)record->bytes);
+    } else if (record->bytes > 0) {
+        if (!ranks->is_mid_line)
+            cli_clear_line();
+        fwrite(record->data, 1, (size_t)record->bytes, stdout);
+        fflush(stdout);
+        ranks->is_mid_line = record->data[record->bytes - 1] != '\n';
+    }
+    if (!ranks->is_mid_line)
+        cli_output_draw(&ranks->ranks[0].output);
+}
+
 void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
 {
     lk_heart_report heart;
@@ -104,12 +122,7 @@ void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
         break;
     case CLI_RECORD_STDOUT:
     case CLI_RECORD_STDERR:
-        if (record->kind == CLI_RECORD_STDERR || record->rank > 0) {
-            cli_output_take(&r->output, record->data, (size_t)record->bytes);
-            break;
-        }
-        fwrite(record->data, 1, (size_t)record->bytes, stdout);
-        fflush(stdout);
+        ranks_take_output(ranks, r, record);
         break;
     case CLI_RECORD_HEART:
         if (record_read_heart(record, sizeof heart, &heart))
@@ -258,6 +271,7 @@ int cli_ranks_next_unheard(cli_ranks *ranks, double seconds)
         rank *r = &ranks->ranks[i];
         if (r->has_ended || r->unheard < seconds)
             continue;
+        cli_clear_line();
         fprintf(stderr, "lockstep: the supervisor of %s has not been heard for %.0f s, and is ended\n", r->output.name,
                 r->unheard);
         r->unheard = 0;

@@ -1,33 +1,76 @@
 #include "cli/launch/rank_output.h"
 
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct cli_rank_line {
     char bytes[8192];
     size_t n;
+    bool returned; /* the last byte was a carriage return */
+    bool redrawn;  /* the line was begun anew, so it is no line that stays */
 };
+
+/* Writes the line without the terminal's control sequences, such as those of bold type. */
+static void output_log_line(const cli_rank_output *o)
+{
+    const char *byte = o->line->bytes, *end = byte + o->line->n;
+    for (; byte < end; byte++) {
+        if (*byte != '\033') {
+            fputc(*byte, o->log);
+            continue;
+        }
+        while (byte + 1 < end && !isalpha((unsigned char)*byte))
+            byte++;
+    }
+    fputc('\n', o->log);
+    fflush(o->log);
+}
+
+static void output_begin_line(cli_rank_output *o, bool redrawn)
+{
+    o->line->n = 0;
+    o->line->redrawn = redrawn;
+    o->line->returned = false;
+}
 
 /* Prints the line in one call, because others may write to the same terminal or file. */
 static void output_print_line(cli_rank_output *o)
 {
+    cli_clear_line();
     fprintf(stderr, "[%s] %.*s\n", o->name, (int)o->line->n, o->line->bytes);
-    if (o->log) {
-        fwrite(o->line->bytes, 1, o->line->n, o->log);
-        fputc('\n', o->log);
-        fflush(o->log);
-    }
-    o->line->n = 0;
+    if (o->log)
+        output_log_line(o);
+    output_begin_line(o, false);
+}
+
+void cli_output_draw(const cli_rank_output *o)
+{
+    if (!o->line || !o->line->redrawn || !isatty(STDERR_FILENO))
+        return;
+    int n = (int)o->line->n, most = cli_columns() - (int)strlen(o->name) - 4;
+    if (n > 0 && most > 0)
+        fprintf(stderr, "\r\033[K[%s] %.*s", o->name, n < most ? n : most, o->line->bytes);
+    else
+        cli_clear_line();
 }
 
 void cli_output_flush(cli_rank_output *o)
 {
-    if (o->line && o->line->n > 0)
+    if (!o->line || o->line->n == 0)
+        return;
+    if (!o->line->redrawn) {
         output_print_line(o);
+        return;
+    }
+    cli_clear_line();
+    output_begin_line(o, false);
 }
 
 static bool output_make_line(cli_rank_output *o)
@@ -39,9 +82,15 @@ static bool output_make_line(cli_rank_output *o)
 
 void cli_output_take(cli_rank_output *o, const char *bytes, size_t n)
 {
+    static const char clears[] = "\033[K"; /* follows a carriage return */
     for (size_t i = 0; i < n && output_make_line(o); i++) {
-        if (bytes[i] != '\n')
+        if (o->line->returned && bytes[i] != '\n')
+            output_begin_line(o, true);
+        o->line->returned = bytes[i] == '\r';
+        if (bytes[i] != '\n' && bytes[i] != '\r')
             o->line->bytes[o->line->n++] = bytes[i];
+        if (o->line->redrawn && o->line->n == strlen(clears) && memcmp(o->line->bytes, clears, o->line->n) == 0)
+            o->line->n = 0;
         if (bytes[i] == '\n' || o->line->n == sizeof o->line->bytes)
             output_print_line(o);
     }

@@ -1,4 +1,5 @@
-/* A rank's standard error, printed line by line. */
+/* A rank's standard error, printed line by line. On a terminal the last line may be one that the rank redraws, such as
+ * a progress bar. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,10 +21,14 @@ typedef struct cli_rank_output {
  * appends: after the lines already there. Returns false, with the error printed, on failure. */
 bool cli_output_open_log(cli_rank_output *output, const char *title, const char *folder, bool appends);
 
-/* Adds output, and prints the lines that are complete. */
+/* Adds output, and prints the lines that are complete. A carriage return begins the line anew. */
 void cli_output_take(cli_rank_output *output, const char *bytes, size_t n);
 
-/* Prints an incomplete line. */
+/* Draws the line again that the rank redraws, if there is one now. What is printed next must clear it first, with
+ * cli_clear_line. */
+void cli_output_draw(const cli_rank_output *output);
+
+/* Prints an incomplete line; one that is redrawn is cleared instead. */
 void cli_output_flush(cli_rank_output *output);
 
 void cli_output_close(cli_rank_output *output);

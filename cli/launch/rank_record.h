@@ -10,6 +10,10 @@
 
 enum { CLI_RECORD_BYTES = 512, CLI_RECORD_MARK = 8, CLI_RECORD_DATA = CLI_RECORD_BYTES - CLI_RECORD_MARK - 16 };
 
+/* Set for the supervisor of rank 0 if the launcher's standard error is a terminal: the columns that a line of the rank
+ * may have; 0: unknown. The rank's standard error is then a terminal of its own. */
+#define CLI_TERMINAL_VARIABLE "LOCKSTEP_TERMINAL"
+
 /* Exit statuses of a rank ended by an interrupt, and of one that ended because it was itself asked to leave an elastic
  * training. */
 enum { CLI_RANK_INTERRUPTED = 130, CLI_RANK_LEFT = 143 };

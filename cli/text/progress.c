@@ -2,6 +2,7 @@
 
 #include "cli/cli.h"
 #include "cli/text/plan_text.h"
+#include "cli/text/repeat_text.h"
 #include "cli/text/scaling_text.h"
 
 #include "lockstep/callbacks.h"
@@ -83,10 +84,12 @@ static void progress_note_guesses(cli_progress *progress, const lk_epoch_report 
     if (progress->has_warned || !(fabs(loss - log(classes)) <= 0.002 * log(classes)))
         return;
     progress->has_warned = true;
-    fprintf(stderr,
-            "note: the network still guesses: %.4f is the loss of equal probabilities for %.0f classes. Weights that\n"
-            "      begin small, as lenet's, take some hundred steps before the loss falls.\n",
-            log(classes), classes);
+    char note[256];
+    snprintf(note, sizeof note,
+             "the network still guesses: %.4f is the loss of equal probabilities for %.0f classes. Weights that "
+             "begin small, as lenet's, take some hundred steps before the loss falls.",
+             log(classes), classes);
+    cli_print_wrapped("note: ", note, stderr);
 }
 
 static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
@@ -166,7 +169,7 @@ static void progress_print_places(const lk_train_config *config)
         fprintf(stderr, "  %-11s ", places[i].what);
         cli_print_clean(places[i].folder, stderr);
         fprintf(stderr, ": lockstep %s ", places[i].command);
-        cli_print_clean(places[i].folder, stderr);
+        cli_put_word(stderr, places[i].folder);
         fprintf(stderr, "%s\n", places[i].argument);
     }
 }
@@ -188,7 +191,8 @@ void cli_progress_done(const cli_progress *progress, const lk_trainer *trainer, 
     fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->seconds);
     if (isfinite(result->images_per_second))
-        fprintf(stderr, ", %.0f images/s", result->images_per_second);
+        fprintf(stderr, ", %.0f images/s%s", result->images_per_second,
+                result->resumed_steps > 0 && result->resumed_steps < result->steps ? " since it was resumed" : "");
     if (result->val.accuracy.count)
         fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
     cli_set_bold(false);
@@ -204,6 +208,44 @@ int cli_columns(void)
     struct winsize size;
     return isatty(STDERR_FILENO) && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
                                                                                                     : INT_MAX;
+}
+
+static void progress_write_wrapped(const char *before, const char *text, int columns, FILE *stream)
+{
+    int indent = cli_text_width(before), used = indent;
+    cli_print_clean(before, stream);
+    while (*text) {
+        char word[256];
+        int gap = (int)strspn(text, " "), length = (int)strcspn(text + gap, " ");
+        length = length < (int)sizeof word ? length : (int)sizeof word - 1;
+        snprintf(word, sizeof word, "%.*s", length, text + gap);
+        text += gap + length;
+        if (used > indent && used + gap + cli_text_width(word) > columns) {
+            fprintf(stream, "\n%*s", indent, "");
+            used = indent;
+        } else {
+            fprintf(stream, "%*s", gap, "");
+            used += gap;
+        }
+        cli_print_clean(word, stream);
+        used += cli_text_width(word);
+    }
+    fputc('\n', stream);
+}
+
+/* Prints in one call, because others may write to the same terminal or file. */
+void cli_print_wrapped(const char *before, const char *text, FILE *stream)
+{
+    char *lines = NULL;
+    size_t size;
+    FILE *memory = open_memstream(&lines, &size);
+    if (memory) {
+        progress_write_wrapped(before, text, stream == stderr ? cli_columns() : INT_MAX, memory);
+        fclose(memory);
+    }
+    if (lines)
+        fwrite(lines, 1, size, stream);
+    free(lines);
 }
 
 void cli_set_bold(bool is_bold)
@@ -223,9 +265,7 @@ void cli_print_log(void *user, lk_log_level level, const char *message)
 {
     (void)user;
     cli_clear_line(); /* a progress bar is redrawn later */
-    fprintf(stderr, "%s: ", level == LK_LOG_WARNING ? "warning" : "note");
-    cli_print_clean(message, stderr);
-    fputc('\n', stderr);
+    cli_print_wrapped(level == LK_LOG_WARNING ? "warning: " : "note: ", message, stderr);
 }
 
 void cli_print_log_once(void *user, lk_log_level level, const char *message)

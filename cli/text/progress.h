@@ -4,6 +4,8 @@
 #include "lockstep/log.h"
 #include "lockstep/train.h"
 
+#include <stdio.h>
+
 typedef struct cli_progress {
     bool ledger;         /* print the ledger after every epoch */
     bool verbose;        /* end with all that is known of the run's speed */
@@ -20,6 +22,10 @@ void cli_progress_done(const cli_progress *progress, const lk_trainer *trainer, 
 
 /* Columns of the terminal that stderr is; INT_MAX: it is none. */
 int cli_columns(void);
+
+/* Prints `before` and `text` as a line, without control characters. On stderr, if that is a terminal, a line that is
+ * too long is broken between words of the text, and its rest is indented by as many columns as `before` has. */
+void cli_print_wrapped(const char *before, const char *text, FILE *stream);
 
 /* Begins or ends bold type, if stderr is a terminal that has it and $NO_COLOR is not set. */
 void cli_set_bold(bool is_bold);

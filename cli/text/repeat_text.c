@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Quotes a word unless it has only characters that no shell treats specially. */
-static void repeat_text_put_word(FILE *out, const char *word)
+void cli_put_word(FILE *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=+@%";
     if (*word && word[strspn(word, plain)] == '\0') {
@@ -28,7 +27,7 @@ static void repeat_text_put_option(FILE *out, const lk_option *option, const cha
     if (is_flag)
         return;
     fputc(' ', out);
-    repeat_text_put_word(out, value);
+    cli_put_word(out, value);
 }
 
 char *cli_repeat_command(const lk_run *run)

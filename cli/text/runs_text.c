@@ -21,6 +21,11 @@ const char *cli_run_setting(const lk_run *run, const char *name)
     return value && *value ? value : "-";
 }
 
+const char *cli_run_state(const lk_run *run)
+{
+    return run->finished ? "finished" : run->trains ? "trains" : "interrupted";
+}
+
 const char *cli_best_text(const lk_run *run, char text[CLI_BEST])
 {
     double accuracy;
@@ -91,7 +96,9 @@ static void runs_text_comparison_print_results(const lk_run *a, const lk_run *b)
     for (int i = 0; i < 2; i++) {
         double images = 0;
         cli_time_text(runs[i]->seconds, took[i]);
-        snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s", runs[i]->n_epochs, runs[i]->finished ? "" : ", not finished");
+        bool finished = runs[i]->finished;
+        snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s%s", runs[i]->n_epochs, finished ? "" : ", ",
+                 finished ? "" : cli_run_state(runs[i]));
         for (int64_t e = 0; e < runs[i]->n_epochs; e++)
             images += runs[i]->epochs[e].images_per_second / (double)runs[i]->n_epochs;
         snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs && !isnan(images) ? "%.0f" : "-", images);

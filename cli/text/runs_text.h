@@ -13,6 +13,9 @@ const char *cli_run_setting(const lk_run *run, const char *name);
 /* Writes "logs/a" for logs/a/epochs.jsonl, and the path itself for other files. */
 void cli_run_name(const char *path, char *text, size_t size);
 
+/* Returns "finished", "trains" or "interrupted", as pages about runs say it. */
+const char *cli_run_state(const lk_run *run);
+
 /* Returns "0.8119 (epoch 3)", or "0.8119 (training, epoch 3)" if no epoch was evaluated, or "-" before the first
  * epoch. */
 const char *cli_best_text(const lk_run *run, char text[CLI_BEST]);

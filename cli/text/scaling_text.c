@@ -1,6 +1,7 @@
 #include "cli/text/scaling_text.h"
 
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,16 +40,14 @@ static const char *scaling_text_source_of(const lk_scaling_report *r, const lk_s
                           : "against one as estimated from the recorded steps' computing time";
 }
 
-bool cli_is_disturbed(const lk_scaling_report *r)
-{
-    return r->steps > 0 && r->core_share < 0.9;
-}
-
-/* Returns whether the recorded steps were a fifth slower or faster than the run's average step. */
 static bool scaling_text_is_unlike_run(const lk_scaling_report *r)
 {
-    double run_step = (double)r->batch_size / r->images_per_second;
-    return r->servers == 0 && r->steps > 0 && (r->step_seconds > 1.2 * run_step || r->step_seconds < run_step / 1.2);
+    return lk_scaling_doubts(r) & LK_SCALING_UNLIKE_RUN;
+}
+
+bool cli_is_disturbed(const lk_scaling_report *r)
+{
+    return lk_scaling_doubts(r) & LK_SCALING_DISTURBED;
 }
 
 static bool scaling_text_is_believed(const lk_scaling_report *r, const lk_speedup *s)
@@ -60,22 +59,23 @@ static bool scaling_text_is_believed(const lk_scaling_report *r, const lk_speedu
 static void scaling_text_print_speedup(const lk_scaling_report *r, FILE *stream)
 {
     lk_speedup s = lk_scaling_speedup(r);
+    char taken[96];
+    snprintf(taken, sizeof taken, "other processes, or more devices than cores, took %.0f%% of the cores' time",
+             100 * (1 - r->core_share));
     if (scaling_text_is_believed(r, &s))
         fprintf(stream, "speed-up %.2f on %lld device%s, efficiency %.0f%%, %s\n", s.speedup, (long long)r->devices,
                 r->devices == 1 ? "" : "s", 100 * s.efficiency, scaling_text_source_of(r, &s));
     else if (isfinite(s.speedup) && cli_is_disturbed(r))
-        fprintf(stream,
-                "speed-up unclear: other processes, or more devices than cores, took %.0f%% of the cores' time\n",
-                100 * (1 - r->core_share));
+        cli_print_wrapped("speed-up unclear: ", taken, stream);
     else if (isfinite(s.speedup))
-        fputs("speed-up unclear: the recorded steps took other times than the run's\n", stream);
+        cli_print_wrapped("speed-up unclear: ", "the recorded steps took other times than the run's", stream);
     else if (r->servers > 0)
-        fputs("speed-up not measured: the run is too short\n", stream);
+        cli_print_wrapped("speed-up not measured: ", "the run is too short", stream);
     else if (strcmp(r->kind, "cpu") != 0)
-        fputs("speed-up not measured: it needs a run on one device to compare with\n", stream);
+        cli_print_wrapped("speed-up not measured: ", "it needs a run on one device to compare with", stream);
     else
-        fputs("speed-up not measured: no steps were recorded, and there is no run on one device to compare with\n",
-              stream);
+        cli_print_wrapped("speed-up not measured: ",
+                          "no steps were recorded, and there is no run on one device to compare with", stream);
 }
 
 static void scaling_text_print_no_steps(const lk_scaling_report *r, FILE *stream)

@@ -25,30 +25,7 @@ typedef struct page {
     lk_bytes out, notes;
     lk_step_records read[LK_PAGE_RUNS];
     const lk_step_records *steps[LK_PAGE_RUNS]; /* the live ones, or those that were read */
-    double *epochs[LK_PAGE_RUNS];               /* numbers of the epochs as they are plotted */
 } page;
-
-static bool page_is_evaluated(const lk_run *run)
-{
-    for (int64_t i = 0; i < run->n_epochs; i++)
-        if (!isnan(run->epochs[i].val_accuracy))
-            return true;
-    return false;
-}
-
-static const char *page_setting(const lk_run *run, const char *name)
-{
-    const char *value = lk_run_get_setting(run, name);
-    return value ? value : "";
-}
-
-static bool page_shares(const page *p, const char *name)
-{
-    for (int i = 1; i < p->count; i++)
-        if (strcmp(page_setting(p->runs[i].run, name), page_setting(p->runs[0].run, name)) != 0)
-            return false;
-    return true;
-}
 
 /* --- files of the run ----------------------------------------------------------------------------------------------
  */
@@ -210,107 +187,6 @@ static void page_put_now(page *p)
     lk__bytes_text(&p->out, "</p></section>\n");
 }
 
-/* --- curves --------------------------------------------------------------------------------------------------------
- */
-
-/* Shortens names in legends in the middle, since the ends of paths tell them apart. */
-static void page_short_name(const char *name, char *text, size_t size)
-{
-    enum { MOST = 36 };
-    size_t length = strlen(name), head = MOST / 2, tail = length > MOST ? length - MOST / 2 : 0;
-    if (length <= MOST) {
-        snprintf(text, size, "%s", name);
-        return;
-    }
-    while (head > 0 && ((unsigned char)name[head] & 0xC0) == 0x80)
-        head--;
-    while (((unsigned char)name[tail] & 0xC0) == 0x80)
-        tail++;
-    snprintf(text, size, "%.*s…%s", (int)head, name, name + tail);
-}
-
-/* Collects a column of the epochs of a run. Free it with lk__free. offset: of a double in lk_run_epoch. */
-static double *page_epoch_column(const lk_run *run, size_t offset)
-{
-    double *values = lk__calloc((size_t)run->n_epochs + 1, sizeof *values);
-    for (int64_t i = 0; values && i < run->n_epochs; i++)
-        values[i] = *(const double *)(const void *)((const char *)&run->epochs[i] + offset);
-    return values;
-}
-
-/* Adds a chart by step; it is left out if no run has a value. */
-static lk_status page_put_step_chart(page *p, int column, const char *title, double most)
-{
-    lk_series series[LK_PAGE_RUNS];
-    char names[LK_PAGE_RUNS][128];
-    int64_t points = 0;
-    for (int i = 0; i < p->count; i++) {
-        const lk_step_records *steps = p->steps[i];
-        page_short_name(p->count > 1 ? p->runs[i].name : "training", names[i], sizeof names[i]);
-        series[i] = (lk_series){names[i], steps->column[LK_STEP_NUMBER], steps->column[column], steps->count, false};
-        points += steps->count;
-    }
-    lk_line_chart chart = {
-        .title = title, .x_label = "step", .series = series, .series_count = p->count, .y_max = most};
-    return points > 0 ? lk__html_line_chart(&p->out, &chart) : LK_OK;
-}
-
-/* Adds a chart by epoch: of one run training and validation, of several one of both. */
-static lk_status page_put_epoch_chart(page *p, size_t train, size_t val, const char *title, double most)
-{
-    lk_series series[LK_PAGE_RUNS];
-    char names[LK_PAGE_RUNS][128];
-    double *owned[LK_PAGE_RUNS] = {NULL};
-    int n = p->count > 1 ? p->count : 2;
-    lk_status status = LK_OK;
-    for (int i = 0; i < n && status == LK_OK; i++) {
-        int r = p->count > 1 ? i : 0;
-        const lk_run *run = p->runs[r].run;
-        owned[i] = page_epoch_column(run, p->count > 1 ? (page_is_evaluated(run) ? val : train) : i ? val : train);
-        status = owned[i] ? LK_OK : LK_ERR_MEMORY;
-        page_short_name(p->count > 1 ? p->runs[r].name : i ? "validation" : "training", names[i], sizeof names[i]);
-        series[i] = (lk_series){names[i], p->epochs[r], owned[i], run->n_epochs, false};
-    }
-    lk_line_chart chart = {.title = title, .x_label = "epoch", .series = series, .series_count = n, .y_max = most};
-    if (status == LK_OK)
-        status = lk__html_line_chart(&p->out, &chart);
-    for (int i = 0; i < n; i++)
-        lk__free(owned[i]);
-    return status;
-}
-
-static lk_status page_put_curves(page *p)
-{
-    int64_t steps = 0, epochs = 0;
-    char titles[5][256];
-    static const char *const what[] = {"training loss by step", "training accuracy by step", "loss by epoch",
-                                       "accuracy by epoch", "learning rate by step"};
-    for (int i = 0; i < p->count; i++) {
-        steps += p->steps[i]->count;
-        epochs += p->runs[i].run->n_epochs;
-    }
-    for (int i = 0; i < 5; i++)
-        snprintf(titles[i], sizeof titles[i],
-                 page_shares(p, "model") && page_shares(p, "data") ? "%.70s on %.70s: %s" : "%.0s%.0s%s",
-                 page_setting(p->runs[0].run, "model"), page_setting(p->runs[0].run, "data"), what[i]);
-    if (steps + epochs == 0)
-        return LK_OK;
-    lk__bytes_text(&p->out, "<section><h2>Curves</h2>\n<div class=\"two\">\n");
-    if (steps > 0) {
-        LK_TRY(page_put_step_chart(p, LK_STEP_LOSS, titles[0], 0.1));
-        LK_TRY(page_put_step_chart(p, LK_STEP_ACCURACY, titles[1], 1));
-    }
-    if (epochs > 0) {
-        LK_TRY(page_put_epoch_chart(p, offsetof(lk_run_epoch, train_loss), offsetof(lk_run_epoch, val_loss), titles[2],
-                                    0.1));
-        LK_TRY(page_put_epoch_chart(p, offsetof(lk_run_epoch, train_accuracy), offsetof(lk_run_epoch, val_accuracy),
-                                    titles[3], 1));
-    }
-    LK_TRY(page_put_step_chart(p, LK_STEP_RATE, titles[4], 1e-9));
-    lk__bytes_text(&p->out, "</div></section>\n");
-    return LK_OK;
-}
-
 /* --- one run -------------------------------------------------------------------------------------------------------
  */
 
@@ -412,7 +288,7 @@ static lk_status page_put_progress(page *p)
     if (p->live)
         page_put_now(p);
     page_put_tiles(p, p->runs[0].run);
-    LK_TRY(page_put_curves(p));
+    LK_TRY(lk__page_put_curves(&p->out, p->runs, p->count, p->steps));
     lk__bytes_text(&p->out, p->live ? "</div>\n" : "");
     return LK_OK;
 }
@@ -435,79 +311,11 @@ static lk_status page_put_one(page *p)
 /* --- several runs --------------------------------------------------------------------------------------------------
  */
 
-static void page_put_results(page *p)
-{
-    lk__bytes_text(&p->out,
-                   "<section><h2>Results</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"list\"><thead><tr>"
-                   "<th>run</th><th class=\"n\">best accuracy</th><th class=\"n\">epochs</th><th class=\"n\">time"
-                   "</th><th class=\"n\">images/s</th><th>digest</th></tr></thead>\n");
-    for (int i = 0; i < p->count; i++) {
-        const lk_run *run = p->runs[i].run;
-        double accuracy;
-        lk_run_best(run, &accuracy);
-        lk__bytes_text(&p->out, "<tr><td>");
-        lk__html_text(&p->out, p->runs[i].name);
-        lk__bytes_text(&p->out, run->finished ? "</td><td class=\"n\">" : " (not finished)</td><td class=\"n\">");
-        lk__html_percent(&p->out, accuracy, 2);
-        lk__bytes_format(&p->out, "</td><td class=\"n\">%lld</td><td class=\"n\">", (long long)run->n_epochs);
-        lk__html_duration(&p->out, run->seconds);
-        lk__bytes_text(&p->out, "</td><td class=\"n\">");
-        lk__html_number(&p->out, lk__page_rate(run));
-        lk__bytes_text(&p->out, "</td><td><code>");
-        lk__html_text(&p->out, run->digest ? run->digest : "–");
-        lk__bytes_text(&p->out, "</code></td></tr>\n");
-    }
-    lk__bytes_text(&p->out, "</table></div></section>\n");
-}
-
-/* Returns whether the runs differ in a setting that run `index` is the first to have. */
-static bool page_differs(const page *p, int index, const char *name)
-{
-    for (int i = 0; i < index; i++)
-        if (lk_run_get_setting(p->runs[i].run, name))
-            return false;
-    return !page_shares(p, name);
-}
-
-static void page_put_differences(page *p)
-{
-    int different = 0;
-    lk__bytes_text(&p->out, "<section><h2>Settings that differ</h2><div class=\"scroll\" tabindex=\"0\"><table "
-                            "class=\"list\"><thead><tr><th>setting</th>");
-    for (int i = 0; i < p->count; i++) {
-        lk__bytes_text(&p->out, "<th>");
-        lk__html_text(&p->out, p->runs[i].name);
-        lk__bytes_text(&p->out, "</th>");
-    }
-    lk__bytes_text(&p->out, "</tr></thead>\n");
-    for (int index = 0; index < p->count; index++) {
-        const lk_run *run = p->runs[index].run;
-        for (int s = 0; s < run->n_settings; s++) {
-            const char *name = run->settings[s].name;
-            if (!page_differs(p, index, name))
-                continue;
-            different++;
-            lk__bytes_text(&p->out, "<tr><th scope=\"row\">");
-            lk__html_text(&p->out, name);
-            lk__bytes_text(&p->out, "</th>");
-            for (int i = 0; i < p->count; i++) {
-                const char *value = page_setting(p->runs[i].run, name);
-                lk__bytes_text(&p->out, "<td>");
-                lk__html_text(&p->out, *value ? value : "–");
-                lk__bytes_text(&p->out, "</td>");
-            }
-            lk__bytes_text(&p->out, "</tr>\n");
-        }
-    }
-    lk__bytes_text(&p->out,
-                   different ? "</table></div></section>\n" : "</table></div><p>No setting differs.</p></section>\n");
-}
-
 static lk_status page_put_several(page *p)
 {
-    page_put_results(p);
-    LK_TRY(page_put_curves(p));
-    page_put_differences(p);
+    lk__page_put_results(&p->out, p->runs, p->count);
+    LK_TRY(lk__page_put_curves(&p->out, p->runs, p->count, p->steps));
+    lk__page_put_differences(&p->out, p->runs, p->count);
     for (int i = 0; i < p->count; i++) {
         if (!p->runs[i].command)
             continue;
@@ -531,9 +339,9 @@ static void page_put_title(const page *p, lk_bytes *out)
         lk__bytes_format(out, "%d runs compared", p->count);
         return;
     }
-    lk__html_text(out, page_setting(run, "model"));
+    lk__html_text(out, lk__page_setting(run, "model"));
     lk__bytes_text(out, " on ");
-    lk__html_text(out, page_setting(run, "data"));
+    lk__html_text(out, lk__page_setting(run, "data"));
 }
 
 static void page_put_about(const page *p, lk_bytes *out)
@@ -545,7 +353,7 @@ static void page_put_about(const page *p, lk_bytes *out)
     }
     lk__html_text(out, p->runs[0].name);
     lk__bytes_text(out, " · ");
-    lk__html_text(out, page_setting(run, "devices in use"));
+    lk__html_text(out, lk__page_setting(run, "devices in use"));
     lk__bytes_format(out, " · %s", lk__page_state(run));
     if (run->digest) {
         lk__bytes_text(out, " · digest <code>");
@@ -583,12 +391,6 @@ static lk_status page_put_all(page *p)
 static lk_status page_prepare(page *p)
 {
     for (int i = 0; i < p->count; i++) {
-        const lk_run *run = p->runs[i].run;
-        p->epochs[i] = lk__calloc((size_t)run->n_epochs + 1, sizeof *p->epochs[i]);
-        if (!p->epochs[i])
-            return LK_ERR_MEMORY;
-        for (int64_t e = 0; e < run->n_epochs; e++)
-            p->epochs[i][e] = (double)run->epochs[e].epoch;
         p->steps[i] = p->live ? p->live->steps : &p->read[i];
         if (p->live && p->live->problem)
             page_put_note(p, p->live->problem);
@@ -610,10 +412,8 @@ static lk_status page_make(page *p, lk_status (*put)(page *p), lk_bytes *out)
         status = lk__bytes_status(&p->out);
     if (status == LK_OK)
         lk__bytes_put(out, p->out.data, p->out.size);
-    for (int i = 0; i < p->count; i++) {
+    for (int i = 0; i < p->count; i++)
         lk__step_records_free(&p->read[i]);
-        lk__free(p->epochs[i]);
-    }
     lk__bytes_free(&p->out);
     lk__bytes_free(&p->notes);
     return status == LK_OK ? lk__bytes_status(out) : status;

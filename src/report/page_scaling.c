@@ -42,8 +42,15 @@ static void page_scaling_put_parts(lk_bytes *out, const lk_scaling_report *r)
 static void page_scaling_put_gain(lk_bytes *out, const lk_scaling_report *r)
 {
     lk_speedup gained = lk_scaling_speedup(r);
+    unsigned doubts = lk_scaling_doubts(r);
     lk__bytes_format(out, "<h3>What %lld devices gained</h3>\n<p>", (long long)r->devices);
-    if (isfinite(gained.speedup)) {
+    if (isfinite(gained.speedup) && doubts & LK_SCALING_DISTURBED) {
+        lk__bytes_text(out, "The speed-up is unclear: other programs, or more devices than cores, took ");
+        lk__html_percent(out, 1 - r->core_share, 0);
+        lk__bytes_text(out, " of the cores' time.</p>\n");
+    } else if (isfinite(gained.speedup) && doubts && !gained.measured) {
+        lk__bytes_text(out, "The speed-up is unclear: the recorded steps took other times than the run's.</p>\n");
+    } else if (isfinite(gained.speedup)) {
         lk__bytes_text(out, "Speed-up <b>");
         lk__html_number(out, gained.speedup);
         lk__bytes_text(out, "</b> compared with one device, efficiency ");

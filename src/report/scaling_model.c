@@ -33,6 +33,15 @@ lk_speedup lk_scaling_speedup(const lk_scaling_report *r)
     return result;
 }
 
+unsigned lk_scaling_doubts(const lk_scaling_report *r)
+{
+    double run_step = (double)r->batch_size / r->images_per_second;
+    bool unlike = r->step_seconds > 1.2 * run_step || r->step_seconds < run_step / 1.2;
+    if (r->steps < 1)
+        return 0;
+    return (r->core_share < 0.9 ? LK_SCALING_DISTURBED : 0U) | (r->servers == 0 && unlike ? LK_SCALING_UNLIKE_RUN : 0U);
+}
+
 static lk_status scaling_model_compare_texts(const char *what, const char *a, const char *b)
 {
     if (strcmp(a, b) != 0)

@@ -9,7 +9,13 @@ static void speedup_is_measured_or_estimated(void **state)
     assert_false(s.measured);
     assert_near(s.speedup, (0.001 + 2 * 0.009) / 0.016);
     assert_near(s.efficiency, s.speedup / 2);
+    assert_int_equal(lk_scaling_doubts(&r), 0);
+    r.core_share = 0.5;
+    assert_int_equal(lk_scaling_doubts(&r), LK_SCALING_DISTURBED);
+    r.step_seconds *= 1.5;
+    assert_int_equal(lk_scaling_doubts(&r), LK_SCALING_DISTURBED | LK_SCALING_UNLIKE_RUN);
 
+    r = known_report();
     r.one_device_images_per_second = 2500;
     s = lk_scaling_speedup(&r);
     assert_true(s.measured);

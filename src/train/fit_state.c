@@ -68,6 +68,7 @@ lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
     result->epochs = lk__state_integer(whole[0]);
     result->steps = lk__state_integer(whole[1]);
     result->samples_seen = lk__state_integer(whole[2]);
+    result->resumed_steps = at->steps;
     result->seconds = whole[3];
     fit->began -= whole[4];
     result->images_per_second = whole[5];

@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
@@ -271,6 +272,9 @@ static lk_status weights_read_all(weights_source *from, lk_replicas *replicas)
 lk_status lk_replicas_load_weights(lk_replicas *replicas, const char *path, const char *skip)
 {
     lk_safetensors *file;
+    struct stat about;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        LK_FAIL(LK_ERR_FORMAT, "--weights %s: is a folder; a checkpoint's weights are its model.safetensors", path);
     LK_TRY(lk__safetensors_open(path, &file));
     weights_source from = {.path = path, .file = file, .skip = skip && *skip ? skip : NULL};
     lk_status status = weights_read_all(&from, replicas);

@@ -21,8 +21,10 @@ typedef struct lk_update {
 enum { LK_VOTE_END, LK_VOTE_REST, LK_VOTES };
 
 /* A step that was pushed and whose metrics have not been read. One reference to each tensor; they are scalars, but
- * for the votes. */
+ * for results and votes. */
 typedef struct lk_pending_step {
+    lk_tensor *results; /* f32, 1-D: loss, hits, top_k and skipped, as far as there are any, to be read by one copy;
+                           NULL: each is a tensor of its own. If set, these are NULL */
     lk_tensor *loss, *hits;
     lk_tensor *top_k;   /* NULL: not asked for */
     lk_tensor *votes;   /* [LK_VOTES]: sums of the votes to end training here and to rest; NULL: one process */
@@ -68,8 +70,8 @@ typedef struct lk_trainer_progress {
     bool voted_to_rest;      /* a process voted for it, and all know that */
 } lk_trainer_progress;
 
-/* Appends a step over `batch` to the steps in flight, with a reference to each of replica 0's metrics[]. The caller
- * sets votes, skipped and update. */
+/* Appends a step over `batch` to the steps in flight, with a reference to each of replica 0's metrics[], unless metrics
+ * is NULL. The caller sets the rest. */
 lk_pending_step *lk__pending_append(lk_trainer *trainer, lk_tensor *const *metrics, const lk_batch *batch);
 
 /* Waits for the oldest step in flight, reads its metrics and removes it. The tensors of *step are NULL. */

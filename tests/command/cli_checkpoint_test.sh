@@ -92,4 +92,7 @@ ends_with 130
 [[ $(kept | wc -w) -ge 2 ]] || fail "an interrupt leaves $(kept)"
 run 0 "${long[@]}" --checkpoint-dir "$folder" --resume --devices 2
 says 'note: going on from'
+says ' images/s since it was resumed, val accuracy '
 [[ $(digests) == "$wanted" ]] || fail 'interrupted it ends with other bits'
+run 0 "${long[@]}" --checkpoint-dir "$folder" --resume
+says ' images/s, val accuracy ' # of the run that ended it

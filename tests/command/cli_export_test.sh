@@ -27,6 +27,12 @@ holds served/1/saved_model.pb serving_default network/conv1
 run 1 export --format savedmodel --out served/1 run
 complains_just "served/1: is there already; a SavedModel is written to a new folder"
 
+run 0 export run --format savedmodel --channels-last --signature classify --out served/2
+holds served/2/saved_model.pb classify network/conv1
+if grep -q 'serving_default\|channels_last_raw' served/2/saved_model.pb; then
+    fail 'the other signature, or a transposition, is there'
+fi
+
 run 0 export run --best --out net.safetensors
 holds net.safetensors '"conv1.weight"'
 cmp -s net.safetensors run/checkpoint-00000008/model.safetensors ||
@@ -59,6 +65,15 @@ run 2 export run --out net
 complains '--out net: its ending does not say what to write' '.safetensors, .onnx or .c' '--format'
 run 2 export run --out net.c --external-data
 complains '--external-data: must be with --format onnx'
+run 2 export run --out net.onnx --channels-last
+complains_just '--channels-last: must be with --format savedmodel'
+run 2 export run --out net.c --signature classify
+complains_just '--signature: must be with --format savedmodel'
+for name in 3d 'a b' "$(printf 'x%.0s' {1..129})"; do
+    run 2 export run --format savedmodel --out served/3 --signature "$name"
+    complains "the signature '${name:0:40}' has no name that TensorFlow takes; expected letters, digits and '_'"
+    [[ ! -e served/3 ]] || fail 'a refused export left a folder'
+done
 run 2 export run --out net.c --names pytorch
 complains_just '--names: must be with --format safetensors'
 run 2 export run --format c --out net.onnx

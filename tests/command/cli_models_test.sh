@@ -9,6 +9,7 @@ line '^lenet +129068 '
 line '^keras-cnn +347146 '
 line '^resnet18 +11175818 '
 line '^wrn-16-10 +17121962 '
+line '^fast-cnn +686314 '
 
 run 0 summary
 line '^lenet: images 1x28x28, 10 classes$'

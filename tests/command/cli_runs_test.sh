@@ -65,14 +65,14 @@ line '^  \?\[31mmodel +lenet +-$'
 head -c -20 "$work/logs/a/epochs.jsonl" >"$work/cut"
 mv "$work/cut" "$work/logs/a/epochs.jsonl"
 run 0 runs "$work/logs/a"
-line '^\. .* not finished$'
+line '^\. .* interrupted$'
 begin "${small[@]}" --epochs 1000 --devices 1xcpu --log-dir "$work/now"
 until_there '"event":"epoch"' "$work/now/epochs.jsonl"
 "$LOCKSTEP" runs "$work/now" | grep -q ' trains$' || fail 'a run that trains is not seen to train'
 kill -KILL "$process"
 ends_with 137
 run 0 runs "$work/now"
-line '^\. .* not finished$'
+line '^\. .* interrupted$'
 echo nonsense >>"$work/logs/b/epochs.jsonl"
 run 1 runs "$work/logs"
 line '^a '

@@ -326,7 +326,7 @@ run 0 "${small[@]}" --data-dir "$work/nowhere" --epochs 1 # synthetic needs none
 # ---- recipes ----
 
 run 0 recipes
-for recipe in lenet keras-mnist custom-training resnet18 fashion-mnist-wrn; do
+for recipe in lenet keras-mnist custom-training resnet18 fashion-mnist-wrn fashion-mnist-fast; do
     grep -qE "^$recipe +[^ ]" "$work/stdout" || fail "recipe $recipe is not listed"
 done
 run 0 recipes fashion-mnist-wrn

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The small MobileNetV2 learns, with one digest on any number of devices, resumed or not, in f32 and in bf16, and goes to
-# ONNX. Formats of export without depthwise convolutions say so.
+# every format of export.
 # shellcheck source=tests/support/cli_testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
 
@@ -30,11 +30,6 @@ digest half --devices 2xcpu --epochs 1 --checkpoint-dir parts >/dev/null
 losses=$(sed -n 's/^epoch [12]\/2  loss \([0-9.]*\) .*/\1/p' one)
 awk -v a="${losses%%$'\n'*}" -v b="${losses##*$'\n'}" 'BEGIN { exit !(b < a) }'
 
-"$LOCKSTEP" export whole --format onnx --out net.onnx >/dev/null
-for format in c savedmodel; do
-    status=0
-    "$LOCKSTEP" export whole --format "$format" --out "net.$format" >out 2>&1 || status=$?
-    cat out
-    [[ $status -ne 0 && ! -e net.$format ]]
-    grep -F "layer 'block1.depthwise' is a convolution with groups, which format $format of export does not have" out
+for format in onnx c savedmodel; do
+    "$LOCKSTEP" export whole --format "$format" --out "net.$format" >/dev/null
 done

@@ -47,6 +47,13 @@ read -ra words <command.txt
 run 0 "${words[@]:1}" --devices 1 --verbose
 [[ $(grep -h '^digest' "$work/stdout" "$work/stderr" | awk '{ print $NF }') == "$digest" ]] || fail 'the command gives other bits'
 
+# A speed-up is not given if others used the cores.
+run 0 "${small[@]}" --limit-train 256 --devices 2xcpu:0 --log-dir disturbed
+sed -i -E 's/"core_share":[0-9.]+/"core_share":0.25/' disturbed/scaling.json
+run 0 report disturbed --html disturbed.html
+holds disturbed.html "The speed-up is unclear: other programs, or more devices than cores, took 75 % of the cores' time."
+lacks disturbed.html 'Speed-up <b>'
+
 # --- several runs ---
 
 run 0 "${small[@]}" --seed 6 --base-lr 0.05 --devices 1 --log-dir other

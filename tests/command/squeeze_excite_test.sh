@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A network with squeeze-and-excitation and a gate of two convolutions has one digest on any number of devices, resumed or
-# not. Export refuses it by name.
+# not, and is exported in every format.
 # shellcheck source=tests/support/cli_testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
 cd "$work"
@@ -39,9 +39,6 @@ one=$(digest --devices 1xcpu --epochs 2 --checkpoint-dir whole)
 digest --devices 2xcpu --epochs 1 --checkpoint-dir parts >/dev/null
 [[ $(digest --devices 1xcpu --epochs 2 --checkpoint-dir parts --resume) == "$one" ]]
 
-status=0
-"$LOCKSTEP" export whole --format onnx --out net.onnx >out 2>&1 || status=$?
-cat out
-[[ $status -ne 0 ]]
-grep -F "of kind 'multiply' does not say what it computes" out
-"$LOCKSTEP" export whole --format safetensors --out net.safetensors >/dev/null
+for format in onnx savedmodel c safetensors; do
+    "$LOCKSTEP" export whole --format "$format" --out "net.$format" >/dev/null
+done

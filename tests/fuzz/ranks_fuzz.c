@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/launch/launch_mpirun.h"
 #include "cli/launch/launch_ranks.h"
+#include "cli/text/progress.h"
 
 #include <string.h>
 
@@ -17,6 +18,15 @@ int cli_error(const char *format, ...)
 {
     (void)format;
     return 1;
+}
+
+int cli_columns(void)
+{
+    return 80;
+}
+
+void cli_clear_line(void)
+{
 }
 
 static void on_record(void *user, const cli_record *record)

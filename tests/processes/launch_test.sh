@@ -21,7 +21,7 @@ refused '--processes 0: must be an integer from 1 to 4096' -n 0 "${train[@]}"
 refused 'how many processes? -n N, --hosts with places, or --workers N' "${train[@]}"
 refused "'-- train' and its options are missing" -n 2 train
 refused "'-- train' and its options are missing" -n 2 --
-refused "'verify' cannot be run by several processes; 'train' can" -n 2 -- verify
+refused "'verify' cannot be run by several processes; 'train' can, and mpirun starts programs" -n 2 -- verify
 refused '--epochs many: must be an integer' -n 2 "${train[@]}" --epochs many
 refused '--strategy mirrored trains in one process' -n 2 "${train[@]}" --strategy mirrored
 refused '--stall-timeout 1.5: must be 0, or at least 2' -n 2 --stall-timeout 1.5 "${train[@]}"

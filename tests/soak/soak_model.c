@@ -136,6 +136,8 @@ static void model_write_residual(model_writer *writer)
     if (model_int(writer, 0, 2) == 0)
         model_write(writer, "  multiply\n  by\n    global_avg_pool\n    dense %d\n    sigmoid\n  end\n", filters);
     if (model_int(writer, 0, 2) == 0)
+        model_write(writer, "  scale 0.%d\n", model_int(writer, 1, 9));
+    if (model_int(writer, 0, 2) == 0)
         model_write(writer, "  drop_path 0.%d\n", model_int(writer, 1, 4));
     model_write(writer, "shortcut\n  conv2d %d kernel=1 stride=%d\nend\n", filters, stride);
     writer->height = (writer->height - 1) / stride + 1;

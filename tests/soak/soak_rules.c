@@ -121,12 +121,6 @@ static bool rules_has_gpu(const soak_context *context)
     return strncmp(context->drawn->device_kind, "cuda", 4) == 0;
 }
 
-/* GPUs refuse to make some changes of --augment themselves. */
-static bool rules_keeps_data_anywhere(const soak_context *context)
-{
-    return !rules_has_gpu(context) || !soak_settings_value(&context->drawn->settings, "augment");
-}
-
 /* Emulated GPUs take seconds for a few images, plain kernels and large networks too. */
 static bool rules_is_slow(const soak_context *context)
 {
@@ -332,7 +326,6 @@ static const soak_rule rules[] = {
     {.name = "image-shape", .draw = rules_draw_image_shape, .allow = rules_has_csv, .chance = 0.7},
     {.name = "label-column", .draw = rules_draw_label_column, .allow = rules_has_csv, .chance = 0.5},
     {.name = "data-cache", .draw = rules_draw_data_cache},
-    {.name = "data-on", .allow = rules_keeps_data_anywhere},
     {.name = "devices", .is_placed = true},
     {.name = "strategy", .is_placed = true},
     {.name = "pjrt", .is_placed = true},

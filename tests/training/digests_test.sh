@@ -98,6 +98,7 @@ every_setting()
     short "$1" recompute "${net[@]}" --recompute
     short "$1" augment "${net[@]}" --augment flip,shift=0.1 --label-smoothing 0.1
     short "$1" micro-batch --model lenet --devices "$2" --shards 2 --micro-batch 4
+    short "$1" fast --recipe fashion-mnist-fast --devices "$2" --shards 2
     short "$1" direct --model keras-cnn --devices "$2" --shards 2 --algorithms direct
     resumed "$1" resumed-f32 --model "$work/net.lk" --bn shard --optimizer adam --base-lr 0.01
     resumed "$1" resumed-bf16 --model "$work/net.lk" --bn shard --dtype bf16 --momentum 0.9

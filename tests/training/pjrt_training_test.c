@@ -113,6 +113,25 @@ static void frozen_parameters_give_equal_bits(void **state)
     close_to(&here, &cpu, 1e-4);
 }
 
+/* The average changes no update, and evaluations are its own. */
+static void averages_give_equal_bits(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    config.batch_norm.mode = LK_BN_SHARD;
+    outcome without = train_on("1xpjrt", config);
+    config.optimizer.average = 0.8;
+    for (int sharded = 0; sharded < 2; sharded++) {
+        config.devices.optimizer_state = sharded;
+        outcome here = train_on_any_of_them(config), cpu = train_on("2xcpu", config);
+        close_to(&here, &cpu, 1e-4);
+        assert_string_equal(here.result.digest, without.result.digest);
+        assert_true(here.result.val.loss.sum != without.result.val.loss.sum);
+        double x = here.result.val.loss.sum, y = cpu.result.val.loss.sum;
+        assert_true(fabs(x - y) <= 1e-4 * fabs(y));
+    }
+}
+
 /* The device may read the data set itself, and a strategy may leave the variables on a core. */
 static void data_and_variables_may_be_elsewhere(void **state)
 {
@@ -128,6 +147,22 @@ static void data_and_variables_may_be_elsewhere(void **state)
     outcome tpu = train_on("2xpjrt", config), all = train_on(NULL, config);
     same(&device, &tpu);
     same(&device, &all);
+}
+
+/* Devices make every change of images, with the bits of the loader. */
+static void augmentation_gives_equal_bits(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    config.batch_norm.mode = LK_BN_SHARD;
+    config.data.augment =
+        "shift=0.1,flip,vflip,rotate=20,crop=2,brightness=0.2,contrast=0.3,rand=9,cutout=6,erase=0.5,mixup=0.4";
+    config.data.normalize = LK_NORMALIZE_STANDARD;
+    config.data.memory = LK_DATA_ON_DEVICE;
+    outcome device = train_on_any_of_them(config);
+    config.data.memory = LK_DATA_ON_HOST;
+    outcome host = train_on("2xpjrt", config);
+    same(&host, &device);
 }
 
 /* Each device updates a slice of the parameters; LARS has segments that two slices share. */
@@ -286,6 +321,11 @@ static void checkpoints_go_to_other_devices(void **state)
     lk_train_result parts = train_in_two_parts("1xpjrt", "3xpjrt", &config);
     assert_string_equal(parts.digest, whole.digest);
     assert_string_equal(parts.state_digest, whole.state_digest);
+    config.optimizer.average = 0.8;
+    empty_test_dir();
+    whole = train_a_part("2xpjrt", config, true, false);
+    parts = train_in_two_parts("1xpjrt", "3xpjrt", &config);
+    assert_string_equal(parts.state_digest, whole.state_digest);
     static const char *const ways[][2] = {{"2xpjrt", "2xcpu"}, {"2xcpu", "2xpjrt"}};
     for (int i = 0; i < 2; i++) {
         lk_train_result other = train_in_two_parts(ways[i][0], ways[i][1], &config);
@@ -302,7 +342,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(bf16_gives_equal_bits),
         cmocka_unit_test(losses_stay_those_of_cores),
         cmocka_unit_test(frozen_parameters_give_equal_bits),
+        cmocka_unit_test(averages_give_equal_bits),
         cmocka_unit_test(data_and_variables_may_be_elsewhere),
+        cmocka_unit_test(augmentation_gives_equal_bits),
         cmocka_unit_test(devices_share_the_state_of_the_optimizer),
         cmocka_unit_test(recordings_show_modules_and_no_wait),
         cmocka_unit_test(parts_go_from_device_to_device),

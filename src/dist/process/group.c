@@ -294,7 +294,8 @@ static lk_status group_find_messages(lk_group *group)
         return LK_OK;
     *(void **)&table = lk__plugin_symbol(&plugin, why_not, sizeof why_not);
     if (!table)
-        LK_FAIL(LK_ERR_UNSUPPORTED, "several processes need the plug-in for MPI: %s", why_not);
+        LK_FAIL(LK_ERR_UNSUPPORTED,
+                "several processes need the plug-in for MPI: %s; without it describe them in TF_CONFIG", why_not);
     group->table = table();
     if (group->table->interface != LK_MESSAGES_INTERFACE || group->table->size != sizeof *group->table)
         LK_FAIL(LK_ERR_UNSUPPORTED, "%s: is of another version of lockstep", plugin.file);

@@ -46,6 +46,8 @@ static lk_status ps_chief_call_receive(joining *j, lk_mail **mail)
     lk_status status = lk__wire_header(*mail, &header);
     if (status == LK_OK && header.kind == LK_PS_REFUSED)
         status = lk__ps_refused("the chief", *mail);
+    if (status == LK_OK && header.kind == LK_PS_OVER)
+        status = lk__fail(LK_ERR_STATE, "the chief at %s has ended training", j->identity->chief_text);
     if (status == LK_OK && header.kind != LK_PS_LATER)
         return LK_OK;
     j->answered = true;

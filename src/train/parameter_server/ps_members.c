@@ -126,8 +126,15 @@ static lk_status ps_members_join(lk_ps_coordinator *c, const lk_mail *mail, cons
     LK_TRY(lk__wire_body(mail, header->kind, "join", &join, sizeof join, 0, 1));
     lk__wire_tame(join.host, sizeof join.host);
     lk__wire_tame(join.address, sizeof join.address);
-    if (c->state != LK_PS_RUNNING)
-        return lk__ps_refuse(c, mail, number, "training has ended");
+    if (c->state == LK_PS_ENDED) {
+        lk_ps_empty nothing = {.run = c->training.setup.run};
+        return lk__ps_reply(c, mail, LK_PS_OVER, number, &nothing, sizeof nothing, NULL, 0);
+    }
+    if (c->state == LK_PS_FAILED) {
+        char reason[sizeof c->reason + 32];
+        snprintf(reason, sizeof reason, "training has failed: %s", c->reason);
+        return lk__ps_refuse(c, mail, number, reason);
+    }
     if (join.role == LK_PS_SERVER && header->kind == LK_PS_JOIN)
         return lk__ps_registry_join(c, mail, number, &join);
     if (join.role == LK_PS_WORKER)

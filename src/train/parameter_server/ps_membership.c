@@ -154,6 +154,7 @@ static lk_status ps_membership_join(lk_ps_membership *m)
     lk_status status =
         lk__ps_join(m->post, &m->identity, LK_PS_JOIN, &body, fields, bytes, ps_membership_is_interrupted, m, &mail);
     lk__free(fields);
+    m->has_ended = status == LK_ERR_STATE;
     LK_TRY(status);
     status = lk__wire_body(mail, LK_PS_WELCOME, "welcome", &m->welcome, sizeof m->welcome, 0, 0);
     lk__mail_release(mail);

@@ -16,7 +16,7 @@ typedef struct lk_ps_membership {
     lk_ps_welcome welcome;
     lk_ps_directory directory; /* where the servers are, according to the chief */
     uint64_t number;           /* number of the last question */
-    bool has_ended;            /* lk__ps_membership_check has seen that training has ended */
+    bool has_ended;            /* the chief has said so in a pulse, or when this worker joined */
 } lk_ps_membership;
 
 /* Finds the chief and joins it. The trainer must live as long. Close the membership even after a failure. */

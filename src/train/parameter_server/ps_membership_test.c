@@ -169,6 +169,33 @@ static void an_end_is_heard_of_by_whoever_waits(void **state)
     assert_int_equal(seat_of(&c, 0), -1); /* it has taken leave */
 }
 
+static void who_comes_after_the_end_has_nothing_to_do(void **state)
+{
+    (void)state;
+    process server, worker;
+    char expected[LK_MESSAGE_BYTES];
+    snprintf(expected, sizeof expected, "the chief at %s has ended training", c.identity.chief_text);
+    lk__ps_coordinator_end(c.coordinator, LK_PS_ENDED, "");
+    begin(&server, LK_TRAIN_PS);
+    begin(&worker, LK_TRAIN_WORKER);
+    ends_well(&server);
+    pthread_join(worker.thread, NULL);
+    assert_null(worker.trainer);
+    assert_int_equal(worker.status, LK_ERR_STATE);
+    assert_string_equal(worker.message, expected);
+}
+
+static void who_comes_after_a_failure_is_refused(void **state)
+{
+    (void)state;
+    process worker;
+    lk__ps_coordinator_end(c.coordinator, LK_PS_FAILED, "a full disk");
+    begin(&worker, LK_TRAIN_WORKER);
+    pthread_join(worker.thread, NULL);
+    assert_int_equal(worker.status, LK_ERR_ARGUMENT);
+    assert_string_equal(worker.message, "the chief refuses: training has failed: a full disk");
+}
+
 static void interrupt_who_joins(void *user, lk_log_level level, const char *message)
 {
     process *worker = user;
@@ -221,6 +248,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_worker_that_was_forgotten_joins_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_interrupt_is_heard_by_whoever_never_waits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_end_is_heard_of_by_whoever_waits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_comes_after_the_end_has_nothing_to_do, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_comes_after_a_failure_is_refused, set_up, tear_down),
     };
     if (!has_zmq())
         return 77;

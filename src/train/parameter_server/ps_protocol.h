@@ -17,6 +17,7 @@ typedef enum lk_ps_kind {
     LK_PS_SETUP,   /* to a server */
     LK_PS_LATER,   /* to a server: its predecessor may still be alive; ask again */
     LK_PS_REFUSED, /* frame 0: why */
+    LK_PS_OVER,    /* to a process that joins: training has ended, and nothing is left to do */
     LK_PS_BEAT,    /* a heartbeat */
     LK_PS_PULSE,   /* reply to a heartbeat; frame 0: why training failed */
     LK_PS_TABLE,   /* asks where the servers are */

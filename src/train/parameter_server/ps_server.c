@@ -304,8 +304,13 @@ static lk_status ps_server_serve(lk_parameter_server *server)
 
 lk_status lk_parameter_server_run(lk_parameter_server *server)
 {
-    LK_TRY(ps_server_join(server));
-    lk_status status = ps_server_serve(server);
+    lk_status status = ps_server_join(server);
+    if (status == LK_ERR_STATE) { /* it came when training had ended */
+        lk_error_clear();
+        return LK_OK;
+    }
+    LK_TRY(status);
+    status = ps_server_serve(server);
     if (status == LK_OK && *server->snapshot)
         unlink(server->snapshot); /* a training that has ended is not resumed */
     return status;

@@ -214,14 +214,20 @@ static lk_status ps_worker_loop(worker *w)
     }
 }
 
-static lk_status ps_worker_run(worker *w)
+static lk_status ps_worker_join(worker *w)
 {
     lk_ps_membership *m = &w->membership;
     LK_TRY(lk__ps_membership_open(w->trainer, m));
     LK_TRY(lk__ps_layout_new(w->trainer->model, m->welcome.servers, &w->layout));
-    LK_TRY(lk__ps_client_new(m->post, &w->layout, m->welcome.run, &m->directory, &w->client));
-    lk_status status = ps_worker_loop(w);
-    if (!m->has_ended)
+    return lk__ps_client_new(m->post, &w->layout, m->welcome.run, &m->directory, &w->client);
+}
+
+static lk_status ps_worker_run(worker *w)
+{
+    lk_status status = ps_worker_join(w);
+    if (status == LK_OK)
+        status = ps_worker_loop(w);
+    if (!w->membership.has_ended)
         return status;
     lk_error_clear(); /* the error of an unfinished hand-out, which is no longer needed */
     return LK_OK;

@@ -37,9 +37,12 @@ static int64_t gpu_memory_shards(const lk_trainer *trainer, int64_t batch)
 
 static int gpu_memory_count_branches(const lk_program *program)
 {
-    int most = 1; /* without branches all calls share a workspace */
-    for (int i = 0; i < program->n_calls; i++)
-        most = program->calls[i].branch > most ? program->calls[i].branch : most;
+    int most = 1; /* without branches and merged calls all share a workspace */
+    for (int i = 0; i < program->n_calls; i++) {
+        const lk_call *call = &program->calls[i];
+        int its = call->parts > 1 ? LK_PARTS_AT_ONCE : call->branch;
+        most = its > most ? its : most;
+    }
     return most;
 }
 

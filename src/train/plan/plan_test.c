@@ -121,7 +121,7 @@ static void every_recipe_makes_a_plan(void **state)
         assert_true(plan.batch_size > 0 && plan.epochs > 0 && plan.schedule.base > 0);
         assert_non_null(recipe->about);
     }
-    assert_int_equal(count, 5);
+    assert_int_equal(count, 6);
     assert_null(lk_recipe_at(-1));
 }
 
@@ -148,6 +148,33 @@ static void the_lab(void **state)
                                       {25, 0.0001}, {34, 0.0001},  {35, 0.00001}, {39, 0.00001}};
     for (int i = 0; i < 8; i++)
         near(lk_schedule_rate(&plan.schedule, rates[i][0]), rates[i][1]);
+}
+
+static void the_fast_one(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults("fashion-mnist-fast");
+    lk_plan plan = plan_of(&config);
+    assert_string_equal(config.model, "fast-cnn");
+    assert_int_equal(config.data.limit_train, -1);
+    assert_int_equal(config.execution.dtype, LK_PRECISION_AUTO);
+    assert_int_equal(plan.batch_size, 128);
+    assert_int_equal(config.devices.shards, 2);
+    assert_int_equal(plan.epochs, 10);
+    near(plan.optimizer_opts.momentum, 0.9);
+    assert_true(plan.optimizer_opts.nesterov);
+    near(plan.optimizer_opts.weight_decay, 5e-4);
+    near(config.optimizer.label_smoothing, 0.1);
+    assert_true(plan.augment.horizontal_flip && plan.augment.center && plan.augment.standardize);
+    assert_int_equal(plan.augment.crop_padding, 1);
+    near(lk_schedule_rate(&plan.schedule, 5), 0.05);
+    near(lk_schedule_rate(&plan.schedule, 10), 0);
+    assert_true(config.stop.target_accuracy < 0); /* it trains all epochs */
+    config = defaults(NULL);
+    config.model = "fast-cnn"; /* without the recipe, too, it has the rate and schedule, but no augmentation */
+    plan = plan_of(&config);
+    near(lk_schedule_rate(&plan.schedule, 10), 0);
+    assert_false(plan.augment.horizontal_flip);
 }
 
 static void the_keras_notebook(void **state)
@@ -310,7 +337,7 @@ static void bad_names(void **state)
     lk_error_clear();
     assert_int_equal(lk_train_defaults("gan", &config), LK_ERR_ARGUMENT);
     assert_string_equal(lk_error_message(), "--recipe gan: there is none of that name: lenet, keras-mnist, "
-                                            "custom-training, resnet18, fashion-mnist-wrn");
+                                            "custom-training, resnet18, fashion-mnist-wrn, fashion-mnist-fast");
     lk_error_clear();
 }
 
@@ -463,6 +490,7 @@ int main(void)
         cmocka_unit_test(options_have_groups),
         cmocka_unit_test(every_recipe_makes_a_plan),
         cmocka_unit_test(the_lab),
+        cmocka_unit_test(the_fast_one),
         cmocka_unit_test(the_keras_notebook),
         cmocka_unit_test(blanks_come_from_the_model),
         cmocka_unit_test(what_is_given_overrides),

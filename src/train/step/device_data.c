@@ -69,7 +69,7 @@ static lk_status device_data_new(const lk_trainer *trainer, lk_dataset *dataset,
     lk_status status =
         lk__augmentation_init(dataset, plan->seed, training, &plan->augment,
                               trainer->data.moments.channels ? &trainer->data.moments : NULL, &augmentation);
-    (*data)->attrs = (lk_prepare_images_attrs){.opts = augmentation.opts, .seed = augmentation.seed};
+    (*data)->attrs = (lk_prepare_images_attrs){.opts = augmentation.opts, .seed = plan->seed};
     (*data)->epoch = -1;
     for (int d = 0; d < trainer->n_devices && status == LK_OK; d++) {
         status = device_data_upload(trainer->devices[d], dataset, &augmentation, &(*data)->on[d]);
@@ -138,13 +138,7 @@ static lk_status device_data_decide(lk_trainer *trainer)
     if (!is_bytes && asked == LK_DATA_ON_DEVICE)
         LK_FAIL(LK_ERR_ARGUMENT, "--data-on device: must be with images of bytes, and those of %s are floats",
                 trainer->plan.data);
-    bool is_made = lk__augmentation_is_basic(&plan->augment) || !trainer->devices[0]->backend->offload;
-    if (!is_made && asked == LK_DATA_ON_DEVICE)
-        LK_FAIL(LK_ERR_UNSUPPORTED,
-                "--data-on device: %s makes only shifts, horizontal flips, crops and cutouts; --data-on host makes all "
-                "of --augment %s",
-                lk_device_name(trainer->devices[0]), trainer->config.data.augment);
-    if (!is_bytes || !is_made)
+    if (!is_bytes)
         return LK_OK;
     LK_TRY(device_data_find_lacking(trainer, bytes, &lacking, &left));
     if (lacking && asked == LK_DATA_ON_DEVICE)

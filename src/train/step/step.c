@@ -188,12 +188,12 @@ static lk_update train_step_find_update(const lk_trainer *trainer, const lk_batc
 /* Runs a step that is one program, which includes the update. */
 static lk_status train_step_run_program(lk_trainer *trainer, lk_batch *batch)
 {
-    lk_tensor *metrics[LK_MAX_METRICS], *skipped;
+    lk_tensor *results;
     lk_scope_begin();
-    lk_status status = lk__run_training_program(trainer, batch, metrics, &skipped);
+    lk_status status = lk__run_training_program(trainer, batch, &results);
     if (status == LK_OK) {
-        lk_pending_step *pending = lk__pending_append(trainer, metrics, batch);
-        pending->skipped = lk_tensor_retain(skipped);
+        lk_pending_step *pending = lk__pending_append(trainer, NULL, batch);
+        pending->results = lk_tensor_retain(results);
         pending->update = trainer->progress.update;
         trainer->progress.updates++;
         trainer->progress.steps++;

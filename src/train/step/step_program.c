@@ -53,9 +53,6 @@ typedef struct step_inputs {
     int n;
 } step_inputs;
 
-/* The outputs of a step are the metrics, then whether the update was skipped. */
-enum { MAX_OUTPUTS = LK_MAX_METRICS + 1 };
-
 /* Shards that a GPU computes at the same time if their passes cannot be merged. */
 enum { BRANCHES = 4 };
 
@@ -336,15 +333,20 @@ static lk_status step_program_record_step(void *user, lk_tensor *const *in, lk_t
 {
     recording *r = user;
     lk_trainer *trainer = r->trainer;
-    int metrics = lk__metric_count(trainer);
+    int n = lk__metric_count(trainer);
+    lk_tensor *results[LK_MAX_METRICS + 1], *skipped;
     LK_TRY(step_program_record_shards(r, in));
     LK_TRY(step_program_record_sums(r, r->own, r->sums));
-    for (int i = 0; i < metrics; i++)
-        out[i] = r->sums[trainer->sums.n_updated + i];
     LK_TRY(lk__replicas_record(trainer->replicas, 0, r->sums, trainer->sums.n_updated, r->purpose->count,
                                in[r->n_in - 1]));
-    out[metrics] = lk_optimizer_skipped(lk_replicas_optimizer(trainer->replicas, 0));
-    return LK_OK;
+    memcpy(results, r->sums + trainer->sums.n_updated, (size_t)n * sizeof *results);
+    skipped = lk_optimizer_skipped(lk_replicas_optimizer(trainer->replicas, 0));
+    if (skipped)
+        results[n++] = skipped;
+    for (int i = 0; i < n; i++)
+        results[i] = lk_reshape(results[i], LK_SHAPE(1));
+    out[0] = lk_concat(results, n, 0);
+    return out[0] ? LK_OK : lk_error_status();
 }
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
@@ -379,7 +381,7 @@ static lk_program *step_program_make(lk_trainer *trainer, const purpose *p, cons
     int64_t parts = r.own.end - r.own.begin;
     if (step_program_takes_devices(trainer))
         parts = r.n_nodes = lk__tree_cover(trainer->plan.shards, r.own, r.nodes);
-    int n_out = p->updates ? lk__metric_count(trainer) + 1 : (int)parts * p->n;
+    int n_out = p->updates ? 1 : (int)parts * p->n;
     lk_program_opts opts = step_program_opts(trainer, p);
     lk_program *program = NULL;
     size_t shards = (size_t)(r.own.end - r.own.begin), n = (size_t)p->n;
@@ -496,26 +498,21 @@ static lk_status step_program_find_rates(lk_trainer *trainer, lk_optimizer *opti
     return programs->rates ? LK_OK : lk_error_status();
 }
 
-lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics, lk_tensor **skipped)
+lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **results)
 {
     const purpose p = step_program_purpose(trainer, 0, batch->count);
     lk_shard whole = {.shards = 1};
     step_inputs inputs;
-    lk_tensor *out[MAX_OUTPUTS];
     lk_program *program = NULL;
     lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
-    int n = lk__metric_count(trainer);
     LK_TRY(
         lk__shard_of_batch(trainer->data.train_set, batch, (lk_range){0, batch->count}, trainer->devices[0], &whole));
     step_program_set_inputs(&p, &whole, trainer->sums.seeds[0], &inputs);
     LK_TRY(step_program_find_rates(trainer, optimizer));
     inputs.in[inputs.n++] = trainer->programs.step->rates;
     LK_TRY(step_program_get(trainer, &p, &inputs, &program));
-    LK_TRY(lk_program_run(program, inputs.in, (uint64_t)trainer->progress.update.number, out));
+    LK_TRY(lk_program_run(program, inputs.in, (uint64_t)trainer->progress.update.number, results));
     lk__optimizer_replayed(optimizer);
-    for (int i = 0; i < n; i++)
-        metrics[i] = out[i];
-    *skipped = out[n];
     return LK_OK;
 }
 

@@ -35,5 +35,5 @@ lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const
                                 const lk_shard *own, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
 
 /* Runs the training step of trainer->progress.update over `batch`, its only batch, if lk__step_is_one_program.
- * metrics[] and *skipped, which is as lk_optimizer_skipped returns it, are new tensors of the open scope. */
-lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics, lk_tensor **skipped);
+ * *results, a new tensor of the open scope, is as in lk_pending_step. */
+lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **results);

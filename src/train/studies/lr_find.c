@@ -16,8 +16,8 @@ enum { DIVERGED = 4 };
 typedef struct finder {
     const lk_lr_find_opts *opts;
     lk_lr_find_result *result;
-    lk_mean loss; /* of the update's batches so far */
-    double sum, weight;
+    lk_mean loss;       /* of the update's batches so far */
+    double sum, weight; /* of the smoothed loss; an update counts by its samples, since an epoch's last has fewer */
     int64_t per_epoch, accumulate;
 } finder;
 
@@ -34,16 +34,16 @@ static double lr_find_rate(void *self, lk_trainer *trainer, double epoch, double
 }
 
 /* Adds the loss of an update, and returns whether the test is over. */
-static bool lr_find_add_point(finder *f, double loss)
+static bool lr_find_add_point(finder *f)
 {
     lk_lr_find_result *r = f->result;
-    f->sum = KEEP * f->sum + loss;
-    f->weight = KEEP * f->weight + 1;
+    f->sum = KEEP * f->sum + f->loss.sum;
+    f->weight = KEEP * f->weight + (double)f->loss.count;
     double smoothed = f->sum / f->weight;
     r->diverged = !isfinite(smoothed) || (r->count > 0 && smoothed > DIVERGED * r->points[r->lowest].smoothed);
     if (!isfinite(smoothed))
         return true;
-    r->points[r->count] = (lk_lr_point){lr_find_rate_of(f->opts, r->count), loss, smoothed};
+    r->points[r->count] = (lk_lr_point){lr_find_rate_of(f->opts, r->count), lk_mean_value(f->loss), smoothed};
     if (smoothed < r->points[r->lowest].smoothed)
         r->lowest = r->count;
     r->count++;
@@ -61,7 +61,7 @@ static lk_status lr_find_step_end(void *self, lk_trainer *trainer, const lk_step
     f->loss.count += report->batch.loss.count;
     if (report->step % f->accumulate != 0 && report->step != report->steps)
         return LK_OK;
-    *stop = lr_find_add_point(f, lk_mean_value(f->loss));
+    *stop = lr_find_add_point(f);
     f->loss = (lk_mean){0};
     return LK_OK;
 }

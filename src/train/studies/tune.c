@@ -76,6 +76,8 @@ static lk_status tuner_find_problems(tuner *t)
     t->problems = lk_tuning_new(lk_device_kind(t->trainer->devices[0]));
     if (!t->problems)
         return lk_error_status();
+    if (!t->choices->list) /* no fusion depends on a library's choices */
+        return lk__list_choices(t->trainer, t->problems);
     LK_TRY(tuner_list_with(t, NULL));
     for (int i = 0; i < t->n_names; i++)
         LK_TRY(tuner_list_with(t, t->preferring[i]));
@@ -85,14 +87,30 @@ static lk_status tuner_find_problems(tuner *t)
 static void tuner_add_problem(void *user, const char *op, const char *problem, const char *implementation)
 {
     gathering *g = user;
-    lk_tune_problem *p = &g->t->list[g->t->n++];
+    tuner *t = g->t;
+    lk_tune_problem *p = &t->list[t->n];
     (void)implementation;
-    p->op = op;
-    p->text = problem;
-    if (g->status == LK_OK)
-        g->status = g->t->choices->list(op, problem, p->names, &p->n);
-    if (g->status == LK_OK && !lk__conv_problem_parse(op, problem, &p->conv))
+    if (g->status != LK_OK)
+        return;
+    p->is_product = lk__product_problem_parse(op, problem, &p->product);
+    if (p->is_product || lk__conv_problem_parse(op, problem, &p->conv)) {
+        p->op = op;
+        p->text = problem;
+        t->n++;
+    } else {
         g->status = lk__fail(LK_ERR_UNSUPPORTED, "tune: '%s %s' is no problem that can be measured", op, problem);
+    }
+}
+
+/* A library may take seconds to say which algorithms it has. */
+static lk_status tuner_name_implementations(const tuner *t, lk_tune_problem *p)
+{
+    if (t->choices->list)
+        return t->choices->list(p->op, p->text, p->names, &p->n);
+    LK_TRY(t->choices->list_of_library(t->trainer->devices[0], p->op, p->text, p->of_library, &p->n));
+    for (int i = 0; i < p->n; i++)
+        p->names[i] = p->of_library[i];
+    return LK_OK;
 }
 
 /* Compares all but the number of images. */
@@ -110,7 +128,7 @@ static void tuner_complete_problem(const tuner *t, lk_tune_problem *p)
     p->reads_images = true;
     for (int i = 0; i < t->n; i++) {
         const lk_conv_problem *other = &t->list[i].conv;
-        if (!tuner_is_same_conv(&p->conv, other))
+        if (p->is_product || t->list[i].is_product || !tuner_is_same_conv(&p->conv, other))
             continue;
         if (other->op == LK_OP_CONV2D_INPUT_GRAD)
             p->reads_images = false;
@@ -174,8 +192,13 @@ static lk_status tuner_make_apart(tuner *t, const char *name)
     return g.status;
 }
 
+/* A library's name is good for one problem. The tuning that is being made has room for it: nothing else uses it yet. */
 static lk_status tuner_find_tuning(tuner *t, const lk_tune_problem *p, const char *name, lk_tuning **tuning)
 {
+    if (!t->choices->list) {
+        *tuning = t->result->tuning;
+        return lk_tuning_set(t->result->tuning, p->op, p->text, name);
+    }
     if (p->conv.op == LK_OP_CONV_BLOCK && strcmp(name, "apart") == 0) {
         LK_TRY(tuner_make_apart(t, name));
         *tuning = t->apart;
@@ -193,6 +216,7 @@ static lk_status tuner_measure_problem(tuner *t, int index)
     lk_device *device = t->trainer->devices[0];
     lk_tune_problem *p = &t->list[index];
     int chosen = 0;
+    LK_TRY(tuner_name_implementations(t, p));
     for (int i = 0; i < p->n; i++) {
         lk_tuning *tuning = NULL;
         LK_TRY(tuner_report_row(t, index, i, -1));
@@ -209,9 +233,6 @@ static lk_status tuner_measure_problem(tuner *t, int index)
 
 static lk_status tuner_measure_problems(tuner *t)
 {
-    t->result->tuning = lk_tuning_new(lk_device_kind(t->trainer->devices[0]));
-    if (!t->result->tuning)
-        return lk_error_status();
     for (int i = 0; i < t->n; i++)
         LK_TRY(tuner_measure_problem(t, i));
     return lk_device_set_tuning(t->trainer->devices[0], NULL);
@@ -219,12 +240,14 @@ static lk_status tuner_measure_problems(tuner *t)
 
 /* --- whole steps -------------------------------------------------------------------------------------------------- */
 
-static lk_status tuner_processor_seconds(const lk_trainer *trainer, double *sum)
+static lk_status tuner_seconds(const lk_trainer *trainer, double *sum)
 {
     *sum = 0;
+    if (trainer->devices[0]->backend->offload)
+        return lk__tune_seconds(trainer->devices[0], sum);
     for (int d = 0; d < trainer->n_devices; d++) {
         double seconds;
-        LK_TRY(lk_device_processor_seconds(trainer->devices[d], &seconds));
+        LK_TRY(lk__tune_seconds(trainer->devices[d], &seconds));
         *sum += seconds;
     }
     return LK_OK;
@@ -233,9 +256,9 @@ static lk_status tuner_processor_seconds(const lk_trainer *trainer, double *sum)
 static lk_status tuner_time_step(lk_trainer *trainer, double *seconds)
 {
     double before, after;
-    LK_TRY(tuner_processor_seconds(trainer, &before));
+    LK_TRY(tuner_seconds(trainer, &before));
     LK_TRY(lk_trainer_run(trainer, 1));
-    LK_TRY(tuner_processor_seconds(trainer, &after));
+    LK_TRY(tuner_seconds(trainer, &after));
     *seconds = after - before;
     return LK_OK;
 }
@@ -249,6 +272,7 @@ static lk_status tuner_compare_steps(tuner *t, lk_trainer *const *trainers, doub
             return tuner_fail_interrupted();
         LK_TRY(tuner_time_step(trainers[i % 2], times + i % 2 * (samples + 1) + i / 2));
     }
+    t->result->elapsed = t->trainer->devices[0]->backend->offload != NULL;
     t->result->built_in = lk__tune_median(times + 1, samples);
     t->result->tuned = lk__tune_median(times + samples + 2, samples);
     return !t->opts->comparing || t->opts->comparing(t->opts->user, steps, steps) ? LK_OK : tuner_fail_interrupted();
@@ -293,9 +317,12 @@ static lk_status tuner_compare_with_built_in(tuner *t)
 static lk_status tuner_run(tuner *t)
 {
     t->choices = t->trainer->devices[0]->backend->choices;
-    if (!t->choices || !t->choices->list)
+    if (!t->choices || !(t->choices->list || t->choices->list_of_library))
         LK_FAIL(LK_ERR_UNSUPPORTED, "tune: devices of kind %s have one implementation for every problem",
                 lk_device_kind(t->trainer->devices[0]));
+    t->result->tuning = lk_tuning_new(lk_device_kind(t->trainer->devices[0]));
+    if (!t->result->tuning)
+        return lk_error_status();
     LK_TRY(tuner_find_problems(t));
     LK_TRY(tuner_make_list(t));
     LK_TRY(tuner_measure_problems(t));

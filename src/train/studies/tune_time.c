@@ -1,10 +1,12 @@
 #include "train/studies/tune_time.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "lockstep/autograd.h"
 #include "lockstep/program.h"
 #include "ops/conv2d.h"
+#include "ops/matmul.h"
 
 #include <stdlib.h>
 
@@ -22,6 +24,15 @@ double lk__tune_median(double *times, int64_t n)
     return times[n / 2];
 }
 
+lk_status lk__tune_seconds(lk_device *device, double *seconds)
+{
+    if (!device->backend->offload)
+        return lk_device_processor_seconds(device, seconds);
+    LK_TRY(lk_wait_all());
+    *seconds = 1e-9 * (double)lk__nanoseconds();
+    return LK_OK;
+}
+
 /* A call to measure. It runs in a new scope each time. */
 typedef struct subject {
     const lk_tune_problem *problem;
@@ -34,23 +45,24 @@ typedef struct subject {
 static lk_status tune_subject_run_calls(const subject *s, int64_t calls, double *seconds)
 {
     double before, after;
-    LK_TRY(lk_device_processor_seconds(s->device, &before));
+    LK_TRY(lk__tune_seconds(s->device, &before));
     for (int64_t i = 0; i < calls; i++) {
         lk_scope_begin();
         lk_status status = s->run(s);
         lk_scope_end();
         LK_TRY(status);
     }
-    LK_TRY(lk_device_processor_seconds(s->device, &after));
+    LK_TRY(lk__tune_seconds(s->device, &after));
     *seconds = after - before;
     return LK_OK;
 }
 
-/* The first call, which allocates memory and chooses, does not count. A sample lasts a millisecond or more. */
+/* The first call, which allocates memory and chooses, does not count. A sample lasts a millisecond or more; on an
+ * offload device ten, so that the wait at its end takes little of it. */
 static lk_status tune_subject_measure(const subject *s, int64_t samples, double *times)
 {
     enum { MOST_CALLS = 1000 };
-    const double least = 1e-3;
+    const double least = s->device->backend->offload ? 1e-2 : 1e-3;
     double once;
     LK_TRY(tune_subject_run_calls(s, 1, &once));
     LK_TRY(tune_subject_run_calls(s, 1, &once));
@@ -68,10 +80,10 @@ static lk_status tune_subject_run_conv(const subject *s)
 {
     const lk_conv_problem *p = &s->problem->conv;
     const lk_conv2d_opts *opts = &p->attrs.conv;
-    lk_tensor *y = p->op == LK_OP_CONV2D ? lk_conv2d(s->x, s->w, NULL, opts)
+    lk_tensor *y = p->op == LK_OP_CONV2D ? lk_conv2d(s->x, s->w, p->bias ? s->bias : NULL, opts)
                    : p->op == LK_OP_CONV2D_INPUT_GRAD
                        ? lk__conv2d_input_grad(LK_HERE, s->dy, s->w, p->x, opts)
-                       : lk__conv2d_weight_grad(LK_HERE, s->dy, s->x, p->w, opts, false, NULL);
+                       : lk__conv2d_weight_grad(LK_HERE, s->dy, s->x, p->w, opts, p->to_f32, NULL);
     return y ? LK_OK : lk_error_status();
 }
 
@@ -85,6 +97,37 @@ static lk_status tune_subject_prepare_conv(subject *s)
     if (s->dy && !s->problem->reads_images)
         s->x = lk__conv2d_input_grad(LK_HERE, s->dy, s->w, p->x, &p->attrs.conv);
     return s->dy && s->x ? LK_OK : lk_error_status();
+}
+
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+/* w is b, and x is a. */
+static lk_status tune_subject_run_product(const subject *s)
+{
+    const lk_product_problem *p = &s->problem->product;
+    const lk_dense_act_attrs attrs = {.relu = false};
+    lk_tensor *in[] = {s->x, s->w, s->bias};
+    lk_tensor *y = p->bias ? lk__call_simple(LK_HERE, &lk__op_dense_act, in, 3, 3, &attrs, sizeof attrs)
+                           : lk__matmul(LK_HERE, s->x, s->w, p->to == LK_F32);
+    return y ? LK_OK : lk_error_status();
+}
+
+static lk_tensor *tune_product_matrix(const subject *s, int64_t rows, int64_t columns, bool transposed)
+{
+    lk_random_key key = {.purpose = lk_random_purpose("tuning")};
+    lk_shape shape = transposed ? LK_SHAPE(columns, rows) : LK_SHAPE(rows, columns);
+    lk_tensor *x = lk_normal(s->device, s->problem->product.dtype, shape, 0, 1, key);
+    return transposed ? lk_transpose(x, 0, 1) : x;
+}
+
+static lk_status tune_subject_prepare_product(subject *s)
+{
+    const lk_product_problem *p = &s->problem->product;
+    s->run = tune_subject_run_product;
+    s->x = tune_product_matrix(s, p->rows, p->inner, p->a_transposed);
+    s->w = tune_product_matrix(s, p->inner, p->columns, p->b_transposed);
+    s->bias = lk_full(s->device, p->dtype, LK_SHAPE(p->columns), 0.1);
+    return s->x && s->w && s->bias ? LK_OK : lk_error_status();
 }
 
 /* --- conv_block --------------------------------------------------------------------------------------------------- */
@@ -152,22 +195,32 @@ static lk_status tune_subject_make_operands(subject *s)
     return s->x && s->w && s->bias ? LK_OK : lk_error_status();
 }
 
+static lk_status tune_subject_prepare(subject *s)
+{
+    if (s->problem->is_product)
+        return tune_subject_prepare_product(s);
+    LK_TRY(tune_subject_make_operands(s));
+    return s->problem->conv.op == LK_OP_CONV_BLOCK ? tune_subject_prepare_block(s) : tune_subject_prepare_conv(s);
+}
+
 static lk_status tune_subject_time(subject *s, int64_t samples, double *times)
 {
-    LK_TRY(tune_subject_make_operands(s));
-    LK_TRY(s->problem->conv.op == LK_OP_CONV_BLOCK ? tune_subject_prepare_block(s) : tune_subject_prepare_conv(s));
+    LK_TRY(tune_subject_prepare(s));
     return tune_subject_measure(s, samples, times);
 }
 
 lk_status lk__tune_time(lk_device *device, const lk_tune_problem *problem, int64_t samples, double *seconds)
 {
     subject s = {.problem = problem, .device = device};
+    bool tf32 = device->tf32;
     double *times = lk__calloc((size_t)samples, sizeof *times);
     if (!times)
         return LK_ERR_MEMORY;
+    device->tf32 = problem->is_product ? problem->product.tf32 : problem->conv.tf32;
     lk_scope_begin();
     lk_status status = tune_subject_time(&s, samples, times);
     lk_scope_end();
+    device->tf32 = tf32;
     if (status == LK_OK)
         *seconds = lk__tune_median(times, samples);
     lk_program_release(s.program);
