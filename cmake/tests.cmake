@@ -132,13 +132,13 @@ if(TARGET lockstep)
   endforeach()
 endif()
 
-# The whole sweep of the faults of which faults_test takes a sample; of launch every fifth, because most of its calls only
-# watch processes. Sanitizers do not work with preloaded libraries.
+# Sweeps of the faults of which faults_test takes a sample. Three take every fifth: most calls of launch only watch
+# processes, and a checkpoint has a thousand, each followed by a resumed run. Sanitizers do not work with preloaded libraries.
 if(TARGET lockstep)
   foreach(scenario train checkpoint export evaluate launch roles)
     lk_test(faults_${scenario}_sweep_test tests bash tests/faults/faults_test.sh ${scenario})
     set_tests_properties(faults_${scenario}_sweep_test PROPERTIES
-      ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_TEST_FAULTS=$<IF:$<IN_LIST:${scenario},launch;roles>,5,1>"
+      ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_TEST_FAULTS=$<IF:$<IN_LIST:${scenario},checkpoint;launch;roles>,5,1>"
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} TIMEOUT 1800 LABELS "tests;long" COST 1000)
   endforeach()
   if(LK_SANITIZE)
@@ -174,7 +174,7 @@ if(TARGET lockstep_cuda_emulated)
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_KIND=cuda:0")
     endforeach()
-    foreach(name fuse_copy_test fuse_norm_test in_place_kernels_test merge_test neighbors_test)
+    foreach(name fuse_copy_test fuse_head_test fuse_norm_test in_place_kernels_test merge_test neighbors_test)
       lk_test(cuda_${name} tests ${name})
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")
@@ -213,7 +213,7 @@ if(TARGET lockstep_cuda AND CMAKE_NM AND EXISTS ${stub})
   target_link_libraries(cudnn_plans PRIVATE ${CUDNN_LIBRARY} CUDA::cublasLt)
   add_dependencies(cudnn_plans stand_in_driver)
   lk_test(cudnn_plans_test tests cudnn_plans ${PROJECT_SOURCE_DIR}/tests/gpu/gpus)
-  set_tests_properties(cudnn_plans_test PROPERTIES ENVIRONMENT
+  set_tests_properties(cudnn_plans_test PROPERTIES TIMEOUT 3600 ENVIRONMENT
     "LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/tests/stand_in:${CUDAToolkit_LIBRARY_DIR}")
 endif()
 
