@@ -14,6 +14,8 @@ set(LK_BUILD_INFO "")
 # lk_find(LIBRARY module): finds a library by pkg-config unless LK_WITH_LIBRARY is off.
 macro(lk_find library module)
   if(LK_WITH_${library})
+    # CMake does not keep directories that follow -isystem, so a second configuration would change the flags of every file.
+    unset(__pkg_config_checked_${library} CACHE)
     pkg_check_modules(${library} IMPORTED_TARGET ${module})
     if(${library}_FOUND)
       list(APPEND LK_LIBRARIES PkgConfig::${library})
