@@ -82,6 +82,13 @@ typedef struct weights_source {
     const char *skip;
 } weights_source;
 
+/* Either name may be given, since PyTorch's may differ. */
+static bool weights_skips(const weights_source *from, const char *ours)
+{
+    const lk_safetensor *tensor = weights_find(from->file, from->naming, ours);
+    return lk__name_patterns_fit(from->skip, ours) || (tensor && lk__name_patterns_fit(from->skip, tensor->name));
+}
+
 /* PyTorch's layers may have Lockstep's names, as a model file can give them. Lockstep's files have no counts of
  * batches, and none of their weights has the transposed shape. */
 static bool weights_are_transposed(const weights_source *from, const lk_model *model)
@@ -112,9 +119,25 @@ static lk_status weights_check_shape(const char *path, const lk_safetensor *tens
             found, ours, lk_model_name(model), needed);
 }
 
+/* index: of the first variable that is not in the file. */
+static lk_status weights_fail_missing(const weights_source *from, const lk_model *model, int index)
+{
+    char theirs[LK__TORCH_NAME], others[64] = "";
+    const char *ours = lk_model_variable_name(model, index);
+    int count = lk_model_variable_count(model), more = 0;
+    for (int i = index + 1; i < count; i++) {
+        const char *name = lk_model_variable_name(model, i);
+        more += !weights_skips(from, name) && !weights_find(from->file, from->naming, name);
+    }
+    if (more > 0)
+        snprintf(others, sizeof others, ", nor %d more of its %d variables", more, count);
+    LK_FAIL(LK_ERR_FORMAT, "--weights %s: has no %s, which is %s of model %s%s; --weights-skip %s would leave %s",
+            from->path, lk__torch_name(from->naming, ours, theirs), ours, lk_model_name(model), others,
+            more > 0 ? "PATTERNS" : ours, more > 0 ? "them as they are" : "it as it is");
+}
+
 static lk_status weights_read_variable(const weights_source *from, const lk_model *model, int index, float *values)
 {
-    char theirs[LK__TORCH_NAME];
     const char *ours = lk_model_variable_name(model, index);
     lk_shape shape = lk_model_variable_shape(model, index);
     bool transposed =
@@ -122,9 +145,7 @@ static lk_status weights_read_variable(const weights_source *from, const lk_mode
     lk_shape in_file = transposed ? LK_SHAPE(shape.dim[1], shape.dim[0]) : shape;
     const lk_safetensor *tensor = weights_find(from->file, from->naming, ours);
     if (!tensor)
-        LK_FAIL(LK_ERR_FORMAT,
-                "--weights %s: has no %s, which is %s of model %s; --weights-skip %s would leave it as it is",
-                from->path, lk__torch_name(from->naming, ours, theirs), ours, lk_model_name(model), ours);
+        return weights_fail_missing(from, model, index);
     LK_TRY(weights_check_shape(from->path, tensor, ours, in_file, model));
     if (!transposed)
         return lk__safetensors_read(from->file, tensor, values);
@@ -162,13 +183,6 @@ static lk_status weights_check_unused(const weights_source *from, const lk_model
 }
 
 /* --- skipping ----------------------------------------------------------------------------------------------------- */
-
-/* Either name may be given, since PyTorch's may differ. */
-static bool weights_skips(const weights_source *from, const char *ours)
-{
-    const lk_safetensor *tensor = weights_find(from->file, from->naming, ours);
-    return lk__name_patterns_fit(from->skip, ours) || (tensor && lk__name_patterns_fit(from->skip, tensor->name));
-}
 
 static lk_status weights_check_pattern(const weights_source *from, const lk_model *model, lk_name_pattern pattern)
 {

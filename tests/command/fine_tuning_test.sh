@@ -23,7 +23,10 @@ fails_with() {
     grep -F -- "$text" out >/dev/null || { cat out; return 1; }
 }
 fails_with '--weights before: is a folder; ' --model new.lk --weights before
-fails_with 'has no new.weight, which is new.weight of model new.lk; --weights-skip' --model new.lk --weights "${weights[0]}"
+fails_with 'has no new.weight, which is new.weight of model new.lk, nor 3 more of its 10 variables; --weights-skip PATTERNS' \
+    --model new.lk --weights "${weights[0]}"
+fails_with 'has no new.bias, which is new.bias of model new.lk; --weights-skip new.bias would leave it as it is' \
+    --model new.lk --weights "${weights[0]}" --weights-skip 'new.weight,head,old'
 fails_with 'has a tensor old.weight, which is none of' --model new.lk --weights "${weights[0]}" --weights-skip new,head
 fails_with '--weights-skip nwe: fits no variable of model new.lk and no tensor of' --model new.lk --weights "${weights[0]}" \
     --weights-skip 'nwe,head,old'
