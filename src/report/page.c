@@ -150,7 +150,7 @@ static void page_put_tiles(page *p, const lk_run *run)
     lk__bytes_text(&p->out, "<div class=\"tiles\">\n");
     page_open_tile(p);
     lk__html_percent(&p->out, accuracy, 2);
-    snprintf(name, sizeof name, "best %s accuracy, epoch %lld",
+    snprintf(name, sizeof name, "best %s accuracy, epoch&nbsp;%lld",
              best && isnan(best->val_accuracy) ? "training" : "validation", best ? (long long)best->epoch : 0);
     page_close_tile(p, best ? name : "accuracy: no epoch is complete");
     page_open_tile(p);

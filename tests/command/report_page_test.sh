@@ -34,7 +34,7 @@ run 0 report logs --html page.html
 silent_stdout
 silent_stderr
 stands_alone page.html
-holds page.html '<title>lenet on synthetic</title>' "$digest" 'best validation accuracy, epoch' \
+holds page.html '<title>lenet on synthetic</title>' "$digest" 'best validation accuracy, epoch&nbsp;' \
     'lenet on synthetic: training loss by step' 'lenet on synthetic: accuracy by epoch' 'What it confuses' \
     '<th scope="row">batch-size</th><td>16</td>' '<th scope="row">training samples</th><td>64</td>' '</html>'
 [[ ! -e logs/mistakes.png ]] || holds page.html 'Worst mistakes' 'src="data:image/png;base64,iVBOR'

@@ -105,7 +105,7 @@ follower=$!
 others+=("$follower")
 until_true 'a step' grep -qE '^data: .*Step [0-9]+, loss' progress
 until_true 'the next step' bash -c "[[ \$(grep -oE 'Step [0-9]+' progress | sort -u | wc -l) -gt 1 ]]"
-until_true 'an epoch' grep -qE '^data: .*best validation accuracy, epoch 1' progress
+until_true 'an epoch' grep -qE '^data: .*best validation accuracy, epoch&nbsp;1' progress
 until_true 'its row' bash -c "grep -F '>now</a>' list | grep -q '[0-9] %'"
 gets 200 /run/now/epochs.jsonl
 holds body ' · trains' '<progress'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """look_at_page.py BROWSER PAGE [FOLDER]: opens a page, a file or the URL of `lockstep serve`, in a headless Chromium at the widths of a phone and of a desktop,
 light and dark, with and without scripts. The page of a run that trains must change while it is open. Fails if the console has an error, if something is fetched from elsewhere, or if
-the page must be scrolled sideways. Leaves pictures in FOLDER. It talks to the browser over pipes."""
+the page must be scrolled sideways, a table is cut off without a sign, or a picture glares in the dark. Leaves pictures in FOLDER. It talks to the browser over pipes."""
 import base64
 import json
 import os
@@ -91,6 +91,11 @@ SIDEWAYS = """(() => { const d = document.documentElement, wide = [];
     if (e.getBoundingClientRect().right > d.clientWidth + 1) wide.push(e.tagName + '.' + e.className);
   return d.scrollWidth > d.clientWidth ? d.scrollWidth + ' > ' + d.clientWidth + ': ' + wide.slice(0, 5) : ''; })()"""
 
+# Tables that are cut off must show it by a shadow, and pictures on white must not glare at night.
+UNMARKED = """[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth &&
+  !getComputedStyle(e).backgroundAttachment.includes('local'))"""
+GLARING = "[...document.querySelectorAll('img')].some(e => getComputedStyle(e).filter == 'none')"
+
 # The words about the last step, on the page of a run that trains.
 NOW = "(document.querySelector('.now') || {textContent: null}).textContent"
 
@@ -146,6 +151,10 @@ with tempfile.TemporaryDirectory() as profile:
                         sideways = b.evaluate(SIDEWAYS)
                         if sideways:
                             failed.append(f"{name}: scrolls sideways: {sideways}")
+                        if b.evaluate(UNMARKED):
+                            failed.append(f"{name}: a table is cut off without a sign")
+                        if theme == "dark" and b.evaluate(GLARING):
+                            failed.append(f"{name}: a picture glares")
                     elif size["width"] > width:
                         failed.append(f"{name}: is {size['width']} pixels wide")
                     failed += [f"{name}: {problem}" for problem in problems(b.events)]
