@@ -1,5 +1,6 @@
 /* Finds the command and runs it. Prints help, and errors in the form that all commands use. */
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include "lockstep/tensor.h"
 
@@ -211,12 +212,18 @@ const lk_option *cli_options_of(const cli_command *command, lk_option *made, siz
 
 void cli_print_overview(FILE *stream)
 {
-    fputs("Usage: lockstep COMMAND [OPTION…]\n\n"
-          "Trains image-classification networks on several devices, with the same bits on any number of them.\n\n",
-          stream);
+    fputs("Usage: lockstep COMMAND [OPTION…]\n\n", stream);
+    cli_print_wrapped("",
+                      "Trains image-classification networks on several devices, with the same bits on any number of "
+                      "them.",
+                      stream);
+    fputc('\n', stream);
     const cli_command *command;
-    for (size_t i = 0; (command = cli_listed_command(i)); i++)
-        fprintf(stream, "  %-10s %s\n", command->name, command->summary);
+    char before[32];
+    for (size_t i = 0; (command = cli_listed_command(i)); i++) {
+        snprintf(before, sizeof before, "  %-10s ", command->name);
+        cli_print_wrapped(before, command->summary, stream);
+    }
     fputs("\n'lockstep help COMMAND' describes a command and its options.\n", stream);
 }
 

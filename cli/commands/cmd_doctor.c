@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include "lockstep/build.h"
 #include "lockstep/device.h"
@@ -13,13 +14,16 @@ static void doctor_print_libraries(void)
 {
     size_t count;
     const lk_component *components = lk_build_components(&count);
+    char before[80];
     puts("Libraries");
     for (size_t i = 0; i < count; i++) {
         const lk_component *component = &components[i];
-        printf("  %-9s %-8s %s\n", component->name, component->present ? component->version : "missing",
-               component->adds);
+        snprintf(before, sizeof before, "  %-9s %-8s ", component->name,
+                 component->present ? component->version : "missing");
+        cli_print_wrapped(before, component->adds, stdout);
+        snprintf(before, sizeof before, "  %-9s %-8s ", "", "");
         if (!component->present)
-            printf("  %-9s %-8s to add it: apt-get install %s, then build again\n", "", "", component->package);
+            cli_printf_wrapped(stdout, before, "to add it: apt-get install %s, then build again", component->package);
     }
 }
 
@@ -38,20 +42,26 @@ static char *doctor_cpuinfo_value(char *line, const char *name)
     return value;
 }
 
-/* Prints the instruction sets by which kernels choose their code. Changes `flags`. */
+/* Prints the instruction sets by which kernels choose their code. Overwrites `flags` with their names. */
 static void doctor_print_instruction_sets(char *flags)
 {
     static const char *const known[] = {"sse4_2",      "avx2",        "fma",      "avx512f",  "avx512bw",
                                         "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "asimd",
                                         "sve",         "bf16",        "i8mm"};
-    fputs("  instruction sets:", stdout);
+    char *end = flags;
     for (char *next, *word = strtok_r(flags, " ", &next); word; word = strtok_r(NULL, " ", &next)) {
+        size_t length = strlen(word);
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-            if (strcmp(word, known[i]) == 0)
-                printf(" %s", word);
+            if (strcmp(word, known[i]) != 0)
+                continue;
+            if (end > flags)
+                *end++ = ' ';
+            memmove(end, word, length);
+            end += length;
         }
     }
-    putchar('\n');
+    *end = '\0';
+    cli_print_wrapped("  instruction sets: ", flags, stdout);
 }
 
 static void doctor_print_processor(void)
@@ -67,7 +77,7 @@ static void doctor_print_processor(void)
         if (!model && !flags)
             flags = doctor_cpuinfo_value(line, "Features");
         if (model && !named)
-            printf("  %s\n", model);
+            cli_print_wrapped("  ", model, stdout);
         named = named || model;
         if (flags) {
             doctor_print_instruction_sets(flags);
@@ -83,24 +93,30 @@ static void doctor_print_processor(void)
         printf("  processors this process may use: %d of %ld\n", CPU_COUNT(&allowed), sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+static void doctor_print_error(void)
+{
+    cli_print_wrapped("  ", lk_error_message(), stdout);
+    lk_error_clear();
+}
+
 static void doctor_print_gpus(void)
 {
     char text[2048];
     puts("\nGPUs");
     if (lk_device_describe_kind("cuda", text, sizeof text) != LK_OK) {
-        printf("  %s\n", lk_error_message());
-        lk_error_clear();
+        doctor_print_error();
         return;
     }
-    printf("  %s\n", text);
+    cli_print_wrapped("  ", text, stdout);
     int n = lk_device_available("cuda");
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        char before[32];
+        snprintf(before, sizeof before, "  cuda:%-4d ", i);
         if (lk_device_describe("cuda", i, text, sizeof text) == LK_OK)
-            printf("  cuda:%-4d %s\n", i, text);
-    if (n == 0 && lk_device_describe("cuda", 0, text, sizeof text) != LK_OK) {
-        printf("  %s\n", lk_error_message());
-        lk_error_clear();
+            cli_print_wrapped(before, text, stdout);
     }
+    if (n == 0 && lk_device_describe("cuda", 0, text, sizeof text) != LK_OK)
+        doctor_print_error();
 }
 
 /* Loads a plug-in only if an option or the environment names one: it may take minutes to find that there is no
@@ -112,11 +128,11 @@ static void doctor_print_pjrt(const char *path, double seconds)
         return;
     puts("\nDevices of a PJRT plug-in");
     if (lk_pjrt_find_within(path, seconds, &pjrt) != LK_OK) {
-        printf("  %s\n", lk_error_message());
-        lk_error_clear();
+        doctor_print_error();
         return;
     }
-    printf("  %s: platform %s, PJRT %d.%d\n", pjrt->path, pjrt->platform, pjrt->major, pjrt->minor);
+    cli_printf_wrapped(stdout, "  ", "%s: platform %s, PJRT %d.%d", pjrt->path, pjrt->platform, pjrt->major,
+                       pjrt->minor);
     if (*pjrt->version)
         printf("  %s\n", pjrt->version);
     for (int d = 0; d < pjrt->n_devices; d++)

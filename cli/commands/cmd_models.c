@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include "lockstep/nn.h"
 
@@ -10,6 +11,7 @@ static int models_run(int argc, char **argv)
     if (cli_parse(&cmd_models, argc, argv, NULL, NULL) != LK_OK)
         return cli_fail();
     const char *name;
+    char before[80];
     printf("%-12s %12s  %s\n", "model", "parameters", "about");
     for (int i = 0; (name = lk_model_name_at(i)); i++) {
         lk_model *model = lk_model_new(name, gray28);
@@ -18,7 +20,8 @@ static int models_run(int argc, char **argv)
         int64_t parameters = 0;
         for (int v = 0; v < lk_model_parameter_count(model); v++)
             parameters += lk_shape_count(lk_model_variable_shape(model, v));
-        printf("%-12s %12lld  %s\n", name, (long long)parameters, lk_model_about_at(i));
+        snprintf(before, sizeof before, "%-12s %12lld  ", name, (long long)parameters);
+        cli_print_wrapped(before, lk_model_about_at(i), stdout);
         lk_model_release(model);
     }
     return 0;

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include "lockstep/train.h"
 
@@ -7,8 +8,11 @@
 static void list_recipes(void)
 {
     const lk_recipe *recipe;
-    for (int i = 0; (recipe = lk_recipe_at(i)); i++)
-        printf("%-18s %s\n", recipe->name, recipe->about);
+    char before[80];
+    for (int i = 0; (recipe = lk_recipe_at(i)); i++) {
+        snprintf(before, sizeof before, "%-18s ", recipe->name);
+        cli_print_wrapped(before, recipe->about, stdout);
+    }
 }
 
 /* Prints a setting as an option: "throughput=true" as --throughput. */
@@ -44,7 +48,7 @@ static int describe_recipe(const char *name)
     for (int i = 0; (recipe = lk_recipe_at(i)); i++) {
         if (strcmp(recipe->name, name) != 0)
             continue;
-        printf("%s\n", recipe->about);
+        cli_print_wrapped("", recipe->about, stdout);
         for (const char *const *setting = recipe->settings; *setting; setting++)
             recipes_print_setting(*setting);
         return 0;

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 #include "cli/text/runs_text.h"
 
 #include <inttypes.h>
@@ -28,6 +29,10 @@ static const lk_option options[] = {
 enum { RUN, MODEL, DATA, DEVICES, EPOCHS, BEST, TOOK, STATE, COLUMNS };
 
 static const char *const heads[COLUMNS] = {"run", "model", "data", "devices", "epochs", "best accuracy", "time", ""};
+
+/* Columns that are left out where a terminal is too narrow, in this order. */
+static const int dispensable[] = {DEVICES, TOOK, DATA, EPOCHS, MODEL};
+enum { DISPENSABLE = sizeof dispensable / sizeof dispensable[0] };
 
 typedef struct list {
     const runs_config *config;
@@ -86,14 +91,28 @@ static lk_status runs_visit(void *user, const char *path)
     return LK_OK;
 }
 
+/* Prints no column of width 0. */
 static void runs_print_row(char *const row[COLUMNS], const int widths[COLUMNS])
 {
     int last = COLUMNS - 1;
-    while (last > 0 && !*row[last])
+    while (last > 0 && (widths[last] == 0 || !*row[last]))
         last--;
     for (int c = 0; c <= last; c++)
-        cli_print_padded(row[c], c < last ? widths[c] + 2 : 0);
+        if (widths[c] > 0)
+            cli_print_padded(row[c], c < last ? widths[c] + 2 : 0);
     putchar('\n');
+}
+
+/* Sets the widths of columns that are left out to 0. */
+static void runs_fit_widths(int widths[COLUMNS])
+{
+    int width = -2;
+    for (int c = 0; c < COLUMNS; c++)
+        width += widths[c] > 0 ? widths[c] + 2 : 0;
+    for (int i = 0; i < DISPENSABLE && width > cli_columns(stdout); i++) {
+        width -= widths[dispensable[i]] + 2;
+        widths[dispensable[i]] = 0;
+    }
 }
 
 static void runs_print_rows(const list *l)
@@ -106,6 +125,7 @@ static void runs_print_rows(const list *l)
             widths[c] = own > widths[c] ? own : widths[c];
         }
     }
+    runs_fit_widths(widths);
     char *head[COLUMNS];
     for (int c = 0; c < COLUMNS; c++)
         head[c] = (char *)(uintptr_t)heads[c];

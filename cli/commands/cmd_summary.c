@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/interrupts.h"
 #include "cli/text/data_progress.h"
+#include "cli/text/progress.h"
 
 #include "lockstep/autograd.h"
 #include "lockstep/data.h"
@@ -137,22 +138,39 @@ static int summary_widest_path(const lk_model *model)
     return (int)(width > 60 ? 60 : width);
 }
 
+/* width: of the paths. A narrow terminal has no room for the kind, nor a very narrow one for the flops. */
+static void summary_print_layer(int width, const char *path, const char *kind, const char *output,
+                                const char *parameters, const char *flops)
+{
+    enum { KIND = 15, OUTPUT = 16, AMOUNT = 12 };
+    int columns = cli_columns(stdout), rest = width + 2 + OUTPUT + 1 + AMOUNT;
+    printf("%-*s  ", width, path);
+    if (rest + KIND + 1 + AMOUNT + 1 <= columns)
+        printf("%-*s ", KIND, kind);
+    printf("%*s %*s", OUTPUT, output, AMOUNT, parameters);
+    if (rest + AMOUNT + 1 <= columns)
+        printf(" %*s", AMOUNT, flops);
+    putchar('\n');
+}
+
 static double summary_print_layers(const lk_model *model)
 {
     double flops = 0;
     int64_t parameters = 0;
-    char shape[64], amount[32];
+    char shape[64], count[32], amount[32];
     int width = summary_widest_path(model);
-    printf("%-*s  %-15s %16s %12s %12s\n", width, "layer", "kind", "output", "parameters", "flops");
+    summary_print_layer(width, "layer", "kind", "output", "parameters", "flops");
     for (int i = 0; i < lk_model_layer_count(model); i++) {
         lk_layer_info layer = lk_model_layer(model, i);
-        printf("%-*s  %-15s %16s %12lld %12s\n", width, layer.path, layer.kind, shape_text(layer.output, shape),
-               (long long)layer.parameters, summary_in_thousands(layer.flops, amount));
+        snprintf(count, sizeof count, "%lld", (long long)layer.parameters);
+        summary_print_layer(width, layer.path, layer.kind, shape_text(layer.output, shape), count,
+                            summary_in_thousands(layer.flops, amount));
         flops += layer.flops;
         parameters += layer.parameters;
     }
-    printf("%-*s  %-15s %16s %12lld %12s\n\n", width, "total", "", "", (long long)parameters,
-           summary_in_thousands(flops, amount));
+    snprintf(count, sizeof count, "%lld", (long long)parameters);
+    summary_print_layer(width, "total", "", "", count, summary_in_thousands(flops, amount));
+    putchar('\n');
     return flops;
 }
 
@@ -216,12 +234,13 @@ static lk_status summary_print_flops(const lk_model *model, double forward)
         if (status != LK_OK)
             return status;
     }
-    if (training > 0)
-        printf("                 training step  %12s   counted while one ran\n\n",
-               summary_in_thousands(training, text));
-    else
-        printf("                 training step  %12s   estimated: the model is too large to run it for that\n\n",
-               summary_in_thousands(3 * forward, text));
+    bool is_counted = training > 0;
+    char before[80];
+    snprintf(before, sizeof before, "                 training step  %12s   ",
+             summary_in_thousands(is_counted ? training : 3 * forward, text));
+    cli_print_wrapped(
+        before, is_counted ? "counted while one ran" : "estimated: the model is too large to run it for that", stdout);
+    putchar('\n');
     return LK_OK;
 }
 
@@ -229,8 +248,11 @@ static lk_status summary_print_flops(const lk_model *model, double forward)
 
 static void summary_print_row(const char *what, double bytes, const char *note)
 {
-    char text[32];
-    printf("  %-28s %14s%s%s\n", what, summary_in_mebibytes(bytes, text), *note ? "   " : "", note);
+    char text[32], before[80];
+    bool is_narrow = cli_columns(stdout) < 80; /* leaves room for the note */
+    snprintf(before, sizeof before, "  %-*s %*s%s", is_narrow ? 19 : 28, what, is_narrow ? 11 : 14,
+             summary_in_mebibytes(bytes, text), *note ? "   " : "");
+    cli_print_wrapped(before, note, stdout);
 }
 
 static const char *summary_plural(int64_t n)
@@ -270,8 +292,9 @@ static void summary_print_memory(const summary_config *config, const lk_memory_e
 {
     int64_t samples = e->samples * e->shards_at_once;
     char note[96];
-    printf("memory of a device for a batch of %lld in %lld shard%s on %d device%s\n", (long long)config->batch_size,
-           (long long)e->shards, summary_plural(e->shards), e->devices, summary_plural(e->devices));
+    cli_printf_wrapped(stdout, "", "memory of a device for a batch of %lld in %lld shard%s on %d device%s",
+                       (long long)config->batch_size, (long long)e->shards, summary_plural(e->shards), e->devices,
+                       summary_plural(e->devices));
     summary_print_row("parameters, buffers", e->variables, "");
     summary_print_row("gradients", e->gradients,
                       "of a shard, in sums that wait in the tree, and twice those of the last update");
@@ -286,9 +309,10 @@ static void summary_print_memory(const summary_config *config, const lk_memory_e
 
 static void summary_print_gpu_memory(const summary_config *config, const lk_memory_estimate *e)
 {
-    printf("memory of a GPU for a batch of %lld in %lld shard%s on %d device%s in %s%s\n",
-           (long long)config->batch_size, (long long)e->shards, summary_plural(e->shards), e->devices,
-           summary_plural(e->devices), precisions[config->dtype], config->recompute ? " with --recompute" : "");
+    cli_printf_wrapped(stdout, "", "memory of a GPU for a batch of %lld in %lld shard%s on %d device%s in %s%s",
+                       (long long)config->batch_size, (long long)e->shards, summary_plural(e->shards), e->devices,
+                       summary_plural(e->devices), precisions[config->dtype],
+                       config->recompute ? " with --recompute" : "");
     summary_print_row("needed", (double)e->needed, "by estimate, without temporaries of single operators");
     summary_print_row("there", (double)e->available, "including what is in use");
 }
@@ -297,13 +321,14 @@ static void summary_print_gpu_memory(const summary_config *config, const lk_memo
 static void summary_print_step_memory(const summary_config *config, const lk_memory_estimate *e)
 {
     const lk_program_memory *memory = &e->step;
-    char note[96];
-    printf("\nmemory inside a training step of a shard of %lld sample%s", (long long)e->samples,
-           summary_plural(e->samples));
+    char note[96], pieces[48] = "";
     if (e->micro_batch > 0)
-        printf(" in pieces of %lld", (long long)e->micro_batch);
-    printf(" in %s, %d operators%s, as one ran\n", lk_dtype_name(e->dtype), memory->calls,
-           config->recompute ? " with --recompute" : "");
+        snprintf(pieces, sizeof pieces, " in pieces of %lld", (long long)e->micro_batch);
+    putchar('\n');
+    cli_printf_wrapped(stdout, "",
+                       "memory inside a training step of a shard of %lld sample%s%s in %s, %d operators%s, as one ran",
+                       (long long)e->samples, summary_plural(e->samples), pieces, lk_dtype_name(e->dtype),
+                       memory->calls, config->recompute ? " with --recompute" : "");
     snprintf(note, sizeof note, "%.1f%% above the peak",
              memory->peak ? 100.0 * (double)(memory->planned - memory->peak) / (double)memory->peak : 0.0);
     summary_print_row("planned", (double)memory->planned, note);

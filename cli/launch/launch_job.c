@@ -362,7 +362,7 @@ static bool job_may_restart(const job *j, int status)
 static void job_offer_terminal(const char *name)
 {
     char number[16];
-    int columns = cli_columns(), before = (int)strlen(name) + 3;
+    int columns = cli_columns(stderr), before = (int)strlen(name) + 3;
     snprintf(number, sizeof number, "%d", columns < INT_MAX && columns > before ? columns - before : 0);
     if (isatty(STDERR_FILENO))
         setenv(CLI_TERMINAL_VARIABLE, number, 1);

@@ -54,7 +54,7 @@ void cli_output_draw(const cli_rank_output *o)
 {
     if (!o->line || !o->line->redrawn || !isatty(STDERR_FILENO))
         return;
-    int n = (int)o->line->n, most = cli_columns() - (int)strlen(o->name) - 4;
+    int n = (int)o->line->n, most = cli_columns(stderr) - (int)strlen(o->name) - 4;
     if (n > 0 && most > 0)
         fprintf(stderr, "\r\033[K[%s] %.*s", o->name, n < most ? n : most, o->line->bytes);
     else

@@ -1,6 +1,7 @@
 #include "cli/text/evaluation_text.h"
 
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -55,16 +56,21 @@ static void evaluation_print_classes(const cli_evaluation *e, int width)
 }
 
 /* A line of more columns does not fit a terminal; the picture of --out shows all classes. */
-enum { MOST_COLUMNS = 20, LISTED = 10 };
+enum { MOST_COLUMNS = 20, DIGITS = 4, LISTED = 10 };
 
+/* Prints nothing where a terminal is too narrow. */
 static void evaluation_print_matrix(const cli_evaluation *e, int width)
 {
     const lk_evaluation *f = &e->found;
-    int digits = 4;
+    int digits = snprintf(NULL, 0, "%" PRId64, f->classes), columns = cli_columns(stdout);
     for (int64_t i = 0; i < f->classes * f->classes; i++) {
         int own = snprintf(NULL, 0, "%" PRId64, f->confusion[i]);
         digits = own > digits ? own : digits;
     }
+    if (digits < DIGITS && width + f->classes * (1 + DIGITS) <= columns)
+        digits = DIGITS;
+    if (width + f->classes * (1 + digits) > columns)
+        return;
     printf("\nlabel (row) predicted as (column)\n%*s", width, "");
     for (int64_t k = 0; k < f->classes; k++)
         printf(" %*" PRId64, digits, k);
@@ -114,13 +120,9 @@ static void evaluation_print_mistakes(const cli_evaluation *e)
             return;
         if (i == 0)
             printf("\nworst mistakes\n");
-        fputs("  ", stdout);
-        cli_print_clean(file, stdout);
-        fputs(": ", stdout);
-        evaluation_text_class_name_print(e, m->label, 0);
-        fputs(" as ", stdout);
-        evaluation_text_class_name_print(e, m->predicted, 0);
-        printf(" %.4f\n", (double)m->predicted_probability);
+        char label[24], predicted[24];
+        cli_printf_wrapped(stdout, "  ", "%s: %s as %s %.4f", file, evaluation_text_class_name(e, m->label, label),
+                           evaluation_text_class_name(e, m->predicted, predicted), (double)m->predicted_probability);
     }
 }
 
@@ -128,15 +130,10 @@ void cli_print_evaluation(const cli_evaluation *e)
 {
     const lk_evaluation *f = &e->found;
     int width = evaluation_text_class_names_width(e);
-    cli_print_clean(e->info->model, stdout);
-    fputs(" of ", stdout);
-    cli_print_clean(e->info->folder, stdout);
-    fputs(" on ", stdout);
-    cli_print_clean(lk_dataset_name(e->dataset), stdout);
-    printf(" (%s: ", e->split);
-    cli_print_clean(lk_dataset_source(e->dataset), stdout);
-    printf(")\naccuracy %.4f (%" PRId64 " of %" PRId64 "), loss %.4f\n\n", lk_mean_value(f->accuracy),
-           f->count - f->wrong, f->count, lk_mean_value(f->loss));
+    cli_printf_wrapped(stdout, "", "%s of %s on %s (%s: %s)", e->info->model, e->info->folder,
+                       lk_dataset_name(e->dataset), e->split, lk_dataset_source(e->dataset));
+    printf("accuracy %.4f (%" PRId64 " of %" PRId64 "), loss %.4f\n\n", lk_mean_value(f->accuracy), f->count - f->wrong,
+           f->count, lk_mean_value(f->loss));
     evaluation_print_classes(e, width);
     if (f->classes <= MOST_COLUMNS)
         evaluation_print_matrix(e, width);

@@ -163,13 +163,11 @@ static void plan_warn_of_long_steps(const lk_plan *plan)
     bool in_days = minutes >= 48 * 60, in_hours = minutes >= 2 * 60;
     const char *unit = in_days ? "days" : in_hours ? "hours" : "minutes";
     double time = in_days ? minutes / (24 * 60) : in_hours ? minutes / 60 : minutes;
-    char warning[256];
-    snprintf(warning, sizeof warning,
-             "a step is about %.2g flops, which take %.1f %s at %g GFLOP/s a device; an interrupt waits for the step's "
-             "end, a second one does not",
-             plan->step_flops, time, unit, plan->assumed_rate / 1e9);
     if (minutes > 1)
-        cli_print_wrapped("warning: ", warning, stderr);
+        cli_printf_wrapped(stderr, "warning: ",
+                           "a step is about %.2g flops, which take %.1f %s at %g GFLOP/s a device; an interrupt waits "
+                           "for the step's end, a second one does not",
+                           plan->step_flops, time, unit, plan->assumed_rate / 1e9);
 }
 
 static void plan_write(FILE *out, const lk_plan *plan, const lk_train_config *config)

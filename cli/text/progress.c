@@ -30,10 +30,11 @@ static void progress_print_ledger(const char *what, const lk_ledger_report *ledg
             (long long)ledger->used_once, what, (long long)ledger->unused, (long long)ledger->repeated);
 }
 
-/* The fields of an epoch's line. Those of least worth are left out where a terminal is too narrow. */
+/* The fields of the line of an epoch, or of the last one. Those of least worth are left out where a terminal is too
+ * narrow. */
 typedef struct epoch_line {
     struct {
-        char text[40];
+        char text[64];
         int worth;
     } fields[12];
     int n;
@@ -62,10 +63,10 @@ static void epoch_line_add_metrics(epoch_line *line, const char *prefix, const l
         epoch_line_add(line, WORTH_TOP_K, "  %stop-%lld %.4f", prefix, (long long)k, lk_mean_value(metrics->top_k));
 }
 
-/* Prints the fields that fit into a line. */
+/* Prints the fields that fit into a line, without its end. */
 static void epoch_line_print(const epoch_line *line)
 {
-    int columns = cli_columns(), least = 0, width;
+    int columns = cli_columns(stderr), least = 0, width;
     do {
         width = 0;
         for (int i = 0; i < line->n; i++)
@@ -74,7 +75,6 @@ static void epoch_line_print(const epoch_line *line)
     for (int i = 0; i < line->n; i++)
         if (line->fields[i].worth >= least)
             fputs(line->fields[i].text, stderr);
-    fputc('\n', stderr);
 }
 
 /* Says so, once, if an epoch's loss is within 0.2% of that of equal probabilities, which looks like a fault. */
@@ -84,12 +84,10 @@ static void progress_note_guesses(cli_progress *progress, const lk_epoch_report 
     if (progress->has_warned || !(fabs(loss - log(classes)) <= 0.002 * log(classes)))
         return;
     progress->has_warned = true;
-    char note[256];
-    snprintf(note, sizeof note,
-             "the network still guesses: %.4f is the loss of equal probabilities for %.0f classes. Weights that "
-             "begin small, as lenet's, take some hundred steps before the loss falls.",
-             log(classes), classes);
-    cli_print_wrapped("note: ", note, stderr);
+    cli_printf_wrapped(stderr, "note: ",
+                       "the network still guesses: %.4f is the loss of equal probabilities for %.0f classes. Weights "
+                       "that begin small, as lenet's, take some hundred steps before the loss falls.",
+                       log(classes), classes);
 }
 
 static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
@@ -109,6 +107,7 @@ static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_ep
         epoch_line_add(&line, WORTH_MOST, "  %lld step%s skipped", (long long)report->skipped_steps,
                        report->skipped_steps == 1 ? "" : "s");
     epoch_line_print(&line);
+    fputc('\n', stderr);
     progress_note_guesses(progress, report);
     if (progress->ledger) {
         progress_print_ledger("training", &report->train_ledger);
@@ -187,14 +186,17 @@ void cli_progress_done(const cli_progress *progress, const lk_trainer *trainer, 
     if (has_others)
         cli_print_scaling(scaling, progress->verbose, stderr);
     fprintf(stderr, "state digest %s\n", result->state_digest);
-    cli_set_bold(true);
-    fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
-            result->seconds);
+    epoch_line line = {.n = 0};
+    epoch_line_add(&line, WORTH_MOST, "done: %lld step%s in %.1f s", (long long)result->steps,
+                   result->steps == 1 ? "" : "s", result->seconds);
     if (isfinite(result->images_per_second))
-        fprintf(stderr, ", %.0f images/s%s", result->images_per_second,
-                result->resumed_steps > 0 && result->resumed_steps < result->steps ? " since it was resumed" : "");
+        epoch_line_add(&line, WORTH_SPEED, ", %.0f images/s%s", result->images_per_second,
+                       result->resumed_steps > 0 && result->resumed_steps < result->steps ? " since it was resumed"
+                                                                                          : "");
     if (result->val.accuracy.count)
-        fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
+        epoch_line_add(&line, WORTH_MOST, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
+    cli_set_bold(true);
+    epoch_line_print(&line);
     cli_set_bold(false);
     fputc('\n', stderr);
     progress_print_places(lk_trainer_config(trainer));
@@ -203,11 +205,11 @@ void cli_progress_done(const cli_progress *progress, const lk_trainer *trainer, 
 
 /* --- the terminal ------------------------------------------------------------------------------------------------- */
 
-int cli_columns(void)
+int cli_columns(FILE *stream)
 {
     struct winsize size;
-    return isatty(STDERR_FILENO) && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
-                                                                                                    : INT_MAX;
+    int file = fileno(stream);
+    return isatty(file) && ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : INT_MAX;
 }
 
 static void progress_write_wrapped(const char *before, const char *text, int columns, FILE *stream)
@@ -240,12 +242,25 @@ void cli_print_wrapped(const char *before, const char *text, FILE *stream)
     size_t size;
     FILE *memory = open_memstream(&lines, &size);
     if (memory) {
-        progress_write_wrapped(before, text, stream == stderr ? cli_columns() : INT_MAX, memory);
+        progress_write_wrapped(before, text, cli_columns(stream), memory);
         fclose(memory);
     }
     if (lines)
         fwrite(lines, 1, size, stream);
     free(lines);
+}
+
+void cli_printf_wrapped(FILE *stream, const char *before, const char *format, ...)
+{
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    cli_print_wrapped(before, text, stream);
+    free(text);
 }
 
 void cli_set_bold(bool is_bold)

@@ -20,12 +20,15 @@ lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer);
 /* Prints the last lines of a training that ended without an error. */
 void cli_progress_done(const cli_progress *progress, const lk_trainer *trainer, const lk_train_result *result);
 
-/* Columns of the terminal that stderr is; INT_MAX: it is none. */
-int cli_columns(void);
+/* Returns the columns of the terminal that `stream` is, or INT_MAX if it is none. */
+int cli_columns(FILE *stream);
 
-/* Prints `before` and `text` as a line, without control characters. On stderr, if that is a terminal, a line that is
- * too long is broken between words of the text, and its rest is indented by as many columns as `before` has. */
+/* Prints `before` and `text` as a line, without control characters. On a terminal a line that is too long is broken
+ * between words of the text, and its rest is indented by as many columns as `before` has. */
 void cli_print_wrapped(const char *before, const char *text, FILE *stream);
+
+/* Prints `before` and the formatted text in the same way. */
+void cli_printf_wrapped(FILE *stream, const char *before, const char *format, ...) LK_PRINTF(3, 4);
 
 /* Begins or ends bold type, if stderr is a terminal that has it and $NO_COLOR is not set. */
 void cli_set_bold(bool is_bold);

@@ -2,17 +2,18 @@
 #include "cli/text/runs_text.h"
 
 #include "cli/cli.h"
+#include "cli/text/progress.h"
 
 #include "lockstep/plot.h"
 #include "lockstep/tensor.h"
 
 #include <inttypes.h>
 #include <langinfo.h>
+#include <limits.h>
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 const char *cli_run_setting(const lk_run *run, const char *name)
@@ -60,15 +61,56 @@ void cli_run_name(const char *path, char *text, size_t size)
 
 enum { NAME = 22, COLUMN = 32 }; /* wide enough for a digest */
 
-static void runs_text_comparison_print_row(const char *name, const char *a, const char *b)
+static void runs_text_comparison_print_line(const char *name, const char *a, const char *b, int width)
 {
     fputs("  ", stdout);
     cli_print_padded(name, NAME);
     putchar(' ');
-    cli_print_padded(a, COLUMN);
+    cli_print_padded(a, width);
     fputs("  ", stdout);
     cli_print_clean(b, stdout);
     putchar('\n');
+}
+
+/* Moves the beginning of *text that fits into `width` columns to `part`. Breaks the text at a space, or behind a comma
+ * or a slash, if there is one. */
+static void runs_text_take_part(const char **text, int width, char *part, size_t size)
+{
+    size_t end = 0, good = 0;
+    for (int used = 0; (*text)[end] && end + 1 < size; end++) {
+        char c = (*text)[end];
+        good = c == ' ' ? end : good;
+        used += ((unsigned char)c & 0xC0) != 0x80;
+        if (used > width)
+            break;
+        good = c == ',' || c == '/' ? end + 1 : good;
+    }
+    end = (*text)[end] && good ? good : end;
+    snprintf(part, size, "%.*s", (int)end, *text);
+    *text += end;
+    *text += strspn(*text, " ");
+}
+
+/* On a terminal cells that are too wide take several lines. */
+static void runs_text_comparison_print_row(const char *name, const char *a, const char *b)
+{
+    enum { BESIDE = 2 + NAME + 1 + 2, LEAST = 8 };
+    int columns = cli_columns(stdout), rest = columns - BESIDE, width = COLUMN;
+    if (columns == INT_MAX) {
+        runs_text_comparison_print_line(name, a, b, width);
+        return;
+    }
+    if (rest < 2 * width)
+        rest = width = rest < 2 * LEAST ? LEAST : rest / 2;
+    else
+        rest -= width;
+    do {
+        char parts[2][1024];
+        runs_text_take_part(&a, width, parts[0], sizeof parts[0]);
+        runs_text_take_part(&b, rest, parts[1], sizeof parts[1]);
+        runs_text_comparison_print_line(name, parts[0], parts[1], width);
+        name = "";
+    } while (*a || *b);
 }
 
 /* Prints the settings that differ: those of a, then those that only b has. Returns their number. */
@@ -131,11 +173,10 @@ static bool runs_text_make_curve(const lk_run *run, size_t offset, curve *c)
 
 static lk_text_style runs_text_terminal_style(void)
 {
-    struct winsize window;
-    bool is_terminal = isatty(STDOUT_FILENO) == 1;
-    lk_text_style s = {.columns = 80, .rows = 18, .color = is_terminal};
-    if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col >= 24)
-        s.columns = window.ws_col < 110 ? window.ws_col : 110;
+    int columns = cli_columns(stdout);
+    lk_text_style s = {.columns = 80, .rows = 18, .color = isatty(STDOUT_FILENO) == 1};
+    if (columns >= 24 && columns < INT_MAX)
+        s.columns = columns < 110 ? columns : 110;
     setlocale(LC_CTYPE, "");
     s.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
     return s;

@@ -59,14 +59,14 @@ static bool scaling_text_is_believed(const lk_scaling_report *r, const lk_speedu
 static void scaling_text_print_speedup(const lk_scaling_report *r, FILE *stream)
 {
     lk_speedup s = lk_scaling_speedup(r);
-    char taken[96];
-    snprintf(taken, sizeof taken, "other processes, or more devices than cores, took %.0f%% of the cores' time",
-             100 * (1 - r->core_share));
     if (scaling_text_is_believed(r, &s))
-        fprintf(stream, "speed-up %.2f on %lld device%s, efficiency %.0f%%, %s\n", s.speedup, (long long)r->devices,
-                r->devices == 1 ? "" : "s", 100 * s.efficiency, scaling_text_source_of(r, &s));
+        cli_printf_wrapped(stream, "speed-up ", "%.2f on %lld device%s, efficiency %.0f%%, %s", s.speedup,
+                           (long long)r->devices, r->devices == 1 ? "" : "s", 100 * s.efficiency,
+                           scaling_text_source_of(r, &s));
     else if (isfinite(s.speedup) && cli_is_disturbed(r))
-        cli_print_wrapped("speed-up unclear: ", taken, stream);
+        cli_printf_wrapped(
+            stream, "speed-up unclear: ", "other processes, or more devices than cores, took %.0f%% of the cores' time",
+            100 * (1 - r->core_share));
     else if (isfinite(s.speedup))
         cli_print_wrapped("speed-up unclear: ", "the recorded steps took other times than the run's", stream);
     else if (r->servers > 0)

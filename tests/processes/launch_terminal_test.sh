@@ -6,27 +6,7 @@ source "$(dirname "$0")/../support/cli_testing.sh"
 # shellcheck source=tests/support/launch_testing.sh
 source "$(dirname "$0")/../support/launch_testing.sh"
 
-if ! command -v script >/dev/null; then
-    echo "SKIP: no script, which gives a terminal"
-    exit 77
-fi
-
-# on_terminal COLUMNS ARGUMENT…: runs lockstep on a terminal, of which $work/screen gets all output.
-on_terminal()
-{
-    local columns=$1 command
-    shift
-    arguments=("$@")
-    : >"$work/stdout"
-    : >"$work/stderr"
-    command=$(printf '%q ' "$LOCKSTEP" "$@")
-    status=0
-    TERM=xterm NO_COLOR='' timeout -k 5 200 script -qefc "stty cols $columns rows 24; $command" "$work/screen" \
-        >/dev/null 2>&1 </dev/null || status=$?
-    cp "$work/screen" "$work/stderr"
-    [[ $status -eq 0 ]] || fail "exit status is not 0"
-}
-
+needs_terminal
 escape=$(printf '\033')
 train=(-- train --data synthetic --limit-train 200 --limit-val 60 --batch-size 64 --epochs 2 --shards 8 --workers 1
     --devices cpu:0 --seed "$mark")

@@ -35,6 +35,30 @@ run()
     [[ $status -eq $expected ]] || fail "exit status is not $expected"
 }
 
+# Skips the test without script, which gives a terminal.
+needs_terminal()
+{
+    if ! command -v script >/dev/null; then
+        echo "SKIP: no script, which gives a terminal"
+        exit 77
+    fi
+}
+
+# on_terminal COLUMNS ARGUMENT…: runs lockstep on a terminal, of which $work/screen gets all output.
+on_terminal()
+{
+    local columns=$1 command
+    shift
+    arguments=("$@")
+    : >"$work/stdout"
+    command=$(printf '%q ' "$LOCKSTEP" "$@")
+    status=0
+    TERM=xterm NO_COLOR='' timeout -k 5 200 script -qefc "stty cols $columns rows 24; $command" /dev/null \
+        >"$work/screen" 2>&1 </dev/null || status=$?
+    cp "$work/screen" "$work/stderr"
+    [[ $status -eq 0 ]] || fail "exit status is not 0"
+}
+
 # Skips the test without MPI.
 needs_mpi()
 {
