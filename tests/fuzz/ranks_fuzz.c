@@ -20,8 +20,9 @@ int cli_error(const char *format, ...)
     return 1;
 }
 
-int cli_columns(void)
+int cli_columns(FILE *stream)
 {
+    (void)stream;
     return 80;
 }
 
