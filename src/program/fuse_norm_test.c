@@ -76,6 +76,30 @@ static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
     return status;
 }
 
+/* As in a ResNet, relu comes after the sum with the shortcut. In bf16 the fused operator rounds less often. */
+static lk_tensor *relu_last_block(const network *net, lk_tensor *x, lk_tensor *shortcut, int at)
+{
+    lk_tensor *const *p = net->parameters + at;
+    lk_tensor *y = convolve(net, normalize(net, convolve(net, x, at), at + 2), at + 4);
+    return lk_relu(lk_add(lk_batch_norm(y, p[6], p[7], 1e-3, NULL), shortcut));
+}
+
+static lk_status train_with_relu_last(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const network *net = user;
+    lk_tape *tape = lk_tape_begin(net->parameters, PARAMETERS);
+    if (!tape)
+        return lk_error_status();
+    lk_tensor *x = lk_cast(in[0], net->dtype);
+    x = relu_last_block(net, x, convolve(net, x, SHORTCUT), 0);
+    x = relu_last_block(net, x, x, OF_A_BLOCK);
+    x = lk_add(convolve(net, x, HEAD), x);
+    out[PARAMETERS] = lk_sum(lk_mul(x, x), NULL);
+    lk_status status = lk_tape_gradient(tape, out[PARAMETERS], NULL, out);
+    lk_tape_release(tape);
+    return status;
+}
+
 static void make_inputs(lk_device *device, int64_t channels, int64_t side, int seed, lk_tensor **in)
 {
     int64_t indices[IMAGES];
@@ -86,20 +110,20 @@ static void make_inputs(lk_device *device, int64_t channels, int64_t side, int s
 }
 
 /* The sides make images whose number of pixels is, and is not, a multiple of four; 13 channels are no packs. */
-static lk_program *check_bits(lk_device *device, lk_dtype dtype, int64_t channels, int64_t side)
+static lk_program *check_bits(lk_device *device, lk_program_fn step, lk_dtype dtype, int64_t channels, int64_t side)
 {
     network net = make_network(device, dtype, channels);
     lk_tensor *in[INPUTS];
     make_inputs(device, channels, side, 0, in);
     lk_program *program =
-        lk_program_record(device, train, &net, in, INPUTS, OUTPUTS, &(lk_program_opts){.fuse = true, .graphs = true});
+        lk_program_record(device, step, &net, in, INPUTS, OUTPUTS, &(lk_program_opts){.fuse = true, .graphs = true});
     if (!program)
         fail_msg("%s", lk_error_message());
     for (int i = 0; i < 3; i++) {
         lk_tensor *have[OUTPUTS], *want[OUTPUTS] = {NULL};
         net.step = (uint64_t)i << 31;
         make_inputs(device, channels, side, i, in);
-        assert_ok(train(&net, in, want));
+        assert_ok(step(&net, in, want));
         assert_ok(lk_program_run(program, in, net.step, have));
         for (int j = 0; j < OUTPUTS; j++)
             expect_equal(have[j], want[j]);
@@ -114,7 +138,7 @@ static void gpus_fuse_everything_around_a_norm(void **state)
     lk_device *device = open_gpu();
     for (int i = 0; i < 8; i++) {
         lk_scope_begin();
-        lk_program *program = check_bits(device, i < 4 ? LK_BF16 : LK_F32, sizes[i % 4][0], sizes[i % 4][1]);
+        lk_program *program = check_bits(device, train, i < 4 ? LK_BF16 : LK_F32, sizes[i % 4][0], sizes[i % 4][1]);
         assert_int_equal(count_of(program, LK_OP_BATCH_NORM_DROP), BLOCKS);
         assert_int_equal(count_of(program, LK_OP_BATCH_NORM_DROP_GRAD), BLOCKS);
         assert_int_equal(count_of(program, LK_OP_BATCH_NORM_ACT), 1);
@@ -135,6 +159,20 @@ static void gpus_fuse_everything_around_a_norm(void **state)
         lk_program_release(program);
         lk_scope_end();
     }
+    lk_device_release(device);
+}
+
+static void gpus_fuse_sums_before_relu(void **state)
+{
+    (void)state;
+    lk_device *device = open_gpu();
+    lk_scope_begin();
+    lk_program *program = check_bits(device, train_with_relu_last, LK_F32, CHANNELS, 6);
+    assert_int_equal(count_of(program, LK_OP_BATCH_NORM_ACT_GRAD), 2 * BLOCKS);
+    assert_int_equal(count_of(program, LK_OP_RELU_GRAD), 0);
+    assert_int_equal(count_of(program, LK_OP_ADD), 2); /* the head, and the gradient of its square */
+    lk_program_release(program);
+    lk_scope_end();
     lk_device_release(device);
 }
 
@@ -160,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpus_fuse_everything_around_a_norm),
+        cmocka_unit_test(gpus_fuse_sums_before_relu),
         cmocka_unit_test(processors_keep_dropout_and_last_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ trap 'rm -rf "$work"' EXIT
 
 counts 40 2 38 lenet 256 bf16
 counts 26 3 24 keras-cnn 512 bf16
-counts 332 2 330 resnet18 512 bf16
+counts 338 2 336 resnet18 512 bf16
 counts 263 2 261 wrn-16-10 512 bf16
 
 # More shards are more launches, and the estimate is named after the GPU.
