@@ -38,6 +38,14 @@ void lk__call_copy(lk_call *to, const lk_call *from)
     memcpy(to->attrs.bytes, from->attrs.bytes, (size_t)(LK_MAX_ATTRS - from->attrs_unused));
 }
 
+void lk__call_clear_unused(lk_call *call)
+{
+    for (int i = call->n_in; i < LK_MAX_INPUTS; i++)
+        call->in[i] = NULL;
+    for (int i = call->n_out; i < LK_MAX_OUTPUTS; i++)
+        call->out[i] = NULL;
+}
+
 void lk__call_retain(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)

@@ -182,6 +182,9 @@ void lk__call_set_attrs(lk_call *call, const void *attrs, size_t size);
 /* Copies only the used parts of `from`. */
 void lk__call_copy(lk_call *to, const lk_call *from);
 
+/* Sets in[n_in …] and out[n_out …] to NULL, so that a call that gets more operands finds none left over there. */
+void lk__call_clear_unused(lk_call *call);
+
 /* References to all of a call's tensors. */
 void lk__call_retain(const lk_call *call);
 void lk__call_release(const lk_call *call);

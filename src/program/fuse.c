@@ -180,6 +180,7 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
     int branch = r->program->calls[at].branch, pass = r->program->calls[at].pass;
     lk__call_release(&r->program->calls[at]);
     r->program->calls[at] = *call;
+    lk__call_clear_unused(&r->program->calls[at]);
     r->program->calls[at].branch = branch;
     r->program->calls[at].pass = pass;
     r->removed[at] = false;

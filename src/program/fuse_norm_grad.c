@@ -33,8 +33,6 @@ lk_status lk__fuse_gradient_sum(lk_rewrite *r, int i)
         return LK_OK;
     if (beta)
         call.out[call.n_out++] = d;
-    else
-        call.in[5] = NULL; /* was no input, so anything may stand there */
     call.n_in = 7;
     call.in[0] = lk__rewrite_call(r, sum)->in[0];
     call.in[6] = lk__rewrite_call(r, sum)->in[1];

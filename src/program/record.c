@@ -25,7 +25,8 @@
 lk_status lk__program_append(lk_program *program, const lk_call *call)
 {
     LK_TRY(LK_GROW(program->calls, &program->calls_capacity, program->n_calls + 1));
-    program->calls[program->n_calls++] = *call;
+    program->calls[program->n_calls] = *call;
+    lk__call_clear_unused(&program->calls[program->n_calls++]);
     lk__call_retain(call);
     return LK_OK;
 }
