@@ -122,7 +122,8 @@ static lk_call fuse_norm_backward_call(const lk_rewrite *r, const pattern *p)
         .in = {relu_grad->in[0], p->add_last >= 0 ? NULL : relu_grad->in[1], norm_grad->in[1], norm_grad->in[2],
                norm_grad->in[3], lk__rewrite_call(r, p->norm)->in[2]},
         .out = {norm_grad->out[0], norm_grad->out[1], norm_grad->out[2], p->add >= 0 ? relu_grad->out[0] : NULL},
-        .attrs = norm_grad->attrs};
+        .attrs = norm_grad->attrs,
+        .attrs_unused = norm_grad->attrs_unused};
     return call;
 }
 

@@ -2,8 +2,6 @@
 #include "ops/ops.h"
 #include "program/rewrite.h"
 
-#include <string.h>
-
 /* The numbers of the calls that match; -1: no such call. */
 typedef struct pattern {
     int conv, relu, pool;
@@ -113,7 +111,7 @@ static lk_call fuse_conv_forward_call(const lk_rewrite *r, const pattern *p, con
                     .n_out = 2,
                     .in = {conv->in[0], conv->in[1], conv->in[2]},
                     .out = {last->out[0]}};
-    memcpy(call.attrs.bytes, attrs, sizeof *attrs);
+    lk__call_set_attrs(&call, attrs, sizeof *attrs);
     return call;
 }
 
@@ -132,7 +130,7 @@ static lk_call fuse_conv_backward_call(const lk_rewrite *r, const pattern *p, co
         call.out[call.n_out++] = weight_grad->out[1];
     if (attrs->input_grad)
         call.out[call.n_out++] = lk__rewrite_result(r, p->input_grad);
-    memcpy(call.attrs.bytes, attrs, sizeof *attrs);
+    lk__call_set_attrs(&call, attrs, sizeof *attrs);
     return call;
 }
 

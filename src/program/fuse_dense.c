@@ -2,8 +2,6 @@
 #include "ops/ops.h"
 #include "program/rewrite.h"
 
-#include <string.h>
-
 lk_status lk__fuse_dense(lk_rewrite *r, int i)
 {
     if (!lk__rewrite_is(r, i, LK_OP_MATMUL))
@@ -29,7 +27,7 @@ lk_status lk__fuse_dense(lk_rewrite *r, int i)
                     .n_out = 1,
                     .in = {matmul->in[0], matmul->in[1], bias},
                     .out = {lk__rewrite_result(r, last)}};
-    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    lk__call_set_attrs(&call, &attrs, sizeof attrs);
     /* The fused call runs where the last one did: the bias may be made after the product. */
     if (lk__rewrite_fits(r, &call))
         lk__rewrite_replace(r, last, &call, (int[]){i, relu ? add : -1}, 2);

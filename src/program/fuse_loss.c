@@ -4,8 +4,6 @@
 #include "program/rewrite.h"
 #include "program/values.h"
 
-#include <string.h>
-
 /* The numbers of the calls that match; -1: no such call. */
 typedef struct pattern {
     int loss, gradient;
@@ -78,7 +76,7 @@ lk_status lk__fuse_loss(lk_rewrite *r, int i)
         attrs.k = LK_ATTRS(lk__rewrite_call(r, p.top_k), lk_top_k_attrs)->k;
         call.out[call.n_out++] = lk__rewrite_result(r, p.sum);
     }
-    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    lk__call_set_attrs(&call, &attrs, sizeof attrs);
     if (lk__rewrite_fits(r, &call))
         lk__rewrite_replace(r, i, &call, (int[]){p.gradient, p.top_k, p.sum}, 3);
     return LK_OK;
