@@ -76,6 +76,16 @@ static bool fuse_list_has(int i, const int *list, int n)
     return false;
 }
 
+/* Returns whether call i reads all of t, and not another view of its storage. */
+static bool rewrite_reads_as_it_is(const lk_rewrite *r, int i, const lk_tensor *t)
+{
+    const lk_call *call = lk__rewrite_call(r, i);
+    for (int k = 0; k < call->n_in; k++)
+        if (call->in[k] && call->in[k]->storage == t->storage && !lk__tensor_same_view(call->in[k], t))
+            return false;
+    return true;
+}
+
 bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *readers, int n)
 {
     enum { MOST = 8 };
@@ -85,7 +95,7 @@ bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *
         lk__lists_storage(program->out, program->n_out, t->storage))
         return false;
     for (int i = 0; i < count; i++)
-        if (!fuse_list_has(found[i], readers, n))
+        if (!fuse_list_has(found[i], readers, n) || !rewrite_reads_as_it_is(r, found[i], t))
             return false;
     return true;
 }

@@ -51,7 +51,8 @@ static bool fuse_loss_find(const lk_rewrite *r, int i, pattern *p)
         const lk_call *call = lk__rewrite_call(r, readers[k]);
         if (fuse_loss_is_gradient(r, readers[k], loss) && fuse_loss_seed_is_ready(r, call->in[0], i))
             p->gradient = readers[k];
-        else if (lk__rewrite_is(r, readers[k], LK_OP_IN_TOP_K) && call->in[1] == loss->in[1] && p->sum < 0) {
+        else if (lk__rewrite_is(r, readers[k], LK_OP_IN_TOP_K) && call->in[0] == loss->in[0] &&
+                 call->in[1] == loss->in[1] && p->sum < 0) {
             p->sum = fuse_loss_hits_sum(r, readers[k]);
             p->top_k = p->sum >= 0 ? readers[k] : -1;
         }

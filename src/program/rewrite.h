@@ -34,8 +34,8 @@ bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int cal
 /* Returns the call that writes t, if there is exactly one; else -1. */
 int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t);
 
-/* Returns whether t is written by one call and read by readers[0 … n) alone: no other call, and no caller of the
- * program, sees it. */
+/* Returns whether t is written by one call and read by readers[0 … n) alone, as it is and through no other view: no
+ * other call, and no caller of the program, sees it. */
 bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *readers, int n);
 
 /* Returns the first result of call i. */
