@@ -6,7 +6,7 @@
 # frameworks.
 set(LK_LONG_TESTS
     alloc_failure_test cuda_central_storage_test cuda_conformance_test cuda_device_data_test
-    cuda_in_place_kernels_test cuda_nan_guard_test cuda_recorded_links_allreduce_test cuda_recorded_test
+    cuda_in_place_kernels_test cuda_nan_guard_test cuda_networks_agree_test cuda_recorded_links_allreduce_test cuda_recorded_test
     cuda_sharded_state_test cuda_test cudnn_plans_test custom_training_example_test defaults_test elastic_hosts_test
     emulated_conformance_gradient_test emulated_executor_test engine_stress_test export_c_test export_peers_test
     give_up_test gpu_check_test hosts_test launch_interrupt_test launch_restart_test launch_roles_test
@@ -179,6 +179,10 @@ if(TARGET lockstep_cuda_emulated)
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")
     endforeach()
+    lk_test(cuda_networks_agree_test tests networks_agree_test)
+    lk_test(cuda_small_networks_agree_test tests networks_agree_test lenet keras-cnn fast-cnn kinds residual squeeze-excite)
+    set_tests_properties(cuda_networks_agree_test cuda_small_networks_agree_test PROPERTIES TIMEOUT 3600 ENVIRONMENT
+      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")
     lk_test(cuda_recorded_branches_test tests branches_test)
     set_tests_properties(cuda_recorded_branches_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_TEST_DEVICES=2xcuda:0")
   endif()

@@ -6,33 +6,10 @@
 source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
 
 models=$(cd "$(dirname "$0")/../.." && pwd)/examples/models
+cp "$(dirname "$0")/../data/networks/kinds.lk" "$work"
 data=synthetic
 [[ ! -e ${LOCKSTEP_DATA:-}/fashion-mnist ]] || data=fashion-mnist
 cd "$work"
-
-cat >kinds.lk <<'END'
-stem: conv2d 8 kernel=3x5 stride=2x1 padding=1x2 init=he_normal
-norm: group_norm 4
-relu
-max_pool 1x2
-branch: concat
-    layer_norm
-    conv2d 6 kernel=1x3 padding=same groups=2
-    gelu
-    scale 0.1
-    drop_path 0.2
-with
-    conv2d 4 kernel=1
-end
-residual
-    conv2d 10 kernel=3 padding=same
-    drop_path 0.5
-end
-avg_pool 2x3 stride=2 padding=0x1
-global_avg_pool
-layer_norm
-dense classes
-END
 
 train() { # MODEL NAME OPTION…
     local model=$1 name=$2

@@ -3,30 +3,9 @@
 # not, and is exported in every format.
 # shellcheck source=tests/support/cli_testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
+cp "$(dirname "$0")/../data/networks/squeeze-excite.lk" "$work/net.lk"
 cd "$work"
 
-cat >net.lk <<'END'
-conv2d 8 kernel=3 padding=same
-batch_norm
-relu
-multiply
-by
-    global_avg_pool
-    dense 4
-    relu
-    dense 8
-    sigmoid
-end
-max_pool 2
-gate: multiply
-    conv2d 8 kernel=3 padding=same
-by
-    conv2d 8 kernel=1
-    sigmoid
-end
-global_avg_pool
-dense classes
-END
 digest() {
     "$LOCKSTEP" train --model net.lk --data synthetic --limit-train 96 --limit-val 32 --batch-size 32 --shards 4 "$@" \
         >out 2>&1 || { cat out; return 1; }
