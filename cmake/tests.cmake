@@ -10,7 +10,7 @@ set(LK_LONG_TESTS
     cuda_sharded_state_test cuda_test cudnn_plans_test custom_training_example_test defaults_test elastic_hosts_test
     emulated_conformance_gradient_test emulated_executor_test engine_stress_test export_c_test export_peers_test
     give_up_test gpu_check_test hosts_test launch_interrupt_test launch_restart_test launch_roles_test
-    launch_sharded_test links_allreduce_test own_data_training_test package_test parameter_server_lost_test
+    launch_sharded_test links_allreduce_test networks_agree_test own_data_training_test package_test parameter_server_lost_test
     parameter_server_resume_test pjrt_conformance_test pjrt_training_test processes_cuda_test processes_pjrt_test
     recompute_training_test report_browser_test resume_records_test resume_settings_test simulate_test torch_agreement_test
     tpu_compile_test)
