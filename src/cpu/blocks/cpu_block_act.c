@@ -65,9 +65,7 @@ static lk_status block_act_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn c
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_key key;
     lk__key_call(&key, call);
-    lk__key_add(&key, attrs->conv.stride, 2);
-    lk__key_add(&key, attrs->conv.padding, 2);
-    lk__key_add(&key, attrs->conv.dilation, 2);
+    lk__key_conv(&key, &attrs->conv);
     lk__key_add(&key, (int64_t[]){attrs->bias, attrs->input_grad, (int64_t)(uintptr_t)call->choice}, 3);
     return lk__own_run(call, &key, prepare, compute);
 }

@@ -185,9 +185,7 @@ static lk_status block_conv_run(lk_call *call, const lk_conv2d_opts *opts, lk_pr
 {
     lk_key key;
     lk__key_call(&key, call);
-    lk__key_add(&key, opts->stride, 2);
-    lk__key_add(&key, opts->padding, 2);
-    lk__key_add(&key, opts->dilation, 2);
+    lk__key_conv(&key, opts);
     for (int i = 0; i < call->n_out; i++)
         lk__key_add(&key, call->out[i]->shape.dim, call->out[i]->shape.ndim);
     lk__key_add(&key, (int64_t[]){(int64_t)(uintptr_t)call->choice}, 1);

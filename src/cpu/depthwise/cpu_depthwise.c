@@ -79,9 +79,7 @@ lk_status lk__cpu_depthwise_conv2d_weight_grad(lk_call *call)
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
     lk_key key;
     lk__key_call(&key, call);
-    lk__key_add(&key, attrs->conv.stride, 2);
-    lk__key_add(&key, attrs->conv.padding, 2);
-    lk__key_add(&key, attrs->conv.dilation, 2);
+    lk__key_conv(&key, &attrs->conv);
     lk__key_add(&key, call->out[0]->shape.dim, 4);
     lk__key_add(&key, (int64_t[]){(int64_t)(uintptr_t)call->choice}, 1);
     LK_TRY(lk__own_run(call, &key, cpu_depthwise_prepare, cpu_depthwise_compute));

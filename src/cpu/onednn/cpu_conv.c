@@ -121,9 +121,7 @@ static lk_status prepare_conv_primitive(lk_cpu *cpu, const lk_call *call, lk_pre
 static void conv_key(lk_key *key, const lk_call *call, const lk_conv2d_opts *opts)
 {
     lk__key_call(key, call);
-    lk__key_add(key, opts->stride, 2);
-    lk__key_add(key, opts->padding, 2);
-    lk__key_add(key, opts->dilation, 2);
+    lk__key_conv(key, opts);
     lk__key_add(key, &opts->groups, 1);
 }
 

@@ -51,6 +51,13 @@ void lk__key_call(lk_key *key, const lk_call *call)
     }
 }
 
+void lk__key_conv(lk_key *key, const lk_conv2d_opts *opts)
+{
+    lk__key_add(key, opts->stride, 2);
+    lk__key_add(key, opts->padding, 2);
+    lk__key_add(key, opts->dilation, 2);
+}
+
 static uint64_t key_hash(const lk_key *key)
 {
     uint64_t hash = 0x9e3779b97f4a7c15u;

@@ -6,6 +6,7 @@
 #include "core/op.h"
 #include "cpu/onednn/cpu_layout.h"
 #include "cpu/onednn/dnnl_compat.h"
+#include "lockstep/ops.h"
 
 struct lk_cpu;
 
@@ -32,6 +33,9 @@ void lk__key_tensor(lk_key *key, const lk_tensor *x);
 
 /* Starts a key with operator, inputs, outputs, and whether outputs may have layouts. The caller adds the attributes. */
 void lk__key_call(lk_key *key, const lk_call *call);
+
+/* Adds a convolution's strides, padding and dilation. */
+void lk__key_conv(lk_key *key, const lk_conv2d_opts *opts);
 
 typedef enum lk_direction { LK_IN, LK_OUT } lk_direction;
 
