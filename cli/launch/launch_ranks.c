@@ -361,7 +361,10 @@ int cli_ranks_print_failed(cli_ranks *ranks)
 
 int cli_ranks_print_stalled(cli_ranks *ranks)
 {
-    ranks_print_last(ranks, &ranks->ranks[ranks->stalled], ": no progress for %.0f s", ranks->silence);
+    rank *r = &ranks->ranks[ranks->stalled];
+    bool is_heard = r->unheard < ranks->silence / 2; /* else its supervisor hangs, or what lies between */
+    ranks_print_last(ranks, r, ": no progress for %.0f s%s", ranks->silence,
+                     is_heard ? "" : ", and no word from its supervisor (lockstep rank)");
     return 1;
 }
 

@@ -106,7 +106,7 @@ echo "a stopped rank was named after $(($(now) - began)) ms, of a stall timeout 
 # A stopped supervisor is silent.
 launch_long -n 2 --stall-timeout 2
 kill -STOP "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark" | head -n 1)"
-ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
+ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s, and no word from its supervisor \(lockstep rank\), step [0-9]'
 
 # An error in every rank, then one in a single rank.
 launch 2 -n 2 -- train --model none-such
