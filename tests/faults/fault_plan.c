@@ -117,7 +117,8 @@ static bool plan_has_no_file(fault_call call, int fd)
 int fault_of(fault_call call, const void *caller, const char *path, int fd)
 {
     pthread_once(&once, plan_open);
-    if (!shared || !plan_is_ours(caller) || plan_has_no_file(call, fd))
+    /* dladdr takes a lock, and a signal handler that writes to a pipe may interrupt it. So pipes are left out first. */
+    if (!shared || plan_has_no_file(call, fd) || !plan_is_ours(caller))
         return 0;
     uint32_t number = atomic_fetch_add(&shared->calls[call], 1) + 1;
     if (call != plan_call || number < plan_number || (number > plan_number && !plan_stays))
