@@ -369,9 +369,11 @@ static lk_status choices_of_call(const lk_call *call, lk_call_choice *choice)
 
 const lk_choices lk__cpu_choices = {.describe = choices_describe, .list = choices_list, .of_call = choices_of_call};
 
-/* AVX512_BF16 alone does not: where it was measured, it does half the products of f32 (docs/lab/bf16.md). */
 const char *lk__cpu_bf16_is_fast(const lk_device *device)
 {
+    const lk_isa *isa = lk__isa();
     (void)device;
-    return lk__isa() && lk__isa()->tiles ? "the processor has AMX" : NULL;
+    if (isa && isa->tiles)
+        return "the processor has AMX";
+    return isa == &lk__isa_avx512bf16 && lk__isa_pairs_are_fast() ? "the processor is AMD's and has AVX512_BF16" : NULL;
 }

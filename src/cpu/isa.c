@@ -60,6 +60,11 @@ bool lk__isa_runs(const lk_isa *isa)
     return lk__has_avx512();
 }
 
+bool lk__isa_pairs_are_fast(void)
+{
+    return __builtin_cpu_is("amd");
+}
+
 #else
 
 const lk_isa lk__isa_avx2 = {.name = "avx2"}, lk__isa_avx512 = {.name = "avx512"},
@@ -70,6 +75,11 @@ const lk_isa lk__isa_avx2 = {.name = "avx2"}, lk__isa_avx512 = {.name = "avx512"
 bool lk__isa_runs(const lk_isa *isa)
 {
     (void)isa;
+    return false;
+}
+
+bool lk__isa_pairs_are_fast(void)
+{
     return false;
 }
 

@@ -70,7 +70,7 @@ static void mlp(void **state)
     assert_string_not_equal(on_tiles.result.digest, on_vectors.result.digest);
 }
 
-/* Auto is bf16 on tiles and f32 elsewhere, whatever else the processor has. */
+/* Auto is bf16 on tiles and on AMD's AVX512_BF16, and f32 elsewhere. */
 static void automatic(void **state)
 {
     (void)state;
@@ -88,6 +88,12 @@ static void automatic(void **state)
     for (int i = 0; i < 2; i++) {
         outcome in_f32 = train_on(f32, "2xcpu", without[i]), chosen = train_on(choice, "2xcpu", without[i]);
         same(&in_f32, &chosen);
+    }
+    if (lk__isa_runs(&lk__isa_avx512bf16)) {
+        lk_train_config fast = lk__isa_pairs_are_fast() ? config : f32;
+        outcome expected = train_on(fast, "2xcpu", &lk__isa_avx512bf16);
+        outcome chosen = train_on(choice, "2xcpu", &lk__isa_avx512bf16);
+        same(&expected, &chosen);
     }
 }
 
