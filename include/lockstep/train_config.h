@@ -51,9 +51,9 @@ typedef enum lk_graph_mode { LK_GRAPHS_ON, LK_GRAPHS_OFF } lk_graph_mode;
 typedef enum lk_precision {
     LK_PRECISION_F32,
     LK_PRECISION_BF16,
-    LK_PRECISION_AUTO /* BF16 where devices multiply it faster than f32: processors with AMX, AMD's with AVX512_BF16, GPUs
-                       * of compute capability 8.0 or more, TPUs; else F32. It depends on the kind of device alone, not on the model or on a
-                       * timing; lk_plan.dtype is the choice, and records have it */
+    LK_PRECISION_AUTO /* BF16 where devices multiply it faster than f32: processors with AMX, AMD's with AVX512_BF16,
+                       * GPUs of compute capability 8.0 or more, TPUs; else F32. It depends on the kind of device alone,
+                       * not on the model or on a timing; lk_plan.dtype is the choice, and records have it */
 } lk_precision;
 
 /* The metric that chooses the best checkpoint. */

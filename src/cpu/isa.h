@@ -41,8 +41,8 @@ extern const lk_isa_kernels lk__isa_kernels_avx512, lk__isa_kernels_emulated;
  * to use tiles, which is the process's: all its threads have it. */
 bool lk__isa_runs(const lk_isa *isa);
 
-/* Returns whether AVX512_BF16 does more products than AVX-512 in f32: AMD's processors start VDPBF16PS as often as an f32
- * multiply-add, Intel's a quarter as often (docs/lab/bf16.md). */
+/* Returns whether AVX512_BF16 does more products than AVX-512 in f32: AMD's processors start VDPBF16PS as often as an
+ * f32 multiply-add, Intel's a quarter as often (docs/lab/bf16.md). */
 bool lk__isa_pairs_are_fast(void);
 
 /* Returns the instruction set that kernels run on: the widest that both the processor and oneDNN use, since layouts
