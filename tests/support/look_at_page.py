@@ -130,20 +130,24 @@ with tempfile.TemporaryDirectory() as profile:
                         if not changed:
                             failed.append(f"{name}: the page of a run that trains does not change")
                     if scripts:
-                        box = b.evaluate("""(() => {
-                            const s = [...document.querySelectorAll('.chart svg')].find(s => s.clientWidth);
-                            if (!s) return null; s.scrollIntoView(); const r = s.getBoundingClientRect();
-                            return [r.left + r.width / 2, r.top + r.height / 2]; })()""")
-                        if not box and is_served and b.evaluate("!!document.querySelector('table.runs a')"):
-                            pass  # the list of runs, which has no chart
-                        elif not box:
-                            failed.append(f"{name}: no chart is shown")
-                        else:
+                        for _ in range(50):  # a page that follows a run may be drawn anew under the pointer
+                            box = b.evaluate("""(() => {
+                                const s = [...document.querySelectorAll('.chart svg')].find(s => s.clientWidth);
+                                if (!s) return null; s.scrollIntoView(); const r = s.getBoundingClientRect();
+                                return [r.left + r.width / 2, r.top + r.height / 2]; })()""")
+                            if not box:
+                                break
                             b.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
                             tip = b.evaluate("""[...document.querySelectorAll('.tip')].map(t => t.style.display == 'block' ?
                                 t.textContent : '').join('')""")
-                            if not tip:
-                                failed.append(f"{name}: no value is shown under the pointer")
+                            if tip:
+                                break
+                            time.sleep(0.1)
+                        else:
+                            failed.append(f"{name}: no value is shown under the pointer")
+                        is_list = is_served and b.evaluate("!!document.querySelector('table.runs a')")
+                        if not box and not is_list:  # the list of runs has no chart
+                            failed.append(f"{name}: no chart is shown")
                         if b.evaluate("!!document.getElementById('injected')"):
                             failed.append(f"{name}: a text of the run became an element")
                     size = b.call("Page.getLayoutMetrics")["cssContentSize"]
