@@ -123,5 +123,6 @@ ip -n "$id-three" link set eth0 down
 began=$(now)
 ended 1
 echo "a host that was cut off was named after $(($(now) - began)) ms, of a stall timeout of 3 s"
-tail -n 1 "$work/stderr" | grep -qE '^rank 2 on three: no progress for [0-9]+ s, step [1-9]' ||
+unheard='and no word from its supervisor \(lockstep rank\)'
+tail -n 1 "$work/stderr" | grep -qE "^rank 2 on three: no progress for [0-9]+ s, $unheard, step [1-9]" ||
     fail "the last line does not name it"
