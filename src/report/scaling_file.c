@@ -88,6 +88,7 @@ enum {
     WORKER_ROW_COUNT = sizeof worker_rows / sizeof worker_rows[0],
     MOST_BYTES = 1 << 20
 };
+static const long long MOST_COUNT = 1LL << 53; /* predictions add counts up, and compute with them as doubles */
 
 void lk__scaling_clear(lk_scaling_report *report)
 {
@@ -179,8 +180,8 @@ static lk_status scaling_file_read_row(const char *path, const row *r, const jso
         return LK_OK;
     }
     if (r->kind == LK_FIELD_INT) {
-        if (!json_is_integer(value) || json_integer_value(value) < 0)
-            LK_FAIL(LK_ERR_FORMAT, "%s: %s: must be a whole number from 0", path, r->name);
+        if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > MOST_COUNT)
+            LK_FAIL(LK_ERR_FORMAT, "%s: %s: must be a whole number from 0 to %lld", path, r->name, MOST_COUNT);
         *(int64_t *)into = json_integer_value(value);
         return LK_OK;
     }

@@ -77,6 +77,7 @@ static void damage_is_named(void **state)
     } cases[] = {
         {"\"steps\":20", "\"steps\":20.5", "scaling.json: steps: must be a whole number from 0"},
         {"\"steps\":20", "\"steps\":-1", "steps: must be a whole number from 0"},
+        {"\"steps\":20", "\"steps\":9007199254740993", "steps: must be a whole number from 0 to 9007199254740992"},
         {"\"devices\":2", "\"devices\":0", "devices: must be at least 1"},
         {"\"shards\":8,", "", "shards is missing"},
         {"\"worker\":[]", "\"worker\":[{}]", "worker: must be a list of 0"},
