@@ -5,6 +5,7 @@
 #include "cli/launch/launch_memory.h"
 #include "cli/launch/mpi_leftovers.h"
 #include "cli/launch/rank_record.h"
+#include "cli/launch/remove_tree.h"
 
 #include "lockstep/checkpoint.h"
 #include "lockstep/dist.h"
@@ -272,7 +273,7 @@ static int rank_end_early(supervised *s)
         cli_remove_mpi_memory(cli_mpi_job(), "*"); /* this supervisor may be the last one alive on its machine */
     const char *memory = getenv(LK_MEMORY_VARIABLE);
     if (memory && (getppid() != starter || cli_memory_is_orphan(memory)))
-        cli_memory_remove(memory); /* the launcher was killed, and nobody goes on */
+        cli_remove_tree(memory); /* the launcher was killed, and nobody goes on */
     if (!ended_by)
         return 1;
     rank_tell_end(s, (cli_rank_end){.of_supervisor = true, .by_signal = true, .number = ended_by});

@@ -8,6 +8,7 @@
 #include "cli/launch/launch_hosts.h"
 #include "cli/launch/launch_memory.h"
 #include "cli/launch/rank_record.h"
+#include "cli/launch/remove_tree.h"
 #include "cli/text/progress.h"
 
 #include "lockstep/checkpoint.h"
@@ -410,7 +411,7 @@ static void elastic_remove_folders(elastic *e)
 {
     char command[CLI_MEMORY_PATH + 16];
     bool is_asked[MOST_HOSTS] = {false};
-    cli_memory_remove(e->folder);
+    cli_remove_tree(e->folder);
     for (int i = 0; i < e->n_hosts; i++)
         is_asked[i] = !e->hosts[i].is_away;
     snprintf(command, sizeof command, "rm -rf %s", e->folder);

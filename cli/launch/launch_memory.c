@@ -5,13 +5,11 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The name tells the machine and the number of the launcher. It becomes part of a shell's command on other machines, so
@@ -36,19 +34,6 @@ bool cli_memory_make(char path[CLI_MEMORY_PATH])
         return true;
     cli_error("launch: %s: cannot be made: %s", path, strerror(errno));
     return false;
-}
-
-static int memory_remove_entry(const char *path, const struct stat *about, int kind, struct FTW *at)
-{
-    (void)about, (void)kind, (void)at;
-    remove(path);
-    return 0;
-}
-
-void cli_memory_remove(const char *path)
-{
-    enum { OPEN_FOLDERS = 8 };
-    nftw(path, memory_remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Returns whether the folder has an entry whose name begins with `prefix` or, with `below`, a folder in it has one. */

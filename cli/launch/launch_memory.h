@@ -9,9 +9,6 @@ enum { CLI_MEMORY_PATH = 128 };
  * failure. */
 bool cli_memory_make(char path[CLI_MEMORY_PATH]);
 
-/* Removes the folder and all in it, on this machine. */
-void cli_memory_remove(const char *path);
-
 /* Returns whether a rank is writing its state there, on this machine. */
 bool cli_memory_is_written(const char *path);
 

@@ -4,6 +4,7 @@
 #include "cli/launch/descendants.h"
 #include "cli/launch/launch_mpirun.h"
 #include "cli/launch/launch_roles.h"
+#include "cli/launch/mpi_leftovers.h"
 
 #include "lockstep/dist.h"
 
@@ -19,7 +20,8 @@
 struct cli_starters {
     const cli_job_opts *opts;
     const cli_starters_events *events;
-    int status; /* mpirun's wait status, once it has ended */
+    pid_t mpirun; /* 0: there is none */
+    int status;   /* mpirun's wait status, once it has ended */
     cli_meeting meeting;
     int memory; /* shared, for the messages of ranks that the launcher starts; -1: none */
     /* The pipe for the output of all processes; -1: closed. `from` is closed once all have ended. `to` stays open while
@@ -56,7 +58,7 @@ void cli_starters_release(cli_starters *s)
 static bool starters_start_all(cli_starters *s)
 {
     if (s->opts->on_several_machines)
-        return (s->processes[0] = cli_mpirun_start(s->opts, s->to)) > 0;
+        return (s->mpirun = s->processes[0] = cli_mpirun_start(s->opts, s->to)) > 0;
     if (s->opts->workers > 0 && !cli_meeting_open(&s->meeting))
         return false;
     if (s->opts->workers == 0 && lk_processes_share(s->opts->ranks, &s->memory) != LK_OK) {
@@ -191,6 +193,8 @@ int cli_starters_end(cli_starters *s)
            errno == EINTR)
         continue;
     cli_kill_descendants();
+    if (s->mpirun > 0)
+        cli_remove_mpi_session(s->mpirun);
     starters_close_descriptor(&s->to);
     return s->status;
 }

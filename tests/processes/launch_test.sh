@@ -152,8 +152,8 @@ done
 (needs_mpi) || exit 0 # the rest has passed
 needs_mpi
 
-export OMPI_MCA_btl_vader_backing_directory=$work/memory
-mkdir "$work/memory"
+export OMPI_MCA_btl_vader_backing_directory=$work/memory OMPI_MCA_orte_tmpdir_base=$work/temporary
+mkdir "$work/memory" "$work/temporary"
 launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
 prints "$wanted"
 
@@ -194,4 +194,5 @@ done
 launch_long --hosts localhost:2 --stall-timeout 6 # mpirun takes a while to start
 kill -STOP "$(pgrep -f -P "$process" mpirun)"
 ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s'
-[[ -z $(ls "$work/memory") ]] || fail "left behind: $(ls "$work/memory")"
+left=$(find "$work/memory" "$work/temporary" -mindepth 1)
+[[ -z $left ]] || fail "left behind: $left"
