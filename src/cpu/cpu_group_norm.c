@@ -48,7 +48,7 @@ static const void *cpu_gn_at(const operands *o, const void *data, int64_t elemen
 
 static lk_channels cpu_gn_sample_shape(const lk_tensor *x, dnnl_format_tag_t tag)
 {
-    lk_tensor one = *x;
+    lk_tensor one = lk__tensor_alias(x);
     one.shape.dim[0] = 1;
     return lk__channels_of(&one, tag);
 }

@@ -13,7 +13,7 @@ typedef enum kind { BYTES, FLOATS, FUNCTION } kind;
 typedef struct samples {
     lk_dataset *bytes;
     float *floats;
-    int64_t unreadable; /* the function fails for this sample; -1: for none */
+    _Atomic int64_t unreadable; /* the function fails for this sample; -1: for none */
 } samples;
 
 static samples splits[2];
