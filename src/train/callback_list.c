@@ -161,7 +161,7 @@ lk_status lk__callbacks_save(const lk_callbacks *callbacks, lk_trainer *trainer,
 lk_status lk__callbacks_resume(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_state *state)
 {
     char name[MEMBER_NAME];
-    for (int i = 0; i < callbacks->n; i++) {
+    for (int i = callbacks->n - 1; i >= 0; i--) {
         const lk_callback *callback = &callbacks->list[i];
         callback_member_name(callbacks, i, name);
         lk_state member = {.in = json_object_get(state->in, name)};

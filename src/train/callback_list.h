@@ -31,6 +31,7 @@ lk_status lk__callbacks_rest(const lk_callbacks *callbacks, lk_trainer *trainer,
 
 /* Each callback has a member of `state`, named as the callback; the second one of a name is "name 2". */
 lk_status lk__callbacks_save(const lk_callbacks *callbacks, lk_trainer *trainer, lk_state *state);
+/* The last callback comes first: that of checkpoints locks its folder before the others cut their records. */
 lk_status lk__callbacks_resume(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_state *state);
 
 /* Calls train_end of the callbacks that have begun. Returns `status`; if that is LK_OK, the first error of a callback.

@@ -81,17 +81,18 @@ rm -rf "$folder"
 long=("${training[@]}" --epochs 150)
 run 0 "${long[@]}"
 wanted=$(digests)
-LOCKSTEP_CHECKPOINT_SLOW=10 begin "${long[@]}" --checkpoint-dir "$folder" # as long as it has to be for what follows
+LOCKSTEP_CHECKPOINT_SLOW=10 begin "${long[@]}" --checkpoint-dir "$folder" --log-dir "$work/records" # as long as it has to be for what follows
 until_there '^epoch *4/' "$work/stderr"
 other_status=0
-"$LOCKSTEP" "${long[@]}" --checkpoint-dir "$folder" --resume >"$work/other" 2>&1 </dev/null || other_status=$?
+"$LOCKSTEP" "${long[@]}" --checkpoint-dir "$folder" --log-dir "$work/records" --resume >"$work/other" 2>&1 </dev/null || other_status=$?
 [[ $other_status -eq 1 && $(<"$work/other") == *'another training writes its checkpoints there' ]] ||
     fail "a second training in the folder: $other_status, $(<"$work/other")"
 kill -TERM "$process"
 ends_with 130
 [[ $(kept | wc -w) -ge 2 ]] || fail "an interrupt leaves $(kept)"
-run 0 "${long[@]}" --checkpoint-dir "$folder" --resume --devices 2
+run 0 "${long[@]}" --checkpoint-dir "$folder" --log-dir "$work/records" --resume --devices 2
 says 'note: going on from'
+[[ $(grep -c '"event":"epoch"' "$work/records/epochs.jsonl") -eq 150 ]] || fail 'the second training changed the records'
 says ' images/s since it was resumed, val accuracy '
 [[ $(digests) == "$wanted" ]] || fail 'interrupted it ends with other bits'
 run 0 "${long[@]}" --checkpoint-dir "$folder" --resume

@@ -27,6 +27,7 @@
 
 typedef struct saver {
     char *folder;
+    int lock; /* the folder's, from when a training resumes until the writer takes it over; -1: none */
     lk_checkpoint_opts opts;
     lk_checkpoint_thread *writer; /* of the current training; NULL between trainings, and if another process writes */
     lk_best_metric metric;        /* resolved, never LK_BEST_AUTO */
@@ -199,8 +200,8 @@ static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer
     LK_TRY(lk__checkpoint_path(s->folder, name, path));
     bool is_there = access(path, F_OK) == 0, resumes = trainer->resumed != NULL;
     if (trainer->plan.process == 0)
-        LK_TRY(
-            lk__checkpoint_thread_new(s->folder, s->last.steps, resumes, s->opts.keep, trainer->replicas, &s->writer));
+        LK_TRY(lk__checkpoint_thread_new(s->folder, s->last.steps, resumes, s->opts.keep, trainer->replicas, &s->lock,
+                                         &s->writer));
     LK_TRY(checkpoint_callback_find_best(s, trainer, is_there));
     /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
      * on. An elastic training that goes on from the end of an epoch may have been killed before it wrote that one. */
@@ -257,12 +258,14 @@ static lk_status checkpoint_callback_save(void *self, lk_trainer *trainer, lk_st
     return LK_OK;
 }
 
-/* Restores the best value; checkpoint_callback_find_best drops it if this run uses another metric. */
+/* Locks the folder, so that a training that still writes there keeps its records, which are cut next. Restores the best
+ * value; checkpoint_callback_find_best drops it if this run uses another metric. */
 static lk_status checkpoint_callback_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
-    (void)trainer;
     saver *s = self;
     double best[3];
+    if (trainer->plan.process == 0 && !s->writer && s->lock < 0)
+        LK_TRY(lk__checkpoint_lock(s->folder, &s->lock));
     if (lk_state_get(state, "best", best, 3) != 3 || !(best[0] > LK_BEST_AUTO && best[0] < LK_BEST_NONE))
         return LK_OK;
     s->best = (lk_best){.value = best[1], .epoch = lk__state_integer(best[2])};
@@ -286,6 +289,7 @@ static void checkpoint_callback_release(void *self)
 {
     saver *s = self;
     lk__checkpoint_thread_release(s->writer);
+    lk__checkpoint_unlock(&s->lock);
     lk__free(s->folder);
     lk__free(s);
 }
@@ -295,6 +299,7 @@ lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts 
     saver *s = lk__calloc(1, sizeof *s);
     if (!s)
         return (lk_callback){0};
+    s->lock = -1;
     s->opts = opts ? *opts : (lk_checkpoint_opts){0};
     s->folder = lk__strdup(folder);
     if (!s->folder) {

@@ -67,7 +67,8 @@ static lk_status checkpoint_thread_prepare_folder(lk_checkpoint_thread *w, int64
 {
     int64_t *found;
     int n;
-    LK_TRY(lk__checkpoint_lock(w->folder, &w->lock));
+    if (w->lock < 0)
+        LK_TRY(lk__checkpoint_lock(w->folder, &w->lock));
     if (lk__checkpoint_read_best(w->folder, &w->best) != LK_OK)
         lk_error_clear(); /* best.json is damaged: the next best replaces it */
     LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
@@ -190,14 +191,17 @@ static lk_status checkpoint_thread_start(lk_checkpoint_thread *w, const char *fo
 }
 
 lk_status lk__checkpoint_thread_new(const char *folder, int64_t steps, bool resuming, int64_t keep,
-                                    lk_replicas *replicas, lk_checkpoint_thread **thread)
+                                    lk_replicas *replicas, int *lock, lk_checkpoint_thread **thread)
 {
     lk_checkpoint_thread *w = lk__calloc(1, sizeof *w);
     *thread = NULL;
-    if (!w)
+    if (!w) {
+        lk__checkpoint_unlock(lock);
         return LK_ERR_MEMORY;
+    }
     w->keep = keep > 0 ? keep : KEEP;
-    w->lock = w->first_written = -1;
+    w->lock = *lock;
+    *lock = w->first_written = -1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
     lk_status status = checkpoint_thread_start(w, folder, steps, resuming, replicas);

@@ -8,12 +8,12 @@
 
 typedef struct lk_checkpoint_thread lk_checkpoint_thread;
 
-/* Locks the folder (lk__checkpoint_lock) and starts the thread. Checkpoints that the folder has after more than `steps`
- * steps belong to another training, and are an error (LK_ERR_ARGUMENT); with `resuming` they are damaged ones of this
- * training, and are renamed to damaged-checkpoint-STEPS. keep: as of lk_checkpoint_opts; 0: 3. Errors: also LK_ERR_IO,
- * LK_ERR_MEMORY. */
+/* Starts the thread. *lock: the folder's (lk__checkpoint_lock), which is taken over: *lock becomes -1, also on failure;
+ * if it is -1, the folder is locked here. Checkpoints that the folder has after more than `steps` steps belong to
+ * another training, and are an error (LK_ERR_ARGUMENT); with `resuming` they are damaged ones of this training, and are
+ * renamed to damaged-checkpoint-STEPS. keep: as of lk_checkpoint_opts; 0: 3. Errors: also LK_ERR_IO, LK_ERR_MEMORY. */
 lk_status lk__checkpoint_thread_new(const char *folder, int64_t steps, bool resuming, int64_t keep,
-                                    lk_replicas *replicas, lk_checkpoint_thread **thread);
+                                    lk_replicas *replicas, int *lock, lk_checkpoint_thread **thread);
 
 /* From now on the files of a checkpoint that is no longer kept are overwritten by a later one, instead of removed. In
  * memory that takes less time, for the pages stay. Call it before the first put. */

@@ -107,9 +107,10 @@ static lk_status loop_checkpoint_open_writer(lk_checkpoint_writer *w, const char
                                              int64_t keep)
 {
     enum { NONE = -1 }; /* a new training: every checkpoint in the folder belongs to another one */
+    int lock = -1;
     lk_best best = resumed ? loop_checkpoint_best(&resumed->info) : (lk_best){.name = ""};
     LK_TRY(lk__checkpoint_thread_new(folder, resumed ? resumed->info.steps : NONE, resumed != NULL, keep, w->replicas,
-                                     &w->thread));
+                                     &lock, &w->thread));
     return *best.name ? lk__checkpoint_thread_name_best(w->thread, &best) : LK_OK;
 }
 

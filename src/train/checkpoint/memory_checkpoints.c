@@ -253,13 +253,13 @@ static lk_status memory_remove_other(void *user, int rank, const char *path)
 static lk_status memory_train_begin(void *self, lk_trainer *trainer)
 {
     memory_saver *s = self;
-    int rank = trainer->plan.process;
+    int rank = trainer->plan.process, lock = -1;
     char path[PATH_MAX];
     if (trainer->plan.processes > 1)
         LK_TRY(lk__group_open(&s->group));
     LK_TRY(memory_rank_path(s->folder, rank, path));
     LK_TRY(lk__checkpoint_thread_new(path, memory_number(&trainer->progress.position), true, KEPT, trainer->replicas,
-                                     &s->writer));
+                                     &lock, &s->writer));
     lk__checkpoint_thread_reuse(s->writer);
     LK_TRY(memory_save(s, trainer, false));
     LK_TRY(lk__checkpoint_thread_drain(s->writer));
