@@ -420,7 +420,8 @@ void cli_job_run_once(const cli_job_opts *opts, bool is_again, cli_job_end *end)
         end->step = cli_ranks_step(j->ranks, false);
         snprintf(end->last, sizeof end->last, "%s", cli_ranks_last_line(j->ranks));
     }
-    cli_ranks_release(j->ranks);
+    if (!cli_ranks_release(j->ranks) && end->status == 0)
+        end->status = 1;
     cli_starters_release(j->starters);
     free(names);
     free(j);

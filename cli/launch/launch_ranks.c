@@ -415,9 +415,11 @@ cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *
     return NULL;
 }
 
-void cli_ranks_release(cli_ranks *ranks)
+bool cli_ranks_release(cli_ranks *ranks)
 {
+    bool is_written = true;
     for (int i = 0; ranks && i < ranks->n; i++)
-        cli_output_close(&ranks->ranks[i].output);
+        is_written &= cli_output_close(&ranks->ranks[i].output);
     free(ranks);
+    return is_written;
 }

@@ -10,7 +10,8 @@ typedef struct cli_ranks cli_ranks;
  * NAME.log; NULL: none. appends: keep what these files already hold. Returns NULL, with the error printed, on
  * failure. */
 cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir, bool appends);
-void cli_ranks_release(cli_ranks *ranks); /* NULL is fine; prints incomplete lines */
+/* Prints incomplete lines. NULL is fine. Returns whether all logs could be written. */
+bool cli_ranks_release(cli_ranks *ranks);
 
 /* Handles a record. Rank 0's standard output goes to standard output. All other output goes to standard error, each
  * line with the rank's name in front. */

@@ -17,8 +17,15 @@ struct cli_rank_line {
     bool redrawn;  /* the line was begun anew, so it is no line that stays */
 };
 
+static void output_check_log(cli_rank_output *o, bool is_written)
+{
+    if (!is_written && !o->log_failed)
+        cli_error("--log-dir: the log of [%s] cannot be written: %s", o->name, strerror(errno));
+    o->log_failed |= !is_written;
+}
+
 /* Writes the line without the terminal's control sequences, such as those of bold type. */
-static void output_log_line(const cli_rank_output *o)
+static void output_log_line(cli_rank_output *o)
 {
     const char *byte = o->line->bytes, *end = byte + o->line->n;
     for (; byte < end; byte++) {
@@ -30,7 +37,7 @@ static void output_log_line(const cli_rank_output *o)
             byte++;
     }
     fputc('\n', o->log);
-    fflush(o->log);
+    output_check_log(o, fflush(o->log) == 0);
 }
 
 static void output_begin_line(cli_rank_output *o, bool redrawn)
@@ -108,10 +115,11 @@ bool cli_output_open_log(cli_rank_output *o, const char *title, const char *fold
     return o->log;
 }
 
-void cli_output_close(cli_rank_output *o)
+bool cli_output_close(cli_rank_output *o)
 {
     cli_output_flush(o);
     if (o->log)
-        fclose(o->log);
+        output_check_log(o, fclose(o->log) == 0);
     free(o->line);
+    return !o->log_failed;
 }

@@ -15,6 +15,7 @@ typedef struct cli_rank_output {
     char name[CLI_RANK_NAME]; /* printed before each line: "1", "worker-0" */
     cli_rank_line *line;      /* the incomplete line; NULL: nothing written yet */
     FILE *log;                /* NULL: none */
+    bool log_failed;          /* it lacks lines, which was said */
 } cli_rank_output;
 
 /* Also writes the lines to FOLDER/rank-NAME.log, or to FOLDER/NAME.log if `title` is empty.
@@ -31,4 +32,5 @@ void cli_output_draw(const cli_rank_output *output);
 /* Prints an incomplete line; one that is redrawn is cleared instead. */
 void cli_output_flush(cli_rank_output *output);
 
-void cli_output_close(cli_rank_output *output);
+/* Returns whether the log, if there is one, has all lines; an error was printed otherwise. */
+bool cli_output_close(cli_rank_output *output);
