@@ -220,7 +220,7 @@ static void elastic_take_list(elastic *e, const char *list, bool has_begun)
         world_host *h = elastic_find(e, name);
         if (!h)
             break;
-        h->slots = slots;
+        h->slots += slots; /* the list may name a host twice */
         h->lost = 0;
         h->is_away = false;
     }
