@@ -4,10 +4,12 @@
 #include "cli/launch/launch_job.h"
 #include "cli/train_flags.h"
 
+#include "lockstep/checkpoint.h"
 #include "lockstep/dist.h"
 #include "lockstep/parameter_server.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,6 +271,15 @@ static lk_status launch_check_files(const launch_config *config)
         config->workers > 0 ? lk_parameter_server_files((int)config->servers, (int)config->workers) : OF_RANK);
 }
 
+/* Drops what the caller's own job may have left: its variables would lead to that job's folder, and an ignored SIGCHLD
+ * would hide that a process has ended. */
+static void launch_forget_caller(void)
+{
+    unsetenv(LK_MEMORY_VARIABLE);
+    unsetenv(LK_WORLD_VARIABLE);
+    signal(SIGCHLD, SIG_DFL);
+}
+
 static int launch_start(const launch_config *config, int argc, char **argv)
 {
     lk_train_config train = {.devices.strategy = NULL};
@@ -318,6 +329,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
     const cli_elastic_opts elastic = {.min_ranks = (int)config->min_ranks,
                                       .hosts_file = config->hosts_file,
                                       .finds_interfaces = config->finds_interfaces};
+    launch_forget_caller();
     status = config->elastic ? cli_elastic_run(&job, &elastic) : cli_job_run(&job);
     free((void *)command);
     return status;

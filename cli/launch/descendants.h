@@ -4,7 +4,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* From now on a descendant whose parent ends becomes a child of this process, so that none gets lost. */
+/* From now on a descendant whose parent ends becomes a child of this process, so that none gets lost. Call it before
+ * the first child is started: children that the process has by then are not its own. */
 void cli_adopt_descendants(void);
 
 /* Prepares a child, after fork, to run a program. It gets its own process group, so that control-C reaches only the
@@ -12,6 +13,6 @@ void cli_adopt_descendants(void);
  * `output`. Returns false, with errno set, on failure. */
 bool cli_prepare_child(pid_t parent, int output);
 
-/* Ends all descendants, by SIGTERM and a second later SIGKILL, and waits for them. Gives up after a minute on those
- * that cannot be killed. */
+/* Ends its own children and what they started, by SIGTERM and a second later SIGKILL, and waits for them. Gives up
+ * after a minute on those that cannot be killed. */
 void cli_kill_descendants(void);

@@ -13,13 +13,14 @@ training=(train --model lenet --data synthetic --limit-train 256 --limit-val 40 
     --devices cpu:0 --workers 1 --momentum 0.9 --base-lr 0.01)
 one=10.77.0.1 two=10.77.0.2 three=10.77.0.3
 
-# begin_elastic OPTION…: writing a state is so slow that no machine finishes before hosts change.
+# begin_elastic OPTION…: writing a state is so slow that no machine finishes before hosts change. The launcher comes from a
+# program that ignores SIGCHLD, as services may.
 begin_elastic()
 {
     arguments=("[three hosts]" launch --elastic --hosts-file "$work/hosts" "$@")
     : >"$work/stderr"
     rm -rf "$work/log"
-    (LOCKSTEP_CHECKPOINT_SLOW=4 on_one timeout -k 5 400 "$LOCKSTEP" launch --elastic --hosts-file "$work/hosts" "$@" -- \
+    (LOCKSTEP_CHECKPOINT_SLOW=4 on_one timeout -k 5 400 env --ignore-signal=CHLD "$LOCKSTEP" launch --elastic --hosts-file "$work/hosts" "$@" -- \
         "${training[@]}" --log-dir "$work/log" --json) >"$work/stdout" 2>"$work/stderr" </dev/null &
     process=$!
 }

@@ -77,6 +77,11 @@ for n in 1 2 4; do
 done
 holds "$work/logs/rank-0.log" 'epoch 2/2'
 [[ -e $work/logs/rank-3.log ]] || fail "no log of rank 3"
+mkdir "$work/full"
+ln -s /dev/full "$work/full/rank-0.log"
+launch 1 -n 2 --log-dir "$work/full" "${small[@]}" --devices cpu:0
+says 'lockstep: --log-dir: the log of [0] cannot be written: No space left on device'
+[[ $(grep -c 'cannot be written' "$work/stderr") -eq 1 ]] || fail 'not said once'
 
 # Ranks of one machine use shared memory: nobody can reach them, and nothing of them has a name.
 launch_long -n 2
@@ -134,9 +139,19 @@ until_there 'a second interrupt ends at once' "$work/stderr"
 kill -INT "$process"
 ended 130 .
 
-launch_long -n 2
+# A variable of another job names no folder that is removed.
+mkdir -p "$work/other/inner"
+LOCKSTEP_MEMORY=$work/other launch_long -n 2
 kill -KILL "$process"
 ended 137 .
+[[ -d $work/other/inner ]] || fail 'it removed the folder of another job'
+
+# A shell that becomes the launcher leaves it its own children, which go on.
+arguments=(launch in place of a shell)
+bash -c 'sleep 1000 & echo $! >"$0"; exec "$@"' "$work/child" "$LOCKSTEP" launch -n 2 -- train --model none-such \
+    --seed "$mark" >"$work/stdout" 2>"$work/stderr" </dev/null || true
+none_left
+kill "$(<"$work/child")" || fail "the child of the shell was ended"
 
 # If a rank's supervisor ends, the rank ends with it, and the rank is named.
 for name in KILL TERM; do
@@ -156,6 +171,8 @@ export OMPI_MCA_btl_vader_backing_directory=$work/memory OMPI_MCA_orte_tmpdir_ba
 mkdir "$work/memory" "$work/temporary"
 launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
 prints "$wanted"
+launch 0 --elastic --min-ranks 2 --hosts localhost:1,localhost:1 "${small[@]}" --devices cpu:0
+says ' 2 processes' # the host is listed twice
 
 # listens PROCESS: prints its sockets that wait for connections.
 listens()
