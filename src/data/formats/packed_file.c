@@ -52,7 +52,8 @@ static size_t packed_body_size(const lk_samples *sizes, int64_t files, int64_t c
 
 /* --- locking ------------------------------------------------------------------------------------------------------ */
 
-/* The system releases a flock when its process ends, so no lock is ever left behind. */
+/* The system releases a flock when its process ends, so no lock is ever left behind. To wait for it is no standstill.
+ */
 static lk_status packed_wait_for_lock(int fd, const char *path, const lk_data_reporter *reporter, char *problem)
 {
     lk_status status = LK_OK;
@@ -65,6 +66,7 @@ static lk_status packed_wait_for_lock(int fd, const char *path, const lk_data_re
                               reporter->name);
         else
             nanosleep(&(struct timespec){.tv_nsec = POLL_MILLISECONDS * 1000000L}, NULL);
+        lk__heartbeat_beat();
     }
     lk__activity_end(before);
     return status;
