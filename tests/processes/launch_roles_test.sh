@@ -112,8 +112,13 @@ finished
 grep -qE '^worker-[01] on [^ ]+ killed by signal 9, step [0-9]+, in [a-z]' "$work/stderr" || fail "the worker is not named"
 
 begin_roles --workers 1 --servers 2 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
+"$LOCKSTEP" launch --workers 1 "${train[@]}" "${short[@]}" --snapshot-dir "$work/snapshots" >"$work/second" 2>&1 </dev/null &&
+    fail 'a second training uses the snapshots'
+grep -q "a server of another training writes $work/snapshots/server-0.snapshot\$" "$work/second" ||
+    fail "it does not say why: $(<"$work/second")"
 kill -KILL "$(role_process ps 1)"
 finished
+[[ -z $(ls "$work/snapshots") ]] || fail "left behind: $(ls "$work/snapshots")"
 grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
 says '1 server restart,'
 

@@ -14,10 +14,13 @@
 #include "train/plan/strategy_options.h"
 #include "lockstep/record.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 struct lk_parameter_server {
@@ -28,12 +31,23 @@ struct lk_parameter_server {
     lk_ps_store *store;
     lk_ps_pulse_thread *pulse;
     char snapshot[PATH_MAX]; /* path; "": no snapshots */
-    int64_t saved;           /* version of the last snapshot */
-    int damaged;             /* number of messages that could not be read */
+    char snapshot_lock[PATH_MAX];
+    int lock;      /* an open file that this server alone has locked; -1: none */
+    int64_t saved; /* version of the last snapshot */
+    int damaged;   /* number of messages that could not be read */
     atomic_bool interrupted;
 };
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
+
+/* The system ends the lock with the process. Succeeds without a lock if the file system has no locks. */
+static lk_status ps_server_lock_snapshot(lk_parameter_server *server)
+{
+    server->lock = open(server->snapshot_lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (server->lock >= 0 && flock(server->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        LK_FAIL(LK_ERR_STATE, "--snapshot-dir: a server of another training writes %s", server->snapshot);
+    return LK_OK;
+}
 
 static lk_status ps_server_find_snapshot(lk_parameter_server *server)
 {
@@ -42,8 +56,11 @@ static lk_status ps_server_find_snapshot(lk_parameter_server *server)
         return LK_OK;
     LK_TRY(lk_make_directory(folder));
     if (snprintf(server->snapshot, sizeof server->snapshot, "%s/server-%d.snapshot", folder, server->identity.index) >=
-        (int)sizeof server->snapshot)
+            (int)sizeof server->snapshot ||
+        snprintf(server->snapshot_lock, sizeof server->snapshot_lock, "%s.lock", server->snapshot) >=
+            (int)sizeof server->snapshot_lock)
         LK_FAIL(LK_ERR_ARGUMENT, "--snapshot-dir: the path is too long: %.60s…", folder);
+    LK_TRY(ps_server_lock_snapshot(server));
     return lk__ps_snapshot_read(server->snapshot, &server->store);
 }
 
@@ -70,6 +87,7 @@ lk_parameter_server *lk_parameter_server_new(const lk_train_config *config)
     if (!server)
         return NULL;
     server->config = *config;
+    server->lock = -1;
     atomic_init(&server->interrupted, false);
     if (ps_server_build(server) == LK_OK)
         return server;
@@ -86,6 +104,8 @@ void lk_parameter_server_release(lk_parameter_server *server)
     lk__service_release(server->service);
     lk__post_release(server->post);
     lk__ps_identity_free(&server->identity);
+    if (server->lock >= 0)
+        close(server->lock);
     lk__free(server);
 }
 
@@ -311,7 +331,9 @@ lk_status lk_parameter_server_run(lk_parameter_server *server)
     }
     LK_TRY(status);
     status = ps_server_serve(server);
-    if (status == LK_OK && *server->snapshot)
-        unlink(server->snapshot); /* a training that has ended is not resumed */
+    if (status == LK_OK && *server->snapshot) { /* a training that has ended is not resumed */
+        unlink(server->snapshot);
+        unlink(server->snapshot_lock);
+    }
     return status;
 }
