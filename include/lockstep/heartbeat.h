@@ -26,8 +26,9 @@ typedef enum lk_heart_state {
 
 typedef struct lk_heart_report {
     lk_heart_state state;
-    int64_t step;       /* current training step, from 1; 0: training has not begun */
-    double silent;      /* seconds without progress; at most one is counted between two looks */
+    int64_t step;  /* current training step, from 1; 0: training has not begun */
+    double silent; /* seconds without progress; at most one is counted between two looks, and a tenth of the time that a
+                      thread at work waits for a disk */
     char operation[40]; /* "conv2d", "exchange", "wait for a batch" */
     bool follows;       /* it ends because another process has failed, and has reported that */
 } lk_heart_report;

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "base/heartbeat.h"
 
 #include "lockstep/heartbeat.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -192,6 +194,17 @@ static void start_many_threads(void)
         pause();
 }
 
+/* A parent is in the state of one that waits for a disk until its child of vfork runs a program or ends. */
+static void wait_as_for_a_disk(void)
+{
+    lk__activity_set(LK_ACTIVITY_WORK, "write a checkpoint");
+    if (vfork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            pause();
+    }
+}
+
 /* --- tests -------------------------------------------------------------------------------------------------------- */
 
 static void says_what_a_silent_process_is_at(void **state)
@@ -241,6 +254,37 @@ static void counts_no_waiting_as_progress(void **state)
     watch_life(poll_for_others, LK_HEART_WAITS_FOR_OTHERS, "exchange", stands_still);
     watch_life(wait_for_a_thread, LK_HEART_WAITS_FOR_OTHERS, "exchange", stands_still);
 }
+
+#ifndef __SANITIZE_THREAD__ /* which replaces vfork by fork */
+static bool is_in_state(pid_t process, char state)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    return strrchr(text, ')')[2] == state;
+}
+
+static void is_patient_with_disks(void **state)
+{
+    (void)state;
+    watched w = begin(wait_as_for_a_disk);
+    until(&w, LK_HEART_WORKS, "write a checkpoint");
+    for (int i = 0; i < SOON && !is_in_state(w.process, 'D'); i++)
+        sleep_ms(LOOK);
+    double before = look(&w).silent, began = lk__seconds(), now = began;
+    double silent = before;
+    for (; now < began + 1; now = lk__seconds()) {
+        sleep_ms(LOOK);
+        silent = look(&w).silent;
+    }
+    assert_true(silent > before);
+    assert_true(silent - before < (now - began) / 2);
+    end(&w);
+}
+#endif
 
 static void keeps_what_a_killed_process_was_at(void **state)
 {
@@ -319,6 +363,9 @@ int main(void)
         cmocka_unit_test(counts_computing_as_progress),
         cmocka_unit_test(counts_operators_and_reading_as_progress),
         cmocka_unit_test(counts_no_waiting_as_progress),
+#ifndef __SANITIZE_THREAD__
+        cmocka_unit_test(is_patient_with_disks),
+#endif
         cmocka_unit_test(keeps_what_a_killed_process_was_at),
         cmocka_unit_test(slots_of_ended_threads_are_reused),
         cmocka_unit_test(says_that_it_follows_another),

@@ -27,6 +27,10 @@ struct lk_heartbeat {
  * watched process may have been too. */
 #define MOST_BETWEEN 1.0
 
+/* How many times as long a process may wait for a disk. It does nothing meanwhile that could be seen, and may end well;
+ * a disk that is gone never answers. */
+#define DISK_PATIENCE 10
+
 /* --- the shared memory -------------------------------------------------------------------------------------------- */
 
 static lk_status heartbeat_watch_open_memory(lk_heartbeat *h)
@@ -129,6 +133,7 @@ typedef struct view {
     uint64_t beats;
     uint64_t used; /* ticks used by threads that are at work */
     bool any, works;
+    bool waits_for_disk; /* a thread at work does */
     lk_activity_kind kind;
     char what[LK_ACTIVITY_LENGTH];
 } view;
@@ -170,7 +175,7 @@ static void heartbeat_watch_thread(const lk_heart_thread *thread, int64_t proces
         char path[96];
         v->works = true;
         snprintf(path, sizeof path, "/proc/%" PRId64 "/task/%" PRId32 "/stat", process, id);
-        heartbeat_watch_read_stat(path, &v->used);
+        v->waits_for_disk |= heartbeat_watch_read_stat(path, &v->used) == 'D';
     }
     if (kind > v->kind) {
         v->kind = kind;
@@ -215,8 +220,11 @@ void lk_heartbeat_look(lk_heartbeat *h, int64_t process, lk_heart_report *report
     uint64_t used = v.any ? v.used : of_process,
              transferred = v.works ? heartbeat_watch_transferred(process) : h->transferred;
     double time = lk__seconds(), since = h->looked > 0 ? time - h->looked : 0;
+    since = since < MOST_BETWEEN ? since : MOST_BETWEEN;
+    if (v.waits_for_disk)
+        since /= DISK_PATIENCE;
     bool goes_on = v.beats != h->beats || used != h->used || transferred != h->transferred;
-    h->silent = goes_on ? 0 : h->silent + (since < MOST_BETWEEN ? since : MOST_BETWEEN);
+    h->silent = goes_on ? 0 : h->silent + since;
     h->looked = time;
     h->beats = v.beats;
     h->used = used;
