@@ -79,3 +79,6 @@ const lk_option *cli_options_of(const cli_command *command, lk_option *made, siz
 
 void cli_print_overview(FILE *stream);
 void cli_print_help(const cli_command *command, FILE *stream);
+
+/* Returns whether --help or -h is among the arguments before "--". */
+bool cli_asks_for_help(int argc, char **argv);

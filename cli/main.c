@@ -1,4 +1,5 @@
 /* Finds the command and runs it. Prints help, and errors in the form that all commands use. */
+#include "cli/bus_error.h"
 #include "cli/cli.h"
 #include "cli/text/progress.h"
 
@@ -255,7 +256,7 @@ static void main_occupy_closed_streams(void)
     }
 }
 
-static bool main_asks_for_help(int argc, char **argv)
+bool cli_asks_for_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
@@ -275,7 +276,7 @@ static int main_run_command(int argc, char **argv)
     const cli_command *command = cli_find_command(name);
     if (!command)
         return 2;
-    if (main_asks_for_help(count, argv + 2)) {
+    if (cli_asks_for_help(count, argv + 2)) {
         cli_print_help(command, stdout);
         return 0;
     }
@@ -347,6 +348,7 @@ int main(int argc, char **argv)
     command_line line = {argc, argv, 0};
     main_catch_exceptions();
     main_occupy_closed_streams();
+    cli_catch_bus_errors();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* writes beyond the file size limit then fail as on a full disk */
     main_run_on_large_stack(&line);

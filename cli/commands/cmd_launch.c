@@ -350,6 +350,10 @@ static int launch_run(int argc, char **argv)
     if (strcmp(argv[begin], "train") != 0)
         return cli_usage_error(
             "launch: '%s' cannot be run by several processes; 'train' can, and mpirun starts programs", argv[begin]);
+    if (cli_asks_for_help(argc - begin - 1, argv + begin + 1)) {
+        cli_print_help(cli_find_command(argv[begin]), stdout);
+        return 0;
+    }
     int status = launch_check_elastic(&config, list);
     if (status == 0)
         status = launch_check_numbers(&config, networks);

@@ -209,3 +209,11 @@ mkdir many
 )
 run 0 data info --data many --limit-train 4 --resize 2x2
 line '2 classes'
+
+# A file that becomes shorter while it is read through memory is an error, and no signal.
+printf 'flatten\ndense classes\n' >dense.lk
+begin train --model dense.lk --data many --batch-size 1000 --epochs 1000000 --limit-val 0 --devices 1 --workers 1 --base-lr 0.001
+until_there '^epoch *2/' "$work/stderr"
+truncate -s 1000 many/train-images-idx3-ubyte
+ends_with 1
+says "lockstep: $(pwd -P)/many/train-images-idx3-ubyte: has become shorter since it was opened, or there is no room for it"
