@@ -159,12 +159,16 @@ static lk_status tuning_file_parse(const char *path, char *text, lk_tuning **tun
 
 lk_tuning *lk_tuning_read(const char *path)
 {
+    enum { MOST = 1 << 20 };
     lk_tuning *tuning = NULL;
     lk_bytes text = {0};
-    int error = lk__bytes_read_file(&text, path, SIZE_MAX);
+    int error = lk__bytes_read_file(&text, path, MOST);
+    lk_status status = error              ? lk__fail(LK_ERR_IO, "tuning %s: cannot be read: %s", path, strerror(error))
+                       : text.size > MOST ? lk__fail(LK_ERR_FORMAT, "tuning %s: has more than %d bytes", path, MOST)
+                                          : LK_OK;
     lk__bytes_char(&text, '\0');
-    lk_status status =
-        error ? lk__fail(LK_ERR_IO, "tuning %s: cannot be read: %s", path, strerror(error)) : lk__bytes_status(&text);
+    if (status == LK_OK)
+        status = lk__bytes_status(&text);
     if (status == LK_OK)
         status = tuning_file_parse(path, (char *)text.data, &tuning);
     lk__bytes_free(&text);

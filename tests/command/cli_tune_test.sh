@@ -37,6 +37,9 @@ complains 'devices of kind ref have one implementation for every problem'
 
 # ---- train with the file ----
 
+run 1 train "${small[@]}" --algorithms /dev/zero
+complains 'tuning /dev/zero: has more than 1048576 bytes'
+
 # digest DEVICES ALGORITHMS
 digest()
 {
