@@ -74,6 +74,7 @@ for path in /nowhere /run/ /run/a /run/nowhere/epochs.jsonl /run/../file /run/a/
     /run/a%2f..%2f..%2ffile /run//etc/passwd /../../etc/passwd /run/a/steps.jsonl /run/a/epochs.jsonl%00.html/x /events/nowhere; do
     gets 404 "$path"
 done
+gets 200 / -X GET -d x # nobody needs the body
 for method in POST PUT DELETE PATCH OPTIONS TRACE; do
     gets 405 / -X "$method" -d x
     holds headers 'Allow: GET, HEAD'

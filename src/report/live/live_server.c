@@ -185,12 +185,16 @@ static struct MHD_Response *server_make_response(lk_page_server *server, struct 
 static enum MHD_Result server_take(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
                                    const char *version, const char *data, size_t *size, void **user)
 {
-    (void)version, (void)data, (void)size;
+    (void)version, (void)data;
     static char has_headers;
     lk_page_server *server = cls;
     bool may_ask = strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     if (may_ask && !*user) { /* an answer to the first call, before the end of the request, closes the connection */
         *user = &has_headers;
+        return MHD_YES;
+    }
+    if (may_ask && *size > 0) { /* a body that nobody needs: there is no answer before its end */
+        *size = 0;
         return MHD_YES;
     }
     lk_live_answer answer = {0};
