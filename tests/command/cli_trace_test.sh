@@ -25,6 +25,14 @@ holds "$work/run.json" '"name":"cpu:0"' '"name":"cpu:1"' '"name":"loader 0"' '"c
 run 1 train "${small[@]}" --epochs 1 --trace "$work/missing/run.json"
 complains "--trace $work/missing/run.json: cannot be written: No such file"
 ! grep -q 'epoch 1' "$work/stderr" || fail 'it was trained before'
+# A pipe gets one recording, however large.
+mkfifo "$work/pipe"
+cat "$work/pipe" >"$work/piped.json" &
+run 0 train "${small[@]}" --epochs 4 --trace "$work/pipe"
+wait
+[[ -p $work/pipe && $(stat -c %s "$work/piped.json") -gt 65536 ]] || fail 'a pipe gets no recording'
+is_whole "$work/piped.json"
+
 run 2 train "${small[@]}" --epochs 1 --trace ''
 complains "--trace '': must be a text that is not empty"
 run 2 train "${small[@]}" --trace

@@ -226,8 +226,8 @@ lk_status lk_trace_write(const lk_trace *trace, const char *path)
     struct stat about;
     if (!path || !*path)
         LK_FAIL(LK_ERR_IO, "trace: a file without a name cannot be written");
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        return trace_file_write(path, path, trace); /* a pipe or a terminal cannot be replaced */
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* a pipe or a terminal cannot be replaced */
+        return trace ? trace_file_write(path, path, trace) : LK_OK;
     if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
         LK_FAIL(LK_ERR_IO, "trace: the file's path has more than %d bytes: %.60s…", PATH_MAX - 20, path);
     lk_status status = trace_file_write(temporary, path, trace);
