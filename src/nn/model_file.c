@@ -85,6 +85,9 @@ static int model_text_count_lines(const char *text)
     return count;
 }
 
+/* Some editors begin a text with it, and a terminal shows nothing of it. */
+static const char byte_order_mark[] = "\xEF\xBB\xBF";
+
 static lk_status model_reader_read_stream(model_reader *r, FILE *stream)
 {
     size_t got = fread(r->text, 1, MAX_BYTES + 1, stream);
@@ -96,6 +99,8 @@ static lk_status model_reader_read_stream(model_reader *r, FILE *stream)
     if (strlen(r->text) < got)
         LK_FAIL(LK_ERR_FORMAT, "%s:%d: a byte of 0; expected text", r->path, model_text_count_lines(r->text));
     r->text[got] = '\0';
+    if (strncmp(r->text, byte_order_mark, strlen(byte_order_mark)) == 0)
+        memmove(r->text, r->text + strlen(byte_order_mark), got + 1 - strlen(byte_order_mark));
     return LK_OK;
 }
 

@@ -121,6 +121,9 @@ run 0 summary --model "$work/net.lk" --channels 3 --height 4 --width 5 --classes
 line '^hidden\.dense +dense +32 +1952 '
 line '^total +2183 '
 
+printf '\xef\xbb\xbfflatten\ndense classes\n' >"$work/marked.lk" # with a byte-order mark
+run 0 summary --model "$work/marked.lk"
+
 printf 'flatten\ndens 10\n' >"$work/wrong.lk"
 run 1 summary --model "$work/wrong.lk"
 complains "$work/wrong.lk:2: unknown layer 'dens'; expected a layer: did you mean 'dense'?"
