@@ -58,8 +58,8 @@ typedef struct lk_export_opts {
  * Files are written under other names, and renamed when all are on disk; they replace existing files, or the targets of
  * links. Everything is borrowed; opts NULL: defaults. Waits for the disk. Errors: LK_ERR_UNSUPPORTED (a layer without
  * lk_layer_table.describe, a model without classes, a network too large for the format, names that the model does not
- * have), LK_ERR_ARGUMENT (a path or a signature that the format cannot have; except for safetensors, a value that is
- * not finite), LK_ERR_IO, LK_ERR_MEMORY. */
+ * have), LK_ERR_ARGUMENT (a path or a signature that the format cannot have), LK_ERR_NUMERIC (except for safetensors: a
+ * value that is not finite), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_export(const lk_export_network *network, lk_export_format format, const char *path,
                            const lk_export_opts *opts);
 

@@ -54,6 +54,14 @@ static lk_status c_source_set_names(c_source *s, const char *path)
                     "%s: its header would stand in the place of <%s.h>, which it needs; expected another "
                     "name",
                     path, headers[i]);
+    static const char *const types[] = {"bool", "char",    "schar",      "uchar",  "shrt",    "ushrt",  "int",
+                                        "uint", "long",    "ulong",      "llong",  "ullong",  "size",   "wchar",
+                                        "wint", "ptrdiff", "sig_atomic", "intmax", "uintmax", "intptr", "uintptr"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcasecmp(s->file, types[i]) == 0)
+            LK_FAIL(LK_ERR_ARGUMENT,
+                    "%s: C has the macro that its header would define for the width of images; expected another name",
+                    path);
     int n = snprintf(s->name, sizeof s->name, "%s%s", isalpha((unsigned char)*s->file) ? "" : "net_", s->file);
     if (n >= (int)sizeof s->name)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: the name is too long for one in C", path);

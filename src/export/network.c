@@ -108,7 +108,7 @@ static lk_status network_check_finite(const lk_network *network)
         const float *values = network->variables[v];
         for (int64_t i = 0, n = lk__network_count(network, v); i < n; i++)
             if (!isfinite(values[i]))
-                LK_FAIL(LK_ERR_ARGUMENT,
+                LK_FAIL(LK_ERR_NUMERIC,
                         "%s: variable '%s' has the value %g at %lld; a network that is exported has "
                         "finite ones",
                         lk_model_name(network->model), lk_model_variable_name(network->model, v), (double)values[i],

@@ -169,7 +169,7 @@ static void unsuitable_networks_are_refused(void **state)
     source.mean = infinite;
     refuse(&source, LK_EXPORT_ONNX, path_of("x"), LK_ERR_ARGUMENT, "channel 1 has mean inf");
     e.values[2][1] = INFINITY;
-    refuse(&e.source, LK_EXPORT_C, path_of("x.c"), LK_ERR_ARGUMENT,
+    refuse(&e.source, LK_EXPORT_C, path_of("x.c"), LK_ERR_NUMERIC,
            "has the value inf at 1; a network that is exported has finite ones");
     assert_int_equal(
         lk_export(&e.source, LK_EXPORT_SAFETENSORS, path_of("x"), &(lk_export_opts){.names = LK_EXPORT_NAMES_TORCH}),
@@ -239,6 +239,7 @@ static void unwritable_paths_are_refused(void **state)
     }
     refuse(&e.source, LK_EXPORT_C, path_of("String.c"), LK_ERR_ARGUMENT,
            "its header would stand in the place of <string.h>");
+    refuse(&e.source, LK_EXPORT_C, path_of("int.c"), LK_ERR_ARGUMENT, "C has the macro that its header would define");
     assert_int_equal(mkdir(path_of("there"), 0777), 0);
     refuse(&e.source, LK_EXPORT_SAVEDMODEL, path_of("there"), LK_ERR_IO,
            "is there already; a SavedModel is written to a new folder");
