@@ -182,7 +182,7 @@ const cli_command cmd_runs = {
     .arguments = "[FOLDER | compare A B]",
     .details =
         "Lists the runs that `lockstep train --log-dir` has recorded in FOLDER (default: the current one) and below\n"
-        "it.\n"
+        "it, through eight folders.\n"
         "\n"
         "compare prints the settings that differ and the results, and draws the curves of both runs. A and B are\n"
         "folders, whose last run is compared, or files such as logs/epochs-2.jsonl.\n",

@@ -79,8 +79,8 @@ const cli_command cmd_serve = {
                 "  lockstep serve logs --port 0\n",
     .details =
         "Prints the address of a page that lists the runs which `lockstep train --log-dir` has recorded in FOLDER and\n"
-        "below it: those that train first, then the newest. Each has a page of its own, as `lockstep report --html`\n"
-        "writes it. Pages change while runs train. Nothing can be changed through them.\n"
+        "below it, through eight folders: those that train first, then the newest. Each has a page of its own, as\n"
+        "`lockstep report --html` writes it. Pages change while runs train. Nothing can be changed through them.\n"
         "\n"
         "Only programs on this machine can connect, unless --host names another address. Then each request needs a\n"
         "token, which is in the printed address; anybody who sees the traffic sees the token too. To look from\n"

@@ -228,6 +228,8 @@ static lk_status scaling_file_parse(const char *path, const lk_bytes *text, lk_s
     lk_status status = LK_OK;
     if (!root && json_error_code(&error) == json_error_out_of_memory)
         LK_FAIL(LK_ERR_MEMORY, "%s: no memory to read it", path);
+    if (text->size == 0)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is empty, and no scaling report", path);
     if (!root)
         LK_FAIL(LK_ERR_FORMAT, "%s: line %d, column %d: is not a scaling report: no JSON from there on", path,
                 error.line, error.column);

@@ -52,6 +52,9 @@ rm -rf "$folder"
 run 0 "${training[@]}" --checkpoint-dir "$folder" --keep 1 --checkpoint-every 0.0001m --checkpoint-best none
 [[ $(kept) == checkpoint-00000024 && ! -e $folder/best.json ]] || fail "not the last alone is kept: $(kept)"
 
+run 2 "${training[@]}" --checkpoint-dir "$work/$(printf '%04050d' 0 | sed 's/.\{200\}/&\//g')"
+complains 'the path is too long for checkpoints below it'
+
 # ---- a training that has ended ----
 
 run 0 "${training[@]}" --checkpoint-dir "$folder" --resume --json

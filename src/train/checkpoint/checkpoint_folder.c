@@ -175,7 +175,10 @@ lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *bes
 
 lk_status lk__checkpoint_check_folder(const char *folder)
 {
+    enum { LONGEST_INSIDE = 128 }; /* bytes of a file's path in the folder */
     char path[PATH_MAX];
+    if (strlen(folder) > PATH_MAX - LONGEST_INSIDE)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long for checkpoints below it", folder);
     LK_TRY(lk__checkpoint_path(folder, "manifest.json", path));
     if (access(path, F_OK) != 0)
         return LK_OK;
