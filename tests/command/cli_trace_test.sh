@@ -32,6 +32,12 @@ run 0 train "${small[@]}" --epochs 4 --trace "$work/pipe"
 wait
 [[ -p $work/pipe && $(stat -c %s "$work/piped.json") -gt 65536 ]] || fail 'a pipe gets no recording'
 is_whole "$work/piped.json"
+run 1 train "${small[@]}" --epochs 1 --trace "$work/pipe"
+complains "$work/pipe: cannot be written: No such device or address" # nobody reads it
+ln -s run.json "$work/link.json"
+run 0 train "${small[@]}" --epochs 1 --trace "$work/link.json"
+[[ -L $work/link.json ]] || fail 'a link was replaced'
+is_whole "$work/run.json"
 
 run 2 train "${small[@]}" --epochs 1 --trace ''
 complains "--trace '': must be a text that is not empty"

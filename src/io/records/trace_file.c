@@ -6,6 +6,7 @@
 #include "core/shape.h"
 #include "core/trace.h"
 #include "io/append_file.h"
+#include "io/durable.h"
 #include "io/json.h"
 
 #include <errno.h>
@@ -222,16 +223,17 @@ static lk_status trace_file_write(const char *file, const char *path, const lk_t
 
 lk_status lk_trace_write(const lk_trace *trace, const char *path)
 {
-    char temporary[PATH_MAX];
+    char target[PATH_MAX], temporary[PATH_MAX];
     struct stat about;
     if (!path || !*path)
         LK_FAIL(LK_ERR_IO, "trace: a file without a name cannot be written");
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* a pipe or a terminal cannot be replaced */
         return trace ? trace_file_write(path, path, trace) : LK_OK;
-    if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
+    LK_TRY(lk__durable_target(path, target));
+    if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", target, (long)getpid()) >= (int)sizeof temporary)
         LK_FAIL(LK_ERR_IO, "trace: the file's path has more than %d bytes: %.60s…", PATH_MAX - 20, path);
     lk_status status = trace_file_write(temporary, path, trace);
-    if (status == LK_OK && rename(temporary, path) != 0)
+    if (status == LK_OK && rename(temporary, target) != 0)
         status = lk__fail(LK_ERR_IO, "trace %s: cannot be written: %s", path, strerror(errno));
     if (status != LK_OK)
         unlink(temporary);
