@@ -261,7 +261,8 @@ LK_API lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uin
                                    const lk_augment_opts *opts, const lk_channel_moments *moments, float *image);
 
 /* Writes what lk_augment_sample with `train` does to the sample at random: "shift 1.5 -0.3, flip, rotate -7, mix 0.74
- * with 812"; "" if nothing. Errors: as lk_augment_sample. */
+ * with 812"; "" if nothing. What does not fit into text[size] is cut off. opts NULL: none. Errors: as
+ * lk_augment_sample, and LK_ERR_ARGUMENT (size 0). */
 LK_API lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch,
                                      const lk_augment_opts *opts, char *text, size_t size);
 

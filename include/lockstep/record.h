@@ -95,7 +95,7 @@ LK_API lk_status lk_event_scalar(lk_event_writer *writer, const char *tag, int64
 LK_API lk_status lk_event_histogram(lk_event_writer *writer, const char *tag, int64_t step, const float *values,
                                     int64_t count, double wall_time);
 
-/* Writes a text that TensorBoard shows as Markdown. */
+/* Writes a text that TensorBoard shows as Markdown. Errors: also LK_ERR_ARGUMENT (no text). */
 LK_API lk_status lk_event_text(lk_event_writer *writer, const char *tag, int64_t step, const char *markdown,
                                double wall_time);
 

@@ -119,9 +119,11 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
 {
     lk_augmentation a;
     lk_augment_choice c;
-    lk_augment_opts changes = *opts;
+    lk_augment_opts changes = opts ? *opts : (lk_augment_opts){.mixup = 0};
     changes.center = changes.standardize = false;
     description d = {.text = text, .size = size};
+    if (size == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "a description of 0 bytes: expected at least 1");
     text[0] = '\0';
     LK_TRY(augment_check_sample(dataset, index, epoch));
     LK_TRY(lk__augmentation_init(dataset, seed, true, &changes, NULL, &a));
@@ -140,13 +142,13 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
         augment_say(&d, "bright %.2f", c.brightness);
     if (c.contrast != 1)
         augment_say(&d, "contrast %.2f", c.contrast);
-    if (opts->rand_augment > 0)
+    if (changes.rand_augment > 0)
         augment_say_rand(&d, &c);
-    if (opts->cutout > 0)
+    if (changes.cutout > 0)
         augment_say(&d, "cutout %" PRId64 " %" PRId64, c.cutout_y, c.cutout_x);
     if (c.erase_height > 0)
         augment_say(&d, "erase %" PRId64 "x%" PRId64, c.erase_height, c.erase_width);
-    if (opts->mixup > 0)
+    if (changes.mixup > 0)
         augment_say(&d, "mix %.2f with %" PRId64, c.share, lk__augment_other(&c, index, lk_dataset_count(dataset)));
     lk__augmentation_free(&a);
     return LK_OK;

@@ -331,6 +331,22 @@ static void test_more_pictures(void **state)
     lk_dataset_release(dataset);
 }
 
+static void test_description_fits(void **state)
+{
+    (void)state;
+    const lk_augment_opts mixup = {.mixup = 1};
+    char text[8] = "-------";
+    lk_dataset *dataset = open_channels(COUNT, 3, 12, 12);
+    assert_int_equal(lk_augment_describe(dataset, 0, 11, 3, &mixup, text + 4, 0), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    assert_string_equal(text, "-------");
+    assert_ok(lk_augment_describe(dataset, 0, 11, 3, &mixup, text, 4));
+    assert_memory_equal(text, "mix\0---", 8);
+    assert_ok(lk_augment_describe(dataset, 0, 11, 3, NULL, text, sizeof text));
+    assert_string_equal(text, "");
+    lk_dataset_release(dataset);
+}
+
 /* --- loader ------------------------------------------------------------------------------------------------------- */
 
 static void check_epoch(lk_dataset *dataset, const lk_loader_opts *opts, int64_t epoch, int64_t first_batch)
@@ -458,11 +474,17 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(test_pictures),      FOLDER_TEST(test_one_pixel),
-        FOLDER_TEST(test_distribution),  FOLDER_TEST(test_keys),
-        FOLDER_TEST(test_loader),        FOLDER_TEST(test_loader_copies),
-        FOLDER_TEST(test_errors),        FOLDER_TEST(test_more_choices),
-        FOLDER_TEST(test_more_pictures), cmocka_unit_test(test_mixing_bounds),
+        FOLDER_TEST(test_pictures),
+        FOLDER_TEST(test_one_pixel),
+        FOLDER_TEST(test_distribution),
+        FOLDER_TEST(test_keys),
+        FOLDER_TEST(test_loader),
+        FOLDER_TEST(test_loader_copies),
+        FOLDER_TEST(test_errors),
+        FOLDER_TEST(test_more_choices),
+        FOLDER_TEST(test_more_pictures),
+        FOLDER_TEST(test_description_fits),
+        cmocka_unit_test(test_mixing_bounds),
     };
     return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
 }

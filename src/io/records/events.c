@@ -186,6 +186,8 @@ lk_status lk_event_scalar(lk_event_writer *writer, const char *tag, int64_t step
 lk_status lk_event_text(lk_event_writer *writer, const char *tag, int64_t step, const char *markdown, double wall_time)
 {
     open_value open;
+    if (!markdown)
+        LK_FAIL(LK_ERR_ARGUMENT, "event file: a text is missing");
     LK_TRY(event_file_begin_value(writer, tag, step, wall_time, &open));
     lk_bytes *event = &writer->event;
     size_t tensor = lk__pb_begin(event, VALUE_TENSOR);

@@ -157,6 +157,8 @@ static void all_records_are_whole(void **state)
     lk_error_clear();
     assert_int_equal(lk_event_text(writer, "", 0, "x", 0), LK_ERR_ARGUMENT);
     lk_error_clear();
+    assert_int_equal(lk_event_text(writer, "settings", 0, NULL, 0), LK_ERR_ARGUMENT);
+    lk_error_clear();
     lk_event_writer_release(writer);
 }
 
