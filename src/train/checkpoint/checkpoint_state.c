@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_BYTES = 64 << 20 }; /* longer ones are neither written nor read */
+
 static const char format[] = "lockstep checkpoint";
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -104,6 +106,11 @@ lk_status lk__checkpoint_state_end(lk_bytes *out)
     lk__json_close(out, '}');
     lk__bytes_char(out, '\n');
     LK_TRY(lk__bytes_status(out));
+    if (out->size > MOST_BYTES)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "what a checkpoint is to remember besides tensors has %zu bytes, and may have %d: a callback's state, "
+                "or a setting, is too long",
+                out->size, MOST_BYTES);
     /* Callbacks and callers choose names of members; a duplicate name could not be read back. */
     json_error_t error;
     json_t *read_back = json_loadb((const char *)out->data, out->size, JSON_REJECT_DUPLICATES, &error);
@@ -233,7 +240,7 @@ static lk_status checkpoint_state_read_settings(const char *path, lk_checkpoint 
 lk_status lk__checkpoint_state_read(const char *path, lk_checkpoint *c)
 {
     int64_t version;
-    LK_TRY(lk__load_json(path, 64 << 20, &c->state));
+    LK_TRY(lk__load_json(path, MOST_BYTES, &c->state));
     const char *says = json_string_value(json_object_get(c->state, "format"));
     if (!says || strcmp(says, format) != 0)
         LK_FAIL(LK_ERR_FORMAT, "%s: is not of a checkpoint: its format is not '%s'", path, format);

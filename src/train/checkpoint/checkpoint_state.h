@@ -9,7 +9,8 @@
 void lk__checkpoint_state_begin(lk_bytes *out, const lk_checkpoint_info *info, const lk_model *model,
                                 lk_replicas *replicas);
 
-/* Closes the object. Errors: LK_ERR_MEMORY; LK_ERR_ARGUMENT (a name occurs twice, so it could not be read back). */
+/* Closes the object. Errors: LK_ERR_MEMORY; LK_ERR_ARGUMENT (a name occurs twice, or the object is too large, so
+ * it could not be read back). */
 lk_status lk__checkpoint_state_end(lk_bytes *out);
 
 /* Reads the file into checkpoint->state, ->info and what these point to. Errors: LK_ERR_FORMAT, LK_ERR_MEMORY. */
