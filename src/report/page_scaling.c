@@ -85,7 +85,7 @@ static void page_scaling_put_predictions(lk_bytes *out, const lk_scaling_report 
 lk_status lk__page_put_scaling(lk_bytes *out, const char *path)
 {
     lk_scaling_report r;
-    LK_TRY(lk__scaling_read_file(path, &r));
+    LK_TRY(lk__scaling_read_file(path, false, &r));
     if (r.steps < 1 || !(r.step_seconds > 0))
         return LK_OK;
     lk__bytes_text(out, "<section><h2>Where the time went</h2>\n<div class=\"two\"><div>");

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "io/append_file.h"
 #include "io/json.h"
+#include "report/record_file.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -254,11 +255,11 @@ static lk_status scaling_file_load_text(const char *path, lk_bytes *text)
     return lk__bytes_status(text);
 }
 
-lk_status lk__scaling_read_file(const char *path, lk_scaling_report *report)
+lk_status lk__scaling_read_file(const char *path, bool may_be_pipe, lk_scaling_report *report)
 {
     lk_bytes text = {0};
     lk__scaling_clear(report);
-    lk_status status = scaling_file_load_text(path, &text);
+    lk_status status = may_be_pipe ? scaling_file_load_text(path, &text) : lk__record_load(path, MOST_BYTES, &text);
     if (status == LK_OK)
         status = scaling_file_parse(path, &text, report);
     lk__bytes_free(&text);

@@ -67,6 +67,8 @@ static void a_folder_gives_its_last_run(void **state)
     put_bytes(in_dir("scaling-x.json"), "{", 1);
     assert_ok(lk_scaling_read(*state, &read));
     assert_int_equal(read.batch_size, 10);
+    assert_int_equal(mkfifo(in_dir("scaling-11.json"), 0600), 0);
+    expect_failure(lk_scaling_read(*state, &read), LK_ERR_IO, "scaling-11.json: is no file");
 }
 
 static void damage_is_named(void **state)

@@ -12,7 +12,7 @@ static lk_status scaling_folder_read_run(const char *dir, int run, lk_scaling_re
 {
     char path[PATH_MAX];
     LK_TRY(lk__record_path(dir, "scaling", ".json", run, path));
-    return lk__scaling_read_file(path, report);
+    return lk__scaling_read_file(path, false, report);
 }
 
 lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
@@ -21,7 +21,7 @@ lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
     int run;
     lk__scaling_clear(report);
     if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
-        return lk__scaling_read_file(path, report);
+        return lk__scaling_read_file(path, true, report);
     LK_TRY(lk__record_names_last(path, "scaling", ".json", INT_MAX, &run));
     if (run == 0)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no scaling report: `lockstep train --log-dir` leaves one", path);

@@ -75,6 +75,7 @@ if ! grep -q 'not measured' "$work/stdout"; then
     line '^4 .*%( +-){3}$' # of two shards
 fi
 run 0 report "$work/two/scaling.json"
+run 0 report <(cat "$work/two/scaling.json")
 
 run 0 report "$work/one" "$work/two"
 line '^[0-9]+ images/s, on one device [0-9]+$'

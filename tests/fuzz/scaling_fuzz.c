@@ -8,7 +8,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lk_scaling_report report;
-    if (!fuzz_went_well(lk__scaling_read_file(fuzz_file(data, size), &report)))
+    if (!fuzz_went_well(lk__scaling_read_file(fuzz_file(data, size), false, &report)))
         return 0;
     FUZZ_CHECK(report.devices >= 1 && strlen(report.model) < sizeof report.model);
     lk_scaling_prediction prediction;

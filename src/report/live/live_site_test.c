@@ -328,7 +328,9 @@ static void shows_damaged_runs_as_text(void **state)
     put_run("runs/bad", 0, "{\"<script>\":\n");
     put_run("runs/steps", 0, done);
     put_file(in_dir("runs/steps/steps.jsonl"), "<script>\n");
-    assert_int_equal(shell("mkfifo runs/steps/trace.json && head -c 67108865 /dev/zero >runs/bad/epochs-2.jsonl"), 0);
+    assert_int_equal(shell("mkfifo runs/steps/trace.json runs/steps/scaling.json && head -c 67108865 /dev/zero "
+                           ">runs/bad/epochs-2.jsonl"),
+                     0);
     begin(&site, "runs");
     page_holds(&site, "/", "bad/epochs.jsonl:2: is not JSON", true);
     page_holds(&site, "/", "bad/epochs-2.jsonl: has more than 67108864 bytes", true);
@@ -336,6 +338,7 @@ static void shows_damaged_runs_as_text(void **state)
     page_holds(&site, "/", "<script>", false);
     page_holds(&site, "/run/steps/epochs.jsonl", "steps.jsonl:1: is not JSON", true);
     page_holds(&site, "/run/steps/epochs.jsonl", "trace.json: is no file", true);
+    page_holds(&site, "/run/steps/epochs.jsonl", "scaling.json: is no file", true);
     page_holds(&site, "/run/<h1 id=injected>/epochs.jsonl", "<h1 id", false);
     free(ask(&site, "/run/bad/epochs.jsonl", 422));
 
