@@ -7,8 +7,12 @@ source "$(dirname "$0")/../support/parameter_server_testing.sh"
 
 # --- keys ------------------------------------------------------------------------------------------------------------
 
-run 0 keys "$work/keys" chief ps worker
-lines "$work/keys/chief.key" "$work/keys/ps.key" "$work/keys/worker.key"
+# A long comment, whose line an editor has not ended.
+run 0 keys "$work/keys" chief
+printf '# %0300d' 0 >>"$work/keys/allowed"
+run 0 keys "$work/keys" ps worker
+[ "$(wc -l <"$work/keys/allowed")" = 4 ] || fail 'the comment and the next key share a line'
+lines "$work/keys/ps.key" "$work/keys/worker.key"
 run 2 keys "$work/keys" worker
 complains 'worker.key: is there already'
 run 2 keys "$work/keys" ../x

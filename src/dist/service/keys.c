@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/whole_io.h"
 #include "lockstep/record.h"
 
 #include <ctype.h>
@@ -63,6 +64,17 @@ static lk_status keys_add_allowed(const char *path, int number, const char *key,
     return LK_OK;
 }
 
+/* Reads the beginning of a line, which holds all words that count, and skips the rest. */
+static bool keys_next_line(FILE *file, char line[LINE])
+{
+    line[LINE - 2] = '\0';
+    bool found = fgets(line, LINE, file);
+    bool is_cut = found && line[LINE - 2] != '\0' && line[LINE - 2] != '\n';
+    for (int c; is_cut && (c = getc(file)) != EOF && c != '\n';)
+        ;
+    return found;
+}
+
 typedef lk_status (*line_fn)(const char *path, int number, const char *first, const char *second, lk_keys *keys);
 
 static lk_status keys_read_lines(const char *path, line_fn read_line, lk_keys *keys)
@@ -73,7 +85,7 @@ static lk_status keys_read_lines(const char *path, line_fn read_line, lk_keys *k
         LK_FAIL(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: cannot be read: %s; `lockstep keys` makes keys",
                 path, strerror(errno));
     lk_status status = LK_OK;
-    for (int number = 1; status == LK_OK && fgets(line, sizeof line, file); number++)
+    for (int number = 1; status == LK_OK && keys_next_line(file, line); number++)
         if (keys_split_line(line, &first, &second))
             status = read_line(path, number, first, second, keys);
     if (status == LK_OK && ferror(file))
@@ -151,19 +163,21 @@ static lk_status keys_check_name(const char *name)
     return LK_OK;
 }
 
+/* Adds lines to a file. If its last line has no line break, as some editors leave it, it gets one. */
 static lk_status keys_write_text(const char *path, int flags, mode_t mode, const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, mode);
-    if (fd < 0 && errno == EEXIST)
+    char last;
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | flags, mode);
+    int error = fd < 0 ? errno : 0;
+    if (error == EEXIST)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: is there already; another name, or remove it and its line in `allowed`", path);
-    ssize_t size = (ssize_t)strlen(text);
-    bool written = fd >= 0 && write(fd, text, (size_t)size) == size;
-    int error = errno;
-    if (fd >= 0 && close(fd) != 0 && written) {
-        written = false;
+    if (!error && lseek(fd, -1, SEEK_END) >= 0 && read(fd, &last, 1) == 1 && last != '\n')
+        error = lk__write_whole(fd, "\n", 1);
+    if (!error)
+        error = lk__write_whole(fd, text, strlen(text));
+    if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
-    }
-    if (!written)
+    if (error)
         LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", path, strerror(error));
     return LK_OK;
 }
@@ -179,5 +193,5 @@ lk_status lk__keys_write(const char *folder, const char *name, const char *publi
     LK_TRY(keys_write_text(path, O_EXCL, 0600, text));
     snprintf(path, sizeof path, "%s/allowed", folder);
     snprintf(text, sizeof text, "%s %s\n", public_key, name);
-    return keys_write_text(path, O_APPEND, 0644, text);
+    return keys_write_text(path, 0, 0644, text);
 }
