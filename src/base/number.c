@@ -1,5 +1,7 @@
 #include "base/number.h"
 
+#include "base/float_env.h"
+
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +32,9 @@ bool lk__number_starts(const char *text)
 double lk__number_parse(const char *text, char **end)
 {
     locale_t plain, before = number_use_c_locale(&plain);
+    fenv_t callers = lk__float_begin();
     double number = strtod(text, end);
+    lk__float_end(&callers);
     number_restore_locale(before, plain);
     return number;
 }
@@ -39,6 +43,7 @@ int lk__number_print(double number, char *text, size_t size)
 {
     locale_t plain, before = number_use_c_locale(&plain);
     int length = 0;
+    fenv_t callers = lk__float_begin();
     for (int digits = 1; digits <= 17; digits++) {
         char trial[32];
         snprintf(trial, sizeof trial, "%.*g", digits, number);
@@ -47,6 +52,7 @@ int lk__number_print(double number, char *text, size_t size)
             break;
         }
     }
+    lk__float_end(&callers);
     number_restore_locale(before, plain);
     return length;
 }

@@ -1,5 +1,6 @@
 #include "data/dataset.h"
 
+#include "base/float_env.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/refcount.h"
@@ -248,10 +249,12 @@ lk_status lk_dataset_read(const lk_dataset *dataset, int64_t index, float *image
     lk_pixels pixels;
     LK_TRY(lk__dataset_pixels(dataset, index, image, &pixels));
     int64_t values = lk__dataset_image_values(dataset);
+    fenv_t callers = lk__float_begin();
     if (pixels.bytes)
         lk__pixels_from_bytes(pixels.bytes, values, image);
     else if (pixels.floats != image)
         memcpy(image, pixels.floats, (size_t)values * sizeof *image);
+    lk__float_end(&callers);
     return LK_OK;
 }
 

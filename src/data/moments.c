@@ -1,4 +1,5 @@
 /* Mean and standard deviation of each channel of a data set. */
+#include "base/float_env.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "data/dataset.h"
@@ -90,8 +91,10 @@ lk_status lk_dataset_moments(const lk_dataset *dataset, lk_channel_moments *mome
     if (!values)
         return LK_ERR_MEMORY;
     *moments = (lk_channel_moments){.mean = values, .deviation = values + channels, .channels = channels};
+    fenv_t callers = lk__float_begin();
     lk_status status =
         lk_dataset_images(dataset) ? moments_from_bytes(dataset, moments) : moments_from_floats(dataset, moments);
+    lk__float_end(&callers);
     if (status != LK_OK)
         lk_channel_moments_free(moments);
     return status;

@@ -1,5 +1,6 @@
 #include "data/samples.h"
 
+#include "base/float_env.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -143,8 +144,10 @@ lk_status lk__held_out(const int32_t *labels, int64_t count, double share, lk_sp
     lk_status status = members && order && end && held ? LK_OK : LK_ERR_MEMORY;
     if (status == LK_OK)
         samples_sort_by_class(labels, count, LK_MAX_CLASSES, members, end);
+    fenv_t callers = lk__float_begin();
     for (int64_t label = 0, begin = 0; status == LK_OK && label < LK_MAX_CLASSES; begin = end[label++])
         status = samples_hold_out_class(label, members + begin, end[label] - begin, share, order, held);
+    lk__float_end(&callers);
     *chosen = 0;
     for (int64_t i = 0; status == LK_OK && i < count; i++)
         if (held[i] == (split == LK_SPLIT_TEST))

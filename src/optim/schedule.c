@@ -1,4 +1,5 @@
 /* Learning-rate schedules (lk_schedule_rate). */
+#include "base/float_env.h"
 #include "base/number.h"
 #include "base/status.h"
 #include "lockstep/optim.h"
@@ -55,13 +56,21 @@ static double schedule_warmed_up(const lk_schedule *schedule, double epoch)
                        : epoch / schedule->warmup_epochs;
 }
 
-double lk_schedule_rate(const lk_schedule *schedule, double epoch)
+static double schedule_warm_rate(const lk_schedule *schedule, double epoch)
 {
     double rate = schedule_base_rate(schedule, epoch), start = schedule->warmup_start;
     if (!(epoch < schedule->warmup_epochs))
         return rate;
     double share = schedule_warmed_up(schedule, epoch);
     return share < 1 ? rate * (start + (1 - start) * share) : rate;
+}
+
+double lk_schedule_rate(const lk_schedule *schedule, double epoch)
+{
+    fenv_t callers = lk__float_begin();
+    double rate = schedule_warm_rate(schedule, epoch);
+    lk__float_end(&callers);
+    return rate;
 }
 
 /* --- texts -------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 #include "lockstep/optim.h"
 
+#include <fenv.h>
 #include <locale.h>
 #include <math.h>
 #include <setjmp.h>
@@ -67,6 +68,11 @@ static void test_cosine(void **state)
     expect(&schedule, 15, 0.21);
     for (int i = 0; i <= 3000; i++) {
         double epoch = i / 100.0, have = lk_schedule_rate(&schedule, epoch);
+        fesetround(FE_UPWARD);
+        double upward = lk_schedule_rate(&schedule, epoch);
+        assert_int_equal(fegetround(), FE_UPWARD);
+        fesetround(FE_TONEAREST);
+        assert_true(upward == have);
         double want = 0.02 + 0.38 * (1 + cos(acos(-1.0) * epoch / 30)) / 2;
         assert_true(fabs(have - want) < 2e-16);
         assert_true(i == 0 || have < lk_schedule_rate(&schedule, (i - 1) / 100.0));

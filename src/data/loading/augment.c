@@ -1,5 +1,6 @@
 #include "data/loading/augment.h"
 
+#include "base/float_env.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -45,8 +46,11 @@ lk_status lk__augmentation_init(const lk_dataset *dataset, uint64_t seed, bool t
     LK_TRY(lk__augmentation_check(&a->opts, a->size));
     if (!train)
         a->opts = (lk_augment_opts){.center = a->opts.center, .standardize = a->opts.standardize};
+    fenv_t callers = lk__float_begin();
     lk__augment_chances_init(&a->opts, seed, &a->chances);
-    return a->opts.center || a->opts.standardize ? augment_copy_moments(moments, a) : LK_OK;
+    lk_status status = a->opts.center || a->opts.standardize ? augment_copy_moments(moments, a) : LK_OK;
+    lk__float_end(&callers);
+    return status;
 }
 
 void lk__augmentation_free(lk_augmentation *augmentation)
@@ -77,9 +81,11 @@ lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t s
         status = scratch ? LK_OK : LK_ERR_MEMORY;
     }
     lk_dataset_reading r = {dataset, scratch};
+    fenv_t callers = lk__float_begin();
     if (status == LK_OK)
         status = lk__augmentation_make(&a, lk__dataset_read, &r, lk_dataset_count(dataset), epoch, index,
                                        scratch + read, image);
+    lk__float_end(&callers);
     lk__free(scratch);
     lk__augmentation_free(&a);
     return status;
@@ -127,6 +133,7 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
     text[0] = '\0';
     LK_TRY(augment_check_sample(dataset, index, epoch));
     LK_TRY(lk__augmentation_init(dataset, seed, true, &changes, NULL, &a));
+    fenv_t callers = lk__float_begin();
     lk__augmentation_choose(&a, epoch, index, &c);
     if (c.shift_down != 0 || c.shift_right != 0)
         augment_say(&d, "shift %.1f %.1f", c.shift_down, c.shift_right);
@@ -150,6 +157,7 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
         augment_say(&d, "erase %" PRId64 "x%" PRId64, c.erase_height, c.erase_width);
     if (changes.mixup > 0)
         augment_say(&d, "mix %.2f with %" PRId64, c.share, lk__augment_other(&c, index, lk_dataset_count(dataset)));
+    lk__float_end(&callers);
     lk__augmentation_free(&a);
     return LK_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 
+#include <fenv.h>
 #include <math.h>
 
 enum { COUNT = 37, MAX_IMAGE = 3 * 32 * 32 };
@@ -400,6 +401,55 @@ static void test_loader(void **state)
     lk_dataset_release(dataset);
 }
 
+/* The caller's rounding mode changes no bit, and stays. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    enum { SIDE = 12, VALUES = 3 * SIDE * SIDE };
+    static float nearest[COUNT][VALUES];
+    float plain[VALUES], upward[VALUES];
+    lk_dataset *dataset = open_channels(COUNT, 3, SIDE, SIDE);
+    lk_channel_moments moments, again;
+    lk_augment_opts augment = everything, parsed;
+    const char *more = "rotate=10,brightness=0.2,contrast=0.3,rand=9,erase=0.25,mixup=0.2";
+    assert_ok(lk_augment_parse(more, &augment));
+    augment.center = augment.standardize = true;
+    assert_ok(lk_dataset_moments(dataset, &moments));
+    for (int64_t i = 0; i < COUNT; i++)
+        assert_ok(lk_augment_sample(dataset, i, 9, 3, true, &augment, &moments, nearest[i]));
+    assert_ok(lk_dataset_read(dataset, 0, plain));
+
+    assert_int_equal(fesetround(FE_UPWARD), 0);
+    assert_ok(lk_augment_parse(more, &parsed));
+    assert_true(parsed.contrast == augment.contrast && parsed.mixup == augment.mixup);
+    assert_ok(lk_dataset_moments(dataset, &again));
+    assert_memory_equal(again.mean, moments.mean, 3 * sizeof *moments.mean);
+    assert_memory_equal(again.deviation, moments.deviation, 3 * sizeof *moments.deviation);
+    assert_ok(lk_dataset_read(dataset, 0, upward));
+    assert_memory_equal(upward, plain, sizeof plain);
+    for (int64_t i = 0; i < COUNT; i++) {
+        assert_ok(lk_augment_sample(dataset, i, 9, 3, true, &augment, &moments, upward));
+        assert_memory_equal(upward, nearest[i], sizeof upward);
+    }
+    for (int workers = 0; workers < 3; workers += 2) {
+        lk_loader *loader;
+        lk_batch *batch;
+        lk_loader_opts opts = {
+            .batch_size = COUNT, .seed = 9, .workers = workers, .augment = &augment, .moments = &moments};
+        assert_ok(lk_loader_new(dataset, &opts, &loader));
+        assert_ok(lk_loader_start(loader, 3));
+        assert_ok(lk_loader_next(loader, &batch));
+        assert_memory_equal(batch->images, nearest, sizeof nearest);
+        lk_batch_release(batch);
+        lk_loader_release(loader);
+    }
+    assert_int_equal(fegetround(), FE_UPWARD);
+    fesetround(FE_TONEAREST);
+    lk_channel_moments_free(&moments);
+    lk_channel_moments_free(&again);
+    lk_dataset_release(dataset);
+}
+
 /* A loader copies its settings. */
 static void test_loader_copies(void **state)
 {
@@ -474,17 +524,10 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(test_pictures),
-        FOLDER_TEST(test_one_pixel),
-        FOLDER_TEST(test_distribution),
-        FOLDER_TEST(test_keys),
-        FOLDER_TEST(test_loader),
-        FOLDER_TEST(test_loader_copies),
-        FOLDER_TEST(test_errors),
-        FOLDER_TEST(test_more_choices),
-        FOLDER_TEST(test_more_pictures),
-        FOLDER_TEST(test_description_fits),
-        cmocka_unit_test(test_mixing_bounds),
+        FOLDER_TEST(test_pictures),      FOLDER_TEST(test_one_pixel),        FOLDER_TEST(test_distribution),
+        FOLDER_TEST(test_keys),          FOLDER_TEST(test_loader),           FOLDER_TEST(test_rounding),
+        FOLDER_TEST(test_loader_copies), FOLDER_TEST(test_errors),           FOLDER_TEST(test_more_choices),
+        FOLDER_TEST(test_more_pictures), FOLDER_TEST(test_description_fits), cmocka_unit_test(test_mixing_bounds),
     };
     return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
 }

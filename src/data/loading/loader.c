@@ -6,6 +6,7 @@
  * thread that fills it. */
 #include "data/loading/batch.h"
 
+#include "base/float_env.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -111,7 +112,9 @@ static lk_status loader_prepare_batch(const lk_loader *loader, int64_t index, fl
     int64_t began = lk__trace_begin();
     LK_TRY(lk__batch_pool_take(loader->pool, batch, &memory));
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WORK, "prepare a batch");
+    fenv_t callers = lk__float_begin(); /* a worker's is that of the thread that made the loader */
     lk_status status = loader_fill_batch(loader, index, scratch, *batch, &memory);
+    lk__float_end(&callers);
     lk__activity_end(before);
     lk__trace_end(LK_TRACE_PREPARE, began, index);
     if (status != LK_OK) {

@@ -4,6 +4,7 @@
  * rest is integer arithmetic. */
 #include "data/pictures/resize.h"
 
+#include "base/float_env.h"
 #include "base/mem.h"
 
 #include <math.h>
@@ -117,9 +118,11 @@ lk_status lk__resize(const uint8_t *from, int64_t height, int64_t width, int64_t
                      int64_t to_height, int64_t to_width)
 {
     filter across = {0}, down = {0};
+    fenv_t callers = lk__float_begin();
     lk_status status = resize_filter_init(width, to_width, &across);
     if (status == LK_OK)
         status = resize_filter_init(height, to_height, &down);
+    lk__float_end(&callers);
     uint8_t *between = status == LK_OK ? lk__calloc((size_t)(height * to_width), (size_t)channels) : NULL;
     if (between)
         resize_filter_both(&across, &down, from, height, width, channels, between, to, to_height, to_width);
