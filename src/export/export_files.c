@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -40,25 +39,12 @@ static lk_status export_file_create_temporary(lk_export_file *file, bool is_fold
     LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", file->path, strerror(errno));
 }
 
-static lk_status export_file_copy_path(const char *path, char copy[PATH_MAX])
-{
-    if (snprintf(copy, PATH_MAX, "%s", path) >= PATH_MAX)
-        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
-    return LK_OK;
-}
-
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 lk_status lk__export_begin(lk_export_files *files, const char *path, const char **temporary)
 {
-    struct stat about;
     lk_export_file *file = &files->at[files->n];
-    LK_TRY(export_file_copy_path(path, file->path));
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", path,
-                S_ISDIR(about.st_mode) ? strerror(EISDIR) : "it is no file whose place another could take");
-    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && !realpath(path, file->path))
-        LK_FAIL(LK_ERR_IO, "%s: leads nowhere: %s", path, strerror(errno));
+    LK_TRY(lk__durable_target(path, file->path));
     LK_TRY(export_file_create_temporary(file, false));
     *temporary = file->temporary;
     files->n++;
@@ -115,7 +101,8 @@ lk_status lk__export_end(lk_export_files *files, lk_status status)
 lk_status lk__export_begin_folder(const char *path, lk_export_file *folder)
 {
     struct stat about;
-    LK_TRY(export_file_copy_path(path, folder->path));
+    if (snprintf(folder->path, PATH_MAX, "%s", path) >= PATH_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
     for (size_t length = strlen(folder->path); length > 1 && folder->path[length - 1] == '/';)
         folder->path[--length] = '\0';
     if (lstat(folder->path, &about) == 0)

@@ -180,8 +180,13 @@ lk_status lk__append_sync(lk_append_file *file)
 
 lk_status lk__replace_file(const char *path, const void *data, size_t size)
 {
-    char temporary[PATH_MAX];
-    if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof temporary)
+    char target[PATH_MAX], temporary[PATH_MAX];
+    bool is_stream;
+    LK_TRY(lk__write_stream(path, data, size, &is_stream));
+    if (is_stream)
+        return LK_OK;
+    LK_TRY(lk__durable_target(path, target));
+    if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", target, (long)getpid()) >= (int)sizeof temporary)
         LK_FAIL(LK_ERR_ARGUMENT, "the file's path has more than %d bytes: %.60s…", PATH_MAX - 20, path);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -189,7 +194,7 @@ lk_status lk__replace_file(const char *path, const void *data, size_t size)
     int error = lk__write_whole(fd, data, size);
     if (close(fd) != 0 && !error)
         error = errno;
-    if (!error && rename(temporary, path) != 0)
+    if (!error && rename(temporary, target) != 0)
         error = errno;
     if (!error)
         return LK_OK;

@@ -48,6 +48,7 @@ bool lk__file_has_mark(const char *path, lk_file_mark mark);
 /* Flushes the records to disk. Errors: LK_ERR_IO. */
 lk_status lk__append_sync(lk_append_file *file);
 
-/* Writes a temporary file next to `path` and renames it to `path`, so that readers see the old or the new contents.
- * Does not flush to disk; see lk__durable_write. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (the path is too long). */
+/* Writes a temporary file next to `path` and renames it to `path`, so that readers see the old or the new contents. If
+ * `path` is a link, its target is replaced; into a pipe or another stream the bytes are written. Does not flush to
+ * disk; see lk__durable_write. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (the path is too long). */
 lk_status lk__replace_file(const char *path, const void *data, size_t size);

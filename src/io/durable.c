@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "base/whole_io.h"
 #include "lockstep/record.h"
 
 #include <dirent.h>
@@ -208,12 +209,43 @@ lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
     return lk__sync_parent(to);
 }
 
+lk_status lk__durable_target(const char *path, char target[PATH_MAX])
+{
+    struct stat about;
+    if (snprintf(target, PATH_MAX, "%s", path) >= PATH_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", path,
+                S_ISDIR(about.st_mode) ? strerror(EISDIR) : "it is no file whose place another could take");
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && !realpath(path, target))
+        LK_FAIL(LK_ERR_IO, "%s: leads nowhere: %s", path, strerror(errno));
+    return LK_OK;
+}
+
+lk_status lk__write_stream(const char *path, const void *data, size_t bytes, bool *is_stream)
+{
+    struct stat about;
+    *is_stream = stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
+    if (!*is_stream)
+        return LK_OK;
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int error = fd < 0 || fcntl(fd, F_SETFL, 0) != 0 ? errno : lk__write_whole(fd, data, bytes);
+    if (fd >= 0 && close(fd) != 0 && !error)
+        error = errno;
+    return error ? durable_fail(path, "written", error) : LK_OK;
+}
+
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes)
 {
-    char temporary[PATH_MAX];
+    char target[PATH_MAX], temporary[PATH_MAX];
     uint64_t hash;
-    LK_TRY(lk__durable_temporary(path, temporary));
-    return lk__durable_rename(temporary, path, lk__durable_create(temporary, data, bytes, &hash));
+    bool is_stream;
+    LK_TRY(lk__write_stream(path, data, bytes, &is_stream));
+    if (is_stream)
+        return LK_OK;
+    LK_TRY(lk__durable_target(path, target));
+    LK_TRY(lk__durable_temporary(target, temporary));
+    return lk__durable_rename(temporary, target, lk__durable_create(temporary, data, bytes, &hash));
 }
 
 /* "DIR/NAME" becomes "DIR/.replaced-NAME". */

@@ -49,8 +49,17 @@ lk_status lk__durable_temporary(const char *path, char temporary[PATH_MAX]);
  * rename is flushed to disk; with any other status it is removed and that status returned. Errors: LK_ERR_IO. */
 lk_status lk__durable_rename(const char *from, const char *to, lk_status status);
 
-/* Writes a whole file, replacing an existing one. On failure the old file stays. Errors: LK_ERR_IO, LK_ERR_MEMORY,
- * LK_ERR_ARGUMENT (the path is too long). */
+/* Finds the file that a new one for `path` replaces: `path` itself or, if that is a link, the link's target. Errors:
+ * LK_ERR_IO (there is something else than a file, or the link leads nowhere), LK_ERR_ARGUMENT (the path is too long).
+ */
+lk_status lk__durable_target(const char *path, char target[PATH_MAX]);
+
+/* If `path` is neither a file nor a folder but, say, a pipe or a terminal, writes the bytes into it and sets
+ * *is_stream. Does not wait for a pipe's reader. Errors: LK_ERR_IO. */
+lk_status lk__write_stream(const char *path, const void *data, size_t bytes, bool *is_stream);
+
+/* Writes a whole file, replacing an existing one or, if `path` is a link, its target; or writes into a stream. On
+ * failure the old file stays. Errors: LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_ARGUMENT (the path is too long). */
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes);
 
 /* Renames the folder `from` to `to`, in the same parent folder, and flushes the rename to disk. If `to` exists, the two

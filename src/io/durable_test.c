@@ -1,6 +1,7 @@
-/* Tests of exchanging and removing folders. */
+/* Tests of exchanging and removing folders, and of names that are links or streams. */
 #include "io/io_testing.h"
 
+#include "io/append_file.h"
 #include "io/durable.h"
 #include "lockstep/status.h"
 
@@ -132,6 +133,44 @@ static void of_a_link_the_link_alone_goes(void **state)
     assert_int_equal(files_in_dir(test_dir), 0);
 }
 
+/* Both functions that replace a whole file write through a link, and into a stream. */
+static void links_and_streams_stay(void **state)
+{
+    (void)state;
+    lk_status (*const writes[])(const char *, const void *, size_t) = {lk__durable_write, lk__replace_file};
+    struct stat about;
+    assert_int_equal(mkdir(in_dir("there"), 0700), 0);
+    assert_int_equal(symlink("there/target", in_dir("link")), 0);
+    assert_int_equal(mkfifo(in_dir("pipe"), 0600), 0);
+    for (int w = 0; w < 2; w++) {
+        char got[8] = "";
+        put_file(in_dir("there/target"), "old");
+        assert_int_equal(writes[w](in_dir("link"), "new", 3), LK_OK);
+        assert_int_equal(lstat(in_dir("link"), &about), 0);
+        assert_true(S_ISLNK(about.st_mode));
+        assert_contents(in_dir("there/target"), "new");
+        assert_int_equal(files_in_dir(in_dir("there")), 1);
+        assert_int_equal(unlink(in_dir("there/target")), 0);
+        assert_int_equal(writes[w](in_dir("link"), "new", 3), LK_ERR_IO);
+        assert_non_null(strstr(lk_error_message(), "link: leads nowhere: No such file"));
+        lk_error_clear();
+
+        assert_int_equal(writes[w](in_dir("pipe"), "new", 3), LK_ERR_IO); /* nobody reads it */
+        lk_error_clear();
+        int reader = open(in_dir("pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        assert_int_equal(writes[w](in_dir("pipe"), "new", 3), LK_OK);
+        assert_int_equal(read(reader, got, sizeof got), 3);
+        assert_string_equal(got, "new");
+        close(reader);
+        assert_int_equal(lstat(in_dir("pipe"), &about), 0);
+        assert_true(S_ISFIFO(about.st_mode));
+
+        assert_int_equal(writes[w](in_dir("there"), "new", 3), LK_ERR_IO);
+        assert_non_null(strstr(lk_error_message(), "there: cannot be written: Is a directory"));
+        lk_error_clear();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +178,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_takes_it_back_does_not_matter, two_folders, remove_folders),
         cmocka_unit_test_setup_teardown(what_cannot_be_replaced_stays, two_folders, remove_folders),
         FOLDER_TEST(of_a_link_the_link_alone_goes),
+        FOLDER_TEST(links_and_streams_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,7 @@ run 0 evaluate kept --out logs
 run 0 report logs --html page.html
 silent_stdout
 silent_stderr
+"$LOCKSTEP" report logs --html /dev/stdout | cmp - page.html || fail 'a pipe got another page'
 stands_alone page.html
 holds page.html '<title>lenet on synthetic</title>' "$digest" 'best validation accuracy, epoch&nbsp;' \
     'lenet on synthetic: training loss by step' 'lenet on synthetic: accuracy by epoch' 'What it confuses' \
