@@ -17,6 +17,9 @@ run 2 keys "$work/keys" worker
 complains 'worker.key: is there already'
 run 2 keys "$work/keys" ../x
 complains "'../x' is no name"
+mkdir -p "$work/broken/allowed" # a key without its line there would be of no use
+run 1 keys "$work/broken" chief
+[[ ! -e $work/broken/chief.key ]] || fail 'a key was left'
 run 0 keys "$work/others" chief worker
 cp "$work/keys/allowed" "$work/others/allowed"
 small=("${data[@]}" --model "$work/small.lk" --limit-train 700 --batch-size 64 --epochs 2)

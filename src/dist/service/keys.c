@@ -184,14 +184,19 @@ static lk_status keys_write_text(const char *path, int flags, mode_t mode, const
 
 lk_status lk__keys_write(const char *folder, const char *name, const char *public_key, const char *secret_key)
 {
-    char path[PATH_MAX], text[LINE];
+    char path[PATH_MAX], allowed[PATH_MAX], text[LINE];
     LK_TRY(keys_check_name(name));
     LK_TRY(lk_make_directory(folder));
+    snprintf(allowed, sizeof allowed, "%s/allowed", folder);
     if (snprintf(path, sizeof path, "%s/%s.key", folder, name) >= (int)sizeof path)
         LK_FAIL(LK_ERR_ARGUMENT, "keys: the path of the folder is too long: %.60s…", folder);
     snprintf(text, sizeof text, "public %s\nsecret %s\n", public_key, secret_key);
-    LK_TRY(keys_write_text(path, O_EXCL, 0600, text));
-    snprintf(path, sizeof path, "%s/allowed", folder);
-    snprintf(text, sizeof text, "%s %s\n", public_key, name);
-    return keys_write_text(path, 0, 0644, text);
+    lk_status status = keys_write_text(path, O_EXCL, 0600, text);
+    if (status == LK_OK) {
+        snprintf(text, sizeof text, "%s %s\n", public_key, name);
+        status = keys_write_text(allowed, 0, 0644, text);
+    }
+    if (status != LK_OK && status != LK_ERR_ARGUMENT) /* which means that somebody has this key already */
+        unlink(path);
+    return status;
 }
