@@ -6,7 +6,10 @@
  *     int n;
  *     lk_devices_open("2xcpu", devices, 2, &n);
  *     …
- *     lk_devices_release(devices, n); */
+ *     lk_devices_release(devices, n);
+ *
+ * A device does not survive fork: in the child, operators on a device of the parent fail with LK_ERR_STATE. The child
+ * may open CPU devices of its own. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 

@@ -9,6 +9,7 @@
 
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static lk_queue *queues[LK_MAX_QUEUES];
+static int engine_forks; /* the forks that led to this process since the first device was opened */
 
 bool lk__engine_is_sync(void)
 {
@@ -18,11 +19,25 @@ bool lk__engine_is_sync(void)
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
+static void engine_note_fork(void)
+{
+    engine_forks++;
+}
+
+/* Returns whether the queue's thread is missing here, because another process started it. */
+static bool engine_is_foreign(const lk_queue *queue)
+{
+    return queue->forks != engine_forks && !lk__engine_is_sync();
+}
+
 static lk_status engine_acquire_queue(lk_device *device, lk_queue **out)
 {
     lk_status status = LK_OK;
     lk_queue *queue = NULL;
+    static bool notes_forks;
     pthread_mutex_lock(&engine_lock);
+    if (!notes_forks)
+        notes_forks = pthread_atfork(NULL, NULL, engine_note_fork) == 0;
     for (int i = 0; i < LK_MAX_QUEUES && !queue && status == LK_OK; i++) {
         if (queues[i] && queues[i]->device)
             continue;
@@ -34,6 +49,7 @@ static lk_status engine_acquire_queue(lk_device *device, lk_queue **out)
     }
     if (queue) {
         queue->device = device;
+        queue->forks = engine_forks;
         queue->offload = device->backend->offload;
         lk__queue_note_finished(queue, atomic_load(&queue->done));
     }
@@ -249,11 +265,19 @@ static void engine_note_uses(const lk_call *call, lk_use use)
     }
 }
 
+static lk_status engine_refuse_foreign(const char *what, const lk_device *device)
+{
+    LK_FAIL(LK_ERR_STATE, "%s: device %s was opened before fork, by the parent process; open another in this one", what,
+            device->name);
+}
+
 static lk_status engine_push_locked(const lk_call *call)
 {
     lk_queue *queue = call->device->queue;
     if (!queue)
         LK_FAIL(LK_ERR_STATE, "%s: device %s was released", call->op->name, call->device->name);
+    if (engine_is_foreign(queue))
+        return engine_refuse_foreign(call->op->name, call->device);
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i])
             LK_TRY(engine_reserve_reader(call->in[i]->storage));
@@ -314,6 +338,8 @@ static lk_status engine_push_task_locked(lk_task *task)
     lk_queue *queue = task->device->queue;
     if (!queue)
         LK_FAIL(LK_ERR_STATE, "program: device %s was released", task->device->name);
+    if (engine_is_foreign(queue))
+        return engine_refuse_foreign("program", task->device);
     for (int i = 0; i < task->n_reads; i++)
         LK_TRY(engine_reserve_reader(task->reads[i]));
     for (int i = 0; i < task->n_reads; i++)
@@ -414,6 +440,8 @@ lk_status lk__event_wait(lk_event event)
 {
     if (lk__event_complete(event))
         return LK_OK;
+    if (engine_is_foreign(event.queue))
+        LK_FAIL(LK_ERR_STATE, "what a device had not finished before fork is finished in the parent process only");
     lk__queue_await(event.queue, event.sequence);
     return event.queue->offload ? engine_wait_for_work(event) : LK_OK;
 }
@@ -482,7 +510,7 @@ lk_status lk__engine_sync(lk_queue *queue)
     for (int i = 0; i < LK_MAX_QUEUES; i++) {
         pthread_mutex_lock(&engine_lock);
         lk_event last = {NULL, 0};
-        if (queues[i] && queues[i]->device && (!queue || queue == queues[i]))
+        if (queues[i] && queues[i]->device && (queue ? queue == queues[i] : !engine_is_foreign(queues[i])))
             last = lk__queue_last(queues[i]);
         pthread_mutex_unlock(&engine_lock);
         LK_TRY(engine_wait_for_result(last));

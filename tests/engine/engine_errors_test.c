@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* A call that fails on the device, because label 7 is not one of 3 classes. *line: the source line that its message
  * must name. */
@@ -192,13 +194,36 @@ static void a_skipped_task_is_told(void **state)
     assert_non_null(strstr(poisoned.why, "label 7"));
 }
 
+/* With the synchronous engine the child needs no thread of the parent's. */
+static void a_child_is_refused_its_parents_devices(void **state)
+{
+    devices *d = *state;
+    double value;
+    lk_tensor *one = number(d->a, 1);
+    assert_int_equal(lk_device_sync(d->a), LK_OK);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        lk_tensor *two = lk_add(one, one);
+        bool is_refused = !two && lk_error_status() == LK_ERR_STATE && strstr(lk_error_message(), "before fork");
+        lk_error_clear();
+        bool is_right = two ? lk_tensor_item(two, &value) == LK_OK && value == 2 : lk_wait_all() == LK_OK;
+        _exit(is_right && is_refused == !lk__engine_is_sync() ? 0 : 1);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    assert_int_equal(lk_tensor_item(lk_add(one, one), &value), LK_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_way_to_wait_reports_a_failure),  TEST(a_wait_for_all_reports_a_failure_once),
-        TEST(a_failure_spreads_to_all_results),     TEST(a_failure_spreads_to_tensors_written_in_place),
-        TEST(independent_tensors_stay_readable),    TEST(the_first_of_several_failures_is_kept),
-        TEST(tensors_never_written_cannot_be_read), TEST(a_skipped_task_is_told),
+        TEST(every_way_to_wait_reports_a_failure),    TEST(a_wait_for_all_reports_a_failure_once),
+        TEST(a_failure_spreads_to_all_results),       TEST(a_failure_spreads_to_tensors_written_in_place),
+        TEST(independent_tensors_stay_readable),      TEST(the_first_of_several_failures_is_kept),
+        TEST(tensors_never_written_cannot_be_read),   TEST(a_skipped_task_is_told),
+        TEST(a_child_is_refused_its_parents_devices),
     };
     int failed = cmocka_run_group_tests_name("asynchronous engine", tests, NULL, NULL);
     setenv("LOCKSTEP_ENGINE", "sync", 1);
