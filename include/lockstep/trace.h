@@ -47,7 +47,7 @@ LK_API int64_t lk_trace_dropped(const lk_trace *trace);
  * (["f32[32,1,28,28]", …]) and, if the operator counts them, "flops". Other categories are wait, input, loader and
  * host. Counters ("ph": "C") are numbers of calls in a device's queue. "otherData" has the number of dropped events.
  * Times are in microseconds since recording began. The file is replaced as a whole. trace NULL: a recording without
- * events, to check that the file can be written. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+ * events, to check that the file can be written; into a pipe nothing is written. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_trace_write(const lk_trace *trace, const char *path);
 
 /* All calls of one operator with operands of the same dtypes and shapes, on all devices. */

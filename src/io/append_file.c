@@ -19,20 +19,11 @@ static lk_status append_fail(const char *path, const char *what, int error)
     LK_FAIL(LK_ERR_IO, "%s cannot be %s: %s", path, what, strerror(error));
 }
 
-/* Opens a named pipe for writing alone: its own reader would never learn that nobody reads. Fails if nobody does. */
-static int append_open_pipe(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0)
-        (void)fcntl(fd, F_SETFL, 0);
-    return fd;
-}
-
 static int append_open_path(const char *path, int flags)
 {
     struct stat status;
     if (stat(path, &status) == 0 && S_ISFIFO(status.st_mode))
-        return append_open_pipe(path);
+        return lk__stream_open(path);
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666), first = errno;
     if (fd < 0 && (first == ENXIO || first == EACCES)) {
         fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags); /* a stream, or no read permission */

@@ -222,14 +222,21 @@ lk_status lk__durable_target(const char *path, char target[PATH_MAX])
     return LK_OK;
 }
 
+int lk__stream_open(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)fcntl(fd, F_SETFL, 0);
+    return fd;
+}
+
 lk_status lk__write_stream(const char *path, const void *data, size_t bytes, bool *is_stream)
 {
     struct stat about;
     *is_stream = stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
     if (!*is_stream)
         return LK_OK;
-    int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    int error = fd < 0 || fcntl(fd, F_SETFL, 0) != 0 ? errno : lk__write_whole(fd, data, bytes);
+    int fd = lk__stream_open(path), error = fd < 0 ? errno : lk__write_whole(fd, data, bytes);
     if (fd >= 0 && close(fd) != 0 && !error)
         error = errno;
     return error ? durable_fail(path, "written", error) : LK_OK;

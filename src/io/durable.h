@@ -54,6 +54,10 @@ lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
  */
 lk_status lk__durable_target(const char *path, char target[PATH_MAX]);
 
+/* Opens a pipe or another stream for writing alone: a writer that is its own reader would never learn that nobody
+ * reads. Does not wait for a reader. Returns -1, with errno set, on failure. */
+int lk__stream_open(const char *path);
+
 /* If `path` is neither a file nor a folder but, say, a pipe or a terminal, writes the bytes into it and sets
  * *is_stream. Does not wait for a pipe's reader. Errors: LK_ERR_IO. */
 lk_status lk__write_stream(const char *path, const void *data, size_t bytes, bool *is_stream);

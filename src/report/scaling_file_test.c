@@ -101,7 +101,9 @@ static void damage_is_named(void **state)
         put_bytes(path, damaged, strlen(damaged));
         expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, cases[i].message);
     }
-    for (size_t cut = 0; cut + 1 < bytes; cut += 13) {
+    put_bytes(path, "", 0);
+    expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, "scaling.json: is empty");
+    for (size_t cut = 13; cut + 1 < bytes; cut += 13) {
         put_bytes(path, whole, cut);
         expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, "scaling.json: line ");
     }

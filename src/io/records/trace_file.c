@@ -227,8 +227,11 @@ lk_status lk_trace_write(const lk_trace *trace, const char *path)
     struct stat about;
     if (!path || !*path)
         LK_FAIL(LK_ERR_IO, "trace: a file without a name cannot be written");
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* a pipe or a terminal cannot be replaced */
-        return trace ? trace_file_write(path, path, trace) : LK_OK;
+    bool exists = stat(path, &about) == 0;
+    if (exists && S_ISFIFO(about.st_mode) && !trace)
+        return LK_OK; /* its reader would take the empty recording for the whole */
+    if (exists && !S_ISREG(about.st_mode))
+        return trace_file_write(path, path, trace); /* a pipe or a terminal cannot be replaced */
     LK_TRY(lk__durable_target(path, target));
     if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", target, (long)getpid()) >= (int)sizeof temporary)
         LK_FAIL(LK_ERR_IO, "trace: the file's path has more than %d bytes: %.60s…", PATH_MAX - 20, path);

@@ -107,6 +107,8 @@ static void an_empty_recording_can_be_read(void **state)
     json_t *root = read_trace(in_dir("empty.json"));
     assert_non_null(event_named(root, "process_name", 0));
     json_decref(root);
+    assert_int_equal(mkfifo(in_dir("pipe"), 0600), 0);
+    assert_int_equal(lk_trace_write(NULL, in_dir("pipe")), LK_OK); /* although nobody reads it */
 }
 
 static void expect_io_error(const char *path, const char *part)
