@@ -259,7 +259,7 @@ static void parts_go_from_device_to_device(void **state)
     for (int i = 0; i < 12; i++)
         values[i] = (float)i;
     assert_ok(lk_devices_open("2xpjrt", on, 2, &n));
-    lk_tensor *batch = lk_tensor_retain(lk_tensor_from(on[0], LK_F32, LK_SHAPE(4, 3), values));
+    lk_tensor *batch = lk_tensor_from(on[0], LK_F32, LK_SHAPE(4, 3), values);
     assert_ok(lk_tensor_wait(batch));
     assert_ok(lk_trace_start(NULL));
     assert_ok(lk_split_batch(batch, 4, on, 2, shards));
