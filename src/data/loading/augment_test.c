@@ -410,7 +410,7 @@ static void test_rounding(void **state)
     float plain[VALUES], upward[VALUES];
     lk_dataset *dataset = open_channels(COUNT, 3, SIDE, SIDE);
     lk_channel_moments moments, again;
-    lk_augment_opts augment = everything, parsed;
+    lk_augment_opts augment = everything, parsed = everything;
     const char *more = "rotate=10,brightness=0.2,contrast=0.3,rand=9,erase=0.25,mixup=0.2";
     assert_ok(lk_augment_parse(more, &augment));
     augment.center = augment.standardize = true;
