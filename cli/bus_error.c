@@ -46,12 +46,19 @@ static const char *bus_error_find(uintptr_t address, char *line, size_t size)
     return file ? file : "a file";
 }
 
-static void on_bus_error(int signal, siginfo_t *about, void *context)
+/* Another kind of this signal, or one that another process sends, ends the program as usual when the handler returns.
+ */
+static void on_bus_error(int number, siginfo_t *about, void *context)
 {
     static const char before[] = "lockstep: ",
                       after[] = ": has become shorter since it was opened, or there is no room for it\n";
     char line[4352];
-    (void)signal, (void)context;
+    (void)context;
+    if (about->si_code != BUS_ADRERR) {
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
     const char *file = bus_error_find((uintptr_t)about->si_addr, line, sizeof line);
     (void)!write(STDERR_FILENO, before, sizeof before - 1);
     (void)!write(STDERR_FILENO, file, strlen(file));

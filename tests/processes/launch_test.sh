@@ -148,7 +148,7 @@ ended 137 .
 
 # A shell that becomes the launcher leaves it its own children, which go on.
 arguments=(launch in place of a shell)
-bash -c 'sleep 1000 & echo $! >"$0"; exec "$@"' "$work/child" "$LOCKSTEP" launch -n 2 -- train --model none-such \
+bash -c 'sleep 120 & echo $! >"$0"; exec "$@"' "$work/child" "$LOCKSTEP" launch -n 2 -- train --model none-such \
     --seed "$mark" >"$work/stdout" 2>"$work/stderr" </dev/null || true
 none_left
 kill "$(<"$work/child")" || fail "the child of the shell was ended"
