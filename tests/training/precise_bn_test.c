@@ -1,6 +1,9 @@
 /* --precise-bn computes the statistics of training batches, changes no parameter, and gives the same bits on any number
  * of devices. */
 #include "small_network.h"
+#include "base/folder_testing.h"
+
+#include "lockstep/ops.h"
 
 #include <math.h>
 
@@ -101,8 +104,11 @@ typedef struct seen {
 static lk_status count_step(void *self, lk_trainer *trainer, const lk_eval_report *report)
 {
     seen *s = self;
-    (void)trainer;
     if (report->measures_statistics) {
+        lk_metrics metrics;
+        expect_error(lk_trainer_evaluate(trainer, &metrics), LK_ERR_STATE,
+                     "evaluation: steps of fit are in flight; from epoch_end on it can be asked for");
+        lk_error_clear();
         assert_int_equal(report->step, s->measured % 2 + 1);
         assert_int_equal(report->steps, 2);
         assert_int_equal(report->so_far.loss.count, 0);
@@ -153,6 +159,70 @@ static void an_interrupt_ends_measuring(void **state)
     }
 }
 
+static lk_trainer *trainer_with_masks(const lk_train_config *config)
+{
+    lk_layer *root =
+        LK_SEQUENTIAL(lk_layer_dropout(0.5), lk_layer_batch_norm(NULL), lk_layer_flatten(), lk_layer_dense(10, NULL));
+    return checked_trainer(lk_trainer_new_with(config, lk_model_build("masks", root, (lk_model_input){1, 28, 28, 10})));
+}
+
+static lk_status interrupt_the_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    (void)self;
+    if (!report->measures_statistics && report->epoch == 2)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+/* A training that goes on behind an epoch's last update measures with that update's dropout. */
+static void a_resumed_training_measures_the_same(void **state)
+{
+    (void)state;
+    lk_train_result whole, resumed;
+    lk_train_config config = settings(2);
+    config.val_batch_size = 2; /* an evaluation of several steps can be interrupted */
+    lk_trainer *trainer = trainer_with_masks(&config);
+    assert_ok(lk_trainer_fit(trainer, &whole));
+    lk_trainer_release(trainer);
+
+    config.checkpoints.dir = test_dir;
+    trainer = trainer_with_masks(&config);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .eval_step = interrupt_the_evaluation}));
+    assert_int_equal(lk_trainer_fit(trainer, &resumed), LK_ERR_INTERRUPTED);
+    lk_error_clear();
+    lk_trainer_release(trainer);
+    config.checkpoints.resume = true;
+    trainer = trainer_with_masks(&config);
+    assert_ok(lk_trainer_fit(trainer, &resumed));
+    lk_trainer_release(trainer);
+    assert_string_equal(resumed.state_digest, whole.state_digest);
+    same_metrics(&resumed.val, &whole.val);
+}
+
+/* An error of the program's own work on the device is left to the program. */
+static void the_error_of_others_is_theirs(void **state)
+{
+    (void)state;
+    const int64_t index = 7;
+    lk_train_result result;
+    lk_train_config config = settings(2);
+    lk_trainer *trainer = small_trainer(&config);
+    lk_device *device = lk_device_open("cpu:0");
+    const float one = 1;
+    lk_tensor *table = lk_tensor_from(device, LK_F32, LK_SHAPE(1), &one);
+    lk_tensor *indices = lk_tensor_from(device, LK_I64, LK_SHAPE(1), &index);
+    lk_tensor *bad = lk_gather(table, indices);
+    assert_non_null(bad);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_int_equal(lk_tensor_wait(bad), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    lk_tensor_release(bad);
+    lk_tensor_release(indices);
+    lk_tensor_release(table);
+    lk_device_release(device);
+    lk_trainer_release(trainer);
+}
+
 /* There is nothing to measure. */
 static void without_batch_norm_nothing_changes(void **state)
 {
@@ -171,6 +241,8 @@ int main(void)
         cmocka_unit_test(statistics_are_those_of_the_data),
         cmocka_unit_test(steps_are_reported),
         cmocka_unit_test(an_interrupt_ends_measuring),
+        FOLDER_TEST(a_resumed_training_measures_the_same),
+        cmocka_unit_test(the_error_of_others_is_theirs),
         cmocka_unit_test(without_batch_norm_nothing_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,7 @@ static lk_status precise_bn_sum_batch(lk_trainer *trainer, lk_batch *batch, lk_t
 static lk_status precise_bn_run_batches(lk_trainer *trainer, int64_t n, lk_tensor **sums)
 {
     double began = lk__seconds();
+    int64_t n_sums = (int64_t)trainer->n_devices * lk__statistics_count(trainer);
     for (int64_t i = 0; i < n; i++) {
         lk_batch *batch;
         if (lk__is_interrupted(trainer) && lk__end_interruption(trainer))
@@ -59,10 +60,10 @@ static lk_status precise_bn_run_batches(lk_trainer *trainer, int64_t n, lk_tenso
         if (status == LK_OK)
             status = lk__replicas_set_statistics(trainer->replicas, sums, batch->count, 1 / (1 + (double)batch->index));
         /* Wait, or this thread would push all batches ahead of the devices. */
-        for (int r = 0; r < trainer->n_devices && status == LK_OK; r++)
-            status = lk_device_sync(trainer->devices[r]);
+        for (int64_t s = 0; s < n_sums && status == LK_OK; s++)
+            status = sums[s] ? lk_tensor_wait(sums[s]) : LK_OK;
         lk_batch_release(batch);
-        lk__release_tensors(sums, (int64_t)trainer->n_devices * lk__statistics_count(trainer));
+        lk__release_tensors(sums, n_sums);
         LK_TRY(status);
         lk_eval_report report = {.epoch = trainer->progress.epoch,
                                  .step = i + 1,
@@ -99,11 +100,15 @@ lk_status lk__measure_statistics(lk_trainer *trainer)
     lk_tensor **sums = lk__calloc((size_t)n_sums, sizeof *sums);
     if (!sums)
         return LK_ERR_MEMORY;
+    /* Dropout takes the masks of the last update, which a trainer that was resumed behind it has not run itself. */
+    trainer->progress.update.number = trainer->progress.updates - 1;
+    trainer->progress.in_pass = true;
     lk_status status = lk_loader_start(trainer->data.statistics_loader, trainer->progress.epoch - 1);
     if (status == LK_OK)
         status = lk__trainer_swap_average(trainer, LK_OK);
     if (status == LK_OK)
         status = lk__trainer_swap_average(trainer, precise_bn_run_batches(trainer, n, sums));
+    trainer->progress.in_pass = false;
     lk__release_tensors(sums, n_sums);
     lk__free(sums);
     return status;
