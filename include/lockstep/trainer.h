@@ -87,9 +87,9 @@ LK_API lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics);
  * normalized as in training. Blocks. Errors: LK_ERR_SHAPE (images of another size), those of operators. */
 LK_API lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *probabilities);
 
-/* Ends lk_trainer_fit after the steps in flight: it calls train_end and gives LK_ERR_INTERRUPTED. lk_trainer_run,
- * lk_trainer_evaluate and fit's evaluation end likewise. If none of them is running, the next one ends at once.
- * Async-signal-safe, any thread. */
+/* Ends lk_trainer_fit after the steps in flight and those that an update in progress still needs: it calls train_end
+ * and gives LK_ERR_INTERRUPTED. lk_trainer_run, lk_trainer_evaluate and fit's evaluation end likewise. If none of them
+ * is running, the next one ends at once. Async-signal-safe, any thread. */
 LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */

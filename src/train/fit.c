@@ -37,9 +37,9 @@ static lk_status fit_eval_step_taken(void *user, const lk_pass *p, const lk_pend
     (void)step, (void)found, (void)stopped_by;
     lk_trainer *trainer = user;
     lk_eval_report report = {.epoch = trainer->progress.epoch,
-                             .step = p->taken_steps,
+                             .step = p->totals.taken_steps,
                              .steps = lk_loader_batches(p->loader),
-                             .so_far = p->so_far,
+                             .so_far = p->totals.so_far,
                              .seconds = lk__seconds() - p->began};
     return lk__callbacks_eval_step(&trainer->callbacks, trainer, &report);
 }
@@ -61,9 +61,9 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     LK_TRY(lk__trainer_swap_average(trainer, status));
     if (!p.ended) {
         lk__end_interruption(trainer);
-        LK_FAIL(LK_ERR_INTERRUPTED, "evaluation: interrupted after %lld samples", (long long)p.samples);
+        LK_FAIL(LK_ERR_INTERRUPTED, "evaluation: interrupted after %lld samples", (long long)p.totals.samples);
     }
-    *metrics = p.so_far;
+    *metrics = p.totals.so_far;
     return LK_OK;
 }
 
@@ -89,17 +89,17 @@ static lk_status fit_step_taken(void *user, const lk_pass *p, const lk_pending_s
     lk_fit *fit = user;
     lk_trainer *trainer = fit->trainer;
     double time = lk__seconds();
-    if (p->taken_steps - p->first == (trainer->plan.steps_per_epoch - p->first) / 10 &&
+    if (p->totals.taken_steps - p->first == (trainer->plan.steps_per_epoch - p->first) / 10 &&
         trainer->progress.epoch == fit->first_epoch) {
         fit->warm_end = time;
-        fit->warm_images = p->samples;
+        fit->warm_images = p->totals.samples;
     }
     lk_step_report report = {.epoch = trainer->progress.epoch + 1,
-                             .step = p->taken_steps,
+                             .step = p->totals.taken_steps,
                              .steps = trainer->plan.steps_per_epoch,
-                             .samples = p->samples,
+                             .samples = p->totals.samples,
                              .batch = found->metrics,
-                             .so_far = p->so_far,
+                             .so_far = p->totals.so_far,
                              .rate = step->update.rate,
                              .seconds = time - p->began,
                              .skipped = found->skipped};
@@ -118,12 +118,12 @@ static void fit_count_throughput(lk_fit *fit, const lk_pass *p, double seconds)
 {
     if (fit->trainer->progress.epoch > fit->first_epoch) {
         fit->seconds += seconds;
-        fit->images += p->samples;
+        fit->images += p->totals.samples;
         return;
     }
     bool warm = fit->warm_images > 0;
     fit->first_seconds = p->began + seconds - (warm ? fit->warm_end : p->entered);
-    fit->first_images = p->samples - (warm ? fit->warm_images : fit->first_samples);
+    fit->first_images = p->totals.samples - (warm ? fit->warm_images : fit->first_samples);
 }
 
 /* If this run has timed nothing, the throughput from the checkpoint stays. */
@@ -151,24 +151,24 @@ static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *com
     lk_status status = lk__pass_run(trainer, &p, trainer->progress.epoch, true);
     report->epoch = trainer->progress.epoch + 1;
     report->steps = trainer->progress.steps;
-    report->samples = p.samples;
+    report->samples = p.totals.samples;
     report->seconds = lk__seconds() - p.began;
-    report->train = p.so_far;
-    report->rate = p.rate;
-    report->skipped_steps = p.skipped;
-    report->images_per_second = (double)p.samples / report->seconds;
-    result->steps += p.taken_steps;
-    result->samples_seen += p.samples;
+    report->train = p.totals.so_far;
+    report->rate = p.totals.rate;
+    report->skipped_steps = p.totals.skipped;
+    report->images_per_second = (double)p.totals.samples / report->seconds;
+    result->steps += p.totals.taken_steps;
+    result->samples_seen += p.totals.samples;
     result->seconds += report->seconds;
     result->stopped_by = p.stopped_by;
     LK_TRY(status);
-    int64_t samples = p.samples - (trainer->progress.epoch == fit->first_epoch ? fit->first_samples : 0);
+    int64_t samples = p.totals.samples - (trainer->progress.epoch == fit->first_epoch ? fit->first_samples : 0);
     if (samples > 0)
         fit->flops_per_image = (fit_device_flops(trainer) - flops) / (double)samples;
     fit_count_throughput(fit, &p, report->seconds);
     if (lk__is_interrupted(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted in epoch %lld after step %lld", (long long)report->epoch,
-                (long long)p.taken_steps);
+                (long long)p.totals.taken_steps);
     *complete = p.ended;
     return LK_OK;
 }
@@ -295,9 +295,10 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     if (!trainer->has_configured) {
         trainer->has_configured = true;
         LK_TRY(lk__or_give_up(trainer, lk__callbacks_add_configured(trainer)));
+        LK_TRY(lk__or_give_up(trainer, fit_resume(&fit)));
     }
-    LK_TRY(lk__or_give_up(trainer, fit_resume(&fit)));
     trainer->fit = &fit;
+    trainer->progress.taken_back = false;
     trainer->progress.at_rest = true;
     lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
     trainer->progress.at_rest = false;
@@ -352,7 +353,7 @@ lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
     if (trainer->server.has_optimizer)
         LK_FAIL(LK_ERR_STATE, "training steps: strategy parameter-server has its workers take them: lk_trainer_fit");
     if (trainer->progress.epoch_open)
-        lk__pass_take_up(trainer, &p);
+        p.totals = trainer->progress.totals;
     LK_TRY(lk__or_give_up(trainer, fit_run_single_steps(trainer, &p, steps)));
     if (lk__end_interruption(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted after %lld of %lld steps",

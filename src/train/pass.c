@@ -43,12 +43,12 @@ static void pass_add_training_step(const lk_trainer *trainer, lk_pass *p, const 
                                    const lk_step_metrics *found)
 {
     if (step->batch == step->update.first)
-        p->before_update = p->so_far;
+        p->totals.before_update = p->totals.so_far;
     if (found->skipped) {
-        p->so_far = p->before_update;
-        p->skipped += step->update.batches;
+        p->totals.so_far = p->totals.before_update;
+        p->totals.skipped += step->update.batches;
     } else if (isfinite(found->metrics.loss.sum) || trainer->config.checks.nan_guard != LK_NAN_GUARD_SKIP) {
-        pass_add_metrics(&p->so_far, &found->metrics);
+        pass_add_metrics(&p->totals.so_far, &found->metrics);
     }
 }
 
@@ -71,16 +71,17 @@ static void pass_advance_position(lk_trainer *trainer, const lk_pass *p, const l
     bool rolls_over = !p->evaluates && step->batch + 1 == trainer->plan.steps_per_epoch;
     if (step->batch + 1 < step->update.first + step->update.batches)
         return;
-    int64_t done = trainer->server.chief ? p->taken_steps : step->batch + 1; /* workers finish steps in any order */
+    int64_t done =
+        trainer->server.chief ? p->totals.taken_steps : step->batch + 1; /* workers finish steps in any order */
     *at = (lk_position){.epoch = step->update.epoch + rolls_over,
                         .batch = rolls_over ? 0 : done,
                         .steps = at->steps + step->update.batches,
                         .updates = at->updates + 1,
                         .samples_seen = at->samples_seen + step->update.samples,
-                        .samples = rolls_over ? 0 : p->samples,
-                        .so_far = p->so_far,
-                        .skipped = p->skipped,
-                        .rate = p->rate,
+                        .samples = rolls_over ? 0 : p->totals.samples,
+                        .so_far = p->totals.so_far,
+                        .skipped = p->totals.skipped,
+                        .rate = p->totals.rate,
                         .seconds = lk__seconds() - p->began};
 }
 
@@ -93,13 +94,15 @@ static lk_status pass_account(lk_trainer *trainer, lk_pass *p, bool training, co
         LK_TRY(pass_guard(trainer, p, step, found));
         pass_add_training_step(trainer, p, step, found);
     } else {
-        pass_add_metrics(&p->so_far, &found->metrics);
+        pass_add_metrics(&p->totals.so_far, &found->metrics);
     }
-    p->taken_steps++;
-    p->samples += step->count;
-    p->rate = step->update.rate;
-    if (training)
+    p->totals.taken_steps++;
+    p->totals.samples += step->count;
+    p->totals.rate = step->update.rate;
+    if (training) {
+        trainer->progress.totals = p->totals;
         pass_advance_position(trainer, p, step);
+    }
     return p->taken ? p->taken(p->user, p, step, found, &p->stopped_by) : LK_OK;
 }
 
@@ -196,29 +199,26 @@ static lk_status pass_note_earlier_samples(const lk_trainer *trainer, const lk_p
     return status;
 }
 
-void lk__pass_take_up(const lk_trainer *trainer, lk_pass *p)
-{
-    const lk_position *at = &trainer->progress.position;
-    p->first = p->taken_steps = at->batch;
-    p->samples = at->samples;
-    p->so_far = at->so_far;
-    p->skipped = at->skipped;
-    p->rate = at->rate;
-}
-
 /* Sets the totals: to those of the trainer's position if this is the training of the epoch that it is in, else to 0. */
 static lk_status pass_enter(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool training)
 {
     const lk_position *at = &trainer->progress.position;
     lk_ledger_reset(p->ledger);
-    p->first = p->taken_steps = p->samples = p->skipped = 0;
-    p->so_far = (lk_metrics){0};
+    p->first = 0;
+    p->totals = (lk_epoch_totals){0};
     p->entered = p->began = lk__seconds();
     if (training && at->epoch == epoch && at->batch > 0) {
-        lk__pass_take_up(trainer, p);
+        p->first = at->batch;
+        p->totals = (lk_epoch_totals){.so_far = at->so_far,
+                                      .taken_steps = at->batch,
+                                      .samples = at->samples,
+                                      .skipped = at->skipped,
+                                      .rate = at->rate};
         p->began -= at->seconds;
         LK_TRY(pass_note_earlier_samples(trainer, p, epoch));
     }
+    if (training)
+        trainer->progress.totals = p->totals;
     return LK_OK;
 }
 
@@ -250,13 +250,21 @@ static lk_status pass_rest_if_wanted(lk_trainer *trainer, lk_pass *p)
     return p->stopped_by || lk__is_interrupted(trainer) ? LK_OK : pass_report_rest(trainer, false);
 }
 
+/* An update that has begun is brought to its end, so that the records hold no step behind the checkpoint. */
+static bool pass_goes_on(const lk_trainer *trainer, const lk_pass *p, bool training)
+{
+    const lk_update *update = &trainer->progress.update;
+    bool is_open = training && p->pushed > update->first && p->pushed < update->first + update->batches;
+    return !p->ended && (is_open || (!p->stopped_by && !lk__is_interrupted(trainer)));
+}
+
 static lk_status pass_run_steps(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool training)
 {
     LK_TRY(lk__pass_start(trainer, p, epoch, training));
-    while (!p->ended && !p->stopped_by && !lk__is_interrupted(trainer)) {
+    while (pass_goes_on(trainer, p, training)) {
         if (trainer->progress.n_pending == LK_RUN_AHEAD)
             LK_TRY(lk__pass_take(trainer, p, training));
-        if (!p->stopped_by && !lk__is_interrupted(trainer))
+        if (pass_goes_on(trainer, p, training))
             LK_TRY(lk__pass_push(trainer, p));
         if (training) /* reports the oldest step in flight */
             lk__heartbeat_step(trainer->progress.steps - lk__max(trainer->progress.n_pending - 1, 0));
@@ -317,7 +325,7 @@ static lk_status pass_run_remote_steps(lk_trainer *trainer, lk_pass *p, int64_t 
         if (pausing && !stopped)
             LK_TRY(pass_rest_workers(trainer, &pausing));
     }
-    p->ended = p->taken_steps == trainer->plan.steps_per_epoch;
+    p->ended = p->totals.taken_steps == trainer->plan.steps_per_epoch;
     return lk__ps_pull(trainer);
 }
 

@@ -16,14 +16,10 @@ typedef struct lk_pass {
     void *user;
     bool evaluates; /* training of an epoch, which an evaluation follows */
 
-    /* The epoch so far, with the steps before the position that training resumed from: */
-    lk_metrics so_far, before_update;      /* before_update: so_far before the current update */
-    int64_t taken_steps, samples, skipped; /* skipped: steps of skipped updates */
-    double rate;                           /* of the last step */
-    double began;                          /* as if the epoch had not been interrupted */
-
     /* This pass: */
-    double entered;         /* when it began */
+    lk_epoch_totals totals;
+    double began;           /* the epoch, as if it had not been interrupted */
+    double entered;         /* when the pass began */
     int64_t first;          /* the batch that it begins with; earlier ones are done */
     int64_t pushed;         /* batches of the epoch that have been pushed */
     bool ended;             /* the last batch of the loader was pushed */
@@ -34,9 +30,6 @@ typedef struct lk_pass {
 /* Sets the totals and starts the loader: at the trainer's position if this is the training of the epoch that it is in,
  * else at the epoch's first batch. */
 lk_status lk__pass_start(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool training);
-
-/* Sets the pass's totals to those of the trainer's position in the epoch. */
-void lk__pass_take_up(const lk_trainer *trainer, lk_pass *p);
 
 /* Push the next step; wait for the metrics of the oldest one in flight. */
 lk_status lk__pass_push(lk_trainer *trainer, lk_pass *p);

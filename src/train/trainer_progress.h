@@ -41,6 +41,13 @@ typedef struct lk_step_metrics {
     bool votes[LK_VOTES]; /* a process voted for it */
 } lk_step_metrics;
 
+/* An epoch so far, with the steps before the position that training resumed from. */
+typedef struct lk_epoch_totals {
+    lk_metrics so_far, before_update;      /* before_update: so_far before the current update */
+    int64_t taken_steps, samples, skipped; /* skipped: steps of skipped updates */
+    double rate;                           /* of the last step */
+} lk_epoch_totals;
+
 /* The position behind the last finished update, from which training can resume. */
 typedef struct lk_position {
     int64_t epoch, batch; /* from 0: the next batch; `batch` is past the last one between an epoch's training and its
@@ -61,11 +68,13 @@ typedef struct lk_trainer_progress {
     int64_t audited;        /* the step of the last one */
     int64_t epoch;          /* the epoch of the next batch, from 0 */
     lk_position position;
+    lk_epoch_totals totals;  /* with the steps of an update that is still open */
     bool epoch_open;         /* an epoch has begun and not ended */
     bool in_pass;            /* fit or an evaluation has steps in flight */
     bool at_rest;            /* nothing is in flight, and all callbacks have seen `position` */
     atomic_bool interrupted; /* lk_trainer_interrupt was called in this process */
     bool voted_to_end;       /* the processes have voted to end */
+    bool taken_back;         /* at its end fit took back the weights of an earlier epoch */
     bool wants_rest;         /* this process votes to rest */
     bool voted_to_rest;      /* a process voted for it, and all know that */
 } lk_trainer_progress;

@@ -455,138 +455,6 @@ static void a_name_given_twice_is_refused(void **state)
     lk_trainer_release(trainer);
 }
 
-/* The rate is 0 from the third epoch on, so nothing changes. */
-static double rate_until_third(void *user, double epoch, double rate)
-{
-    (void)user;
-    return epoch < 2 ? rate : 0;
-}
-
-/* The second epoch's checkpoint cannot be written: a folder that is not empty has its temporary name. */
-static lk_status block_the_checkpoint(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
-{
-    double *losses = self;
-    char path[128];
-    (void)trainer, (void)stop;
-    losses[report->epoch - 1] = lk_mean_value(report->val.loss);
-    if (report->epoch != 2)
-        return LK_OK;
-    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006", test_dir);
-    assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006/stays", test_dir);
-    assert_int_equal(mkdir(path, 0700), 0);
-    return LK_OK;
-}
-
-static void is_best(int64_t epoch, double loss)
-{
-    lk_checkpoint *best;
-    if (lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &best) != LK_OK)
-        fail_msg("%s", lk_error_message());
-    const lk_checkpoint_info *info = lk_checkpoint_get_info(best);
-    assert_string_equal(info->metric, "val_loss");
-    assert_int_equal(info->epoch, epoch);
-    assert_int_equal(info->best_epoch, epoch);
-    assert_true(info->best == loss);
-    lk_checkpoint_release(best);
-}
-
-static lk_trainer *training_with_best(bool resume, int64_t epochs, double losses[4])
-{
-    lk_train_config config = small_training();
-    config.model = "keras-cnn";
-    config.optimizer.base_lr = 0.02;
-    config.epochs = epochs;
-    config.checkpoints = (lk_checkpoint_config){
-        .dir = test_dir, .every = "1", .keep = 1, .best = LK_BEST_VAL_LOSS, .resume = resume, .override = resume};
-    lk_trainer *trainer = new_trainer(&config);
-    assert_ok(lk_trainer_add(trainer, lk_callback_rate(rate_until_third, NULL)));
-    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "way", .epoch_end = block_the_checkpoint, .self = losses}));
-    return trainer;
-}
-
-/* A checkpoint that could not be written is not named as the best, even if none better follows; the best one is kept.
- */
-static void the_best_was_written(void **state)
-{
-    (void)state;
-    double losses[4];
-    lk_train_result result;
-    lk_trainer *trainer = training_with_best(false, 4, losses);
-    assert_ok(lk_trainer_fit(trainer, &result));
-    lk_trainer_release(trainer);
-    assert_true(losses[1] < losses[0] && losses[2] == losses[1] && losses[3] == losses[2]);
-    is_best(3, losses[2]);
-}
-
-/* If best.json is missing, a resumed training names the best again; if the best checkpoint is missing, it is forgotten.
- */
-static void resuming_finds_the_best(void **state)
-{
-    (void)state;
-    char path[128];
-    double losses[4] = {0};
-    lk_train_result result;
-    lk_trainer *trainer = training_with_best(false, 1, losses);
-    assert_ok(lk_trainer_fit(trainer, &result));
-    lk_trainer_release(trainer);
-    is_best(1, losses[0]);
-    snprintf(path, sizeof path, "%s/best.json", test_dir);
-    assert_int_equal(unlink(path), 0);
-    trainer = training_with_best(true, 1, losses);
-    assert_ok(lk_trainer_fit(trainer, &result));
-    lk_trainer_release(trainer);
-    is_best(1, losses[0]);
-
-    /* Checkpoints from the middle of the second epoch name a best that is missing. */
-    trainer = training_with_best(true, 2, losses);
-    breaking b = {.step = 4};
-    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
-    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
-    lk_error_clear();
-    lk_trainer_release(trainer);
-    is_best(1, losses[0]);
-    char gone[160];
-    snprintf(path, sizeof path, "%s/checkpoint-00000003", test_dir);
-    snprintf(gone, sizeof gone, "%s/gone", test_dir);
-    assert_int_equal(rename(path, gone), 0);
-    trainer = training_with_best(true, 4, losses);
-    assert_ok(lk_trainer_fit(trainer, &result));
-    lk_trainer_release(trainer);
-    is_best(3, losses[2]);
-}
-
-static double no_rate(void *user, double epoch, double rate)
-{
-    (void)user, (void)epoch, (void)rate;
-    return 0;
-}
-
-/* A training may be killed after it has written the best checkpoint and before best.json names it. The checkpoint is
- * kept if none better follows. */
-static void keeps_a_best_that_best_json_does_not_name(void **state)
-{
-    (void)state;
-    char path[128];
-    lk_train_result result;
-    lk_checkpoint *best;
-    lk_train_config config = small_training();
-    config.model = "keras-cnn";
-    config.checkpoints = (lk_checkpoint_config){.dir = test_dir, .every = "1", .keep = 1};
-    snprintf(path, sizeof path, "%s/best.json", test_dir);
-    for (config.epochs = 1; config.epochs <= 2; config.epochs++) {
-        lk_trainer *trainer = new_trainer(&config);
-        assert_ok(lk_trainer_add(trainer, lk_callback_rate(no_rate, NULL)));
-        assert_ok(lk_trainer_fit(trainer, &result));
-        lk_trainer_release(trainer);
-        assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &best));
-        assert_int_equal(lk_checkpoint_get_info(best)->epoch, 1);
-        lk_checkpoint_release(best);
-        assert_int_equal(unlink(path), 0);
-        config.checkpoints.resume = config.checkpoints.override = true;
-    }
-}
-
 /* The training is interrupted at every step, again and again. */
 static void resumes_again_and_again(void **state)
 {
@@ -631,6 +499,92 @@ static void steps_without_fit_resume(void **state)
     assert_ok(lk_trainer_state_digest(trainer, have));
     assert_string_equal(have, want);
     lk_trainer_release(trainer);
+}
+
+/* Pieces of lk_trainer_run that cut an update lose none of its samples. */
+static void pieces_of_an_update_are_counted(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    kept whole = {0}, have = {0};
+    config.accumulate = 2;
+    train_to_the_end(&config, false, &whole);
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 1));
+    assert_ok(lk_trainer_run(trainer, 1));
+    assert_ok(lk_trainer_save(trainer, test_dir));
+    lk_trainer_release(trainer);
+    train_to_the_end(&config, true, &have);
+    same_end(&have, &whole, "steps in pieces");
+    assert_int_equal(have.epochs[0].epoch, 1);
+}
+
+static lk_status stop_in_second_epoch(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)self, (void)trainer;
+    *stop = report->epoch == 2;
+    return LK_OK;
+}
+
+/* The checkpoint's totals are given to the first fit alone. */
+static void a_second_fit_counts_for_itself(void **state)
+{
+    (void)state;
+    lk_train_result first, second;
+    lk_train_config config = usual();
+    keep_checkpoints(&config, "epoch");
+    train_until(&config, (breaking){.eval = 1});
+    config.checkpoints.resume = true;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "stop", .epoch_end = stop_in_second_epoch}));
+    assert_ok(lk_trainer_fit(trainer, &first));
+    assert_int_equal(first.epochs, 2);
+    assert_int_equal(first.steps, 6);
+    assert_true(first.resumed_steps > 0);
+    assert_ok(lk_trainer_fit(trainer, &second));
+    assert_int_equal(second.epochs, 1);
+    assert_int_equal(second.steps, 3);
+    assert_int_equal(second.resumed_steps, 0);
+    lk_trainer_release(trainer);
+}
+
+typedef struct sight {
+    int64_t at;   /* interrupt after this step; 0: none */
+    int seen[16]; /* how often a step was reported */
+} sight;
+
+static lk_status see_step(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    sight *s = self;
+    (void)stop;
+    s->seen[report->step]++;
+    if (report->step == s->at)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+/* An interrupt lets the update that has begun end, so that no step is reported twice. */
+static void no_step_is_reported_twice(void **state)
+{
+    (void)state;
+    sight s = {.at = 6};
+    lk_train_result result;
+    lk_train_config config = usual();
+    config.batch_size = 8;
+    config.accumulate = 5;
+    config.epochs = 1;
+    keep_checkpoints(&config, "epoch");
+    for (int round = 0; round < 2; round++) {
+        lk_trainer *trainer = small_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "see", .step_end = see_step, .self = &s}));
+        assert_int_equal(lk_trainer_fit(trainer, &result), round == 0 ? LK_ERR_INTERRUPTED : LK_OK);
+        lk_error_clear();
+        lk_trainer_release(trainer);
+        config.checkpoints.resume = true;
+        s.at = 0;
+    }
+    for (int step = 1; step <= 9; step++)
+        assert_int_equal(s.seen[step], 1);
 }
 
 /* Fit continues from checkpoints that steps without fit, or a callback, have saved. */
@@ -692,22 +646,14 @@ static void fit_resumes_from_any_save(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(resumes_after_any_step),
-        FOLDER_TEST(resumes_with_any_setting),
-        FOLDER_TEST(resumes_with_any_strategy),
-        FOLDER_TEST(goes_on_longer),
-        FOLDER_TEST(keeps_how_batches_are_cut),
-        FOLDER_TEST(refuses_unsuitable_folders_and_settings),
-        FOLDER_TEST(overwrites_no_checkpoints),
-        FOLDER_TEST(a_finished_training_stays_as_it_is),
-        FOLDER_TEST(callbacks_keep_their_state),
-        FOLDER_TEST(a_name_given_twice_is_refused),
-        FOLDER_TEST(the_best_was_written),
-        FOLDER_TEST(resuming_finds_the_best),
-        FOLDER_TEST(keeps_a_best_that_best_json_does_not_name),
-        FOLDER_TEST(resumes_again_and_again),
-        FOLDER_TEST(steps_without_fit_resume),
-        FOLDER_TEST(fit_resumes_from_any_save),
+        FOLDER_TEST(resumes_after_any_step),          FOLDER_TEST(resumes_with_any_setting),
+        FOLDER_TEST(resumes_with_any_strategy),       FOLDER_TEST(goes_on_longer),
+        FOLDER_TEST(keeps_how_batches_are_cut),       FOLDER_TEST(refuses_unsuitable_folders_and_settings),
+        FOLDER_TEST(overwrites_no_checkpoints),       FOLDER_TEST(a_finished_training_stays_as_it_is),
+        FOLDER_TEST(callbacks_keep_their_state),      FOLDER_TEST(a_name_given_twice_is_refused),
+        FOLDER_TEST(resumes_again_and_again),         FOLDER_TEST(steps_without_fit_resume),
+        FOLDER_TEST(pieces_of_an_update_are_counted), FOLDER_TEST(a_second_fit_counts_for_itself),
+        FOLDER_TEST(no_step_is_reported_twice),       FOLDER_TEST(fit_resumes_from_any_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
