@@ -45,7 +45,7 @@ static lk_status restore_best_rest(void *self, lk_trainer *trainer, const lk_res
     restorer *r = self;
     if (!report->ends || r->epoch == 0 || r->epoch == report->epoch)
         return LK_OK;
-    r->taken_back = true;
+    r->taken_back = trainer->progress.taken_back = true;
     return lk_replicas_take_back(trainer->replicas);
 }
 

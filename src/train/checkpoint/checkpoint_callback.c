@@ -239,7 +239,8 @@ static lk_status checkpoint_callback_rest(void *self, lk_trainer *trainer, const
     saver *s = self;
     bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
     checkpoint_callback_note_failed(s); /* before a comparison with a best that could not be written */
-    bool is_best = checkpoint_callback_update_best(s, report->epoch_end);
+    /* The figures of an epoch say nothing about weights of an earlier one. */
+    bool is_best = !trainer->progress.taken_back && checkpoint_callback_update_best(s, report->epoch_end);
     if (report->before_evaluation) /* the epoch's checkpoint comes after it */
         return LK_OK;
     bool queues = (is_best || every_epoch || report->ends || report->interrupted ||
