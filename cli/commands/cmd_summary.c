@@ -16,8 +16,8 @@
 
 typedef struct summary_config {
     const char *model, *data, *data_dir, *resize;
-    int64_t channels; /* 0: those of the data, or 1 */
-    int64_t height, width, classes;
+    int64_t channels;               /* 0: those of the data, or 1 */
+    int64_t height, width, classes; /* 0: those of the data, or 28x28 and 10 */
     int64_t batch_size, shards;
     const char *device_spec;
     int64_t devices; /* number of devices in device_spec */
@@ -52,12 +52,12 @@ static const lk_option options[] = {
     {.name = "channels", .type = LK_OPTION_INT64, .offset = AT(channels), .default_text = "0", .minimum = 1,
      .maximum = 65536, .value = "N",
      .help = "channels of an image; with --data 1 or 3, as for training (default: as the data are, else 1)"},
-    {.name = "height", .type = LK_OPTION_INT64, .offset = AT(height), .default_text = "28", .minimum = 1,
-     .maximum = 65536, .value = "N", .help = "height of an image, in pixels"},
-    {.name = "width", .type = LK_OPTION_INT64, .offset = AT(width), .default_text = "28", .minimum = 1,
-     .maximum = 65536, .value = "N", .help = "width of an image, in pixels"},
-    {.name = "classes", .type = LK_OPTION_INT64, .offset = AT(classes), .default_text = "10", .minimum = 1,
-     .maximum = 1000000, .value = "N", .help = "number of classes"},
+    {.name = "height", .type = LK_OPTION_INT64, .offset = AT(height), .default_text = "0", .minimum = 1,
+     .maximum = 65536, .value = "N", .help = "without --data: height of an image, in pixels (default: 28)"},
+    {.name = "width", .type = LK_OPTION_INT64, .offset = AT(width), .default_text = "0", .minimum = 1,
+     .maximum = 65536, .value = "N", .help = "without --data: width of an image, in pixels (default: 28)"},
+    {.name = "classes", .type = LK_OPTION_INT64, .offset = AT(classes), .default_text = "0", .minimum = 1,
+     .maximum = 1000000, .value = "N", .help = "without --data: number of classes (default: 10)"},
     {.name = "batch-size", .type = LK_OPTION_INT64, .offset = AT(batch_size), .default_text = "256", .minimum = 1,
      .maximum = 1 << 30, .value = "N", .help = "samples in a step, over all devices together"},
     {.name = "shards", .type = LK_OPTION_INT64, .offset = AT(shards), .default_text = "0", .minimum = 1,
@@ -343,7 +343,8 @@ static void summary_print_step_memory(const summary_config *config, const lk_mem
 
 static lk_status summary_find_input(const summary_config *config, lk_model_input *input)
 {
-    *input = (lk_model_input){config->channels ? config->channels : 1, config->height, config->width, config->classes};
+    *input = (lk_model_input){config->channels ? config->channels : 1, config->height ? config->height : 28,
+                              config->width ? config->width : 28, config->classes ? config->classes : 10};
     if (!config->data)
         return LK_OK;
     lk_dataset *data;
@@ -415,12 +416,14 @@ static int summary_count_devices(summary_config *config)
     return 0;
 }
 
-/* Returns whether the options ask for images that a GPU estimate cannot use without --data: it takes images from a data
- * set, and the synthetic one has the default size and classes. */
-static bool summary_has_other_images(const summary_config *config)
+/* Returns the first option given that sizes images which come from no data set, or NULL. */
+static const char *summary_sizes_images(const summary_config *config)
 {
-    return !config->data &&
-           (config->channels > 1 || config->height != 28 || config->width != 28 || config->classes != 10);
+    if (config->height)
+        return "height";
+    if (config->width)
+        return "width";
+    return config->classes ? "classes" : NULL;
 }
 
 static int summary_run(int argc, char **argv)
@@ -432,7 +435,10 @@ static int summary_run(int argc, char **argv)
     int failed = summary_count_devices(&config);
     if (failed)
         return failed;
-    if (config.on_gpus && summary_has_other_images(&config))
+    const char *size = summary_sizes_images(&config);
+    if (config.data && size)
+        return cli_usage_error("--%s: must be without --data, whose images and classes count", size);
+    if (config.on_gpus && !config.data && (size || config.channels > 1)) /* it takes images from a data set */
         return cli_usage_error("--devices %s: images of another size must come from --data", config.device_spec);
     if (config.resize && !config.data)
         return cli_usage_error("--resize %s: must be with --data; --height and --width are without", config.resize);

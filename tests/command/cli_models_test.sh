@@ -115,6 +115,8 @@ run 0 train "${prepared[@]}" --devices 1xcpu --batch-size 3 --epochs 1
 says "small.lk ($parameters parameters) on "
 run 2 summary --resize 12x16
 complains_just '--resize 12x16: must be with --data; --height and --width are without'
+run 2 summary "${prepared[@]}" --width 16
+complains_just '--width: must be without --data, whose images and classes count'
 
 printf 'hidden: sequential\n  flatten\n  dense 32\nend\nrelu\ndense classes\n' >"$work/net.lk"
 run 0 summary --model "$work/net.lk" --channels 3 --height 4 --width 5 --classes 7
