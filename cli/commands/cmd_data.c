@@ -50,6 +50,7 @@ static const lk_option own_options[] = {
 /* clang-format on */
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
+#define DEFAULT_DATA "auto"
 
 /* Adds the options of train that select the data and say how to prepare them. */
 static size_t data_make_options(lk_option *table)
@@ -66,7 +67,7 @@ static size_t data_make_options(lk_option *table)
                 table[count++] = lk_train_options[j];
     for (size_t i = OWN_OPTION_COUNT; i < count; i++)
         table[i].group = NULL; /* they are too few for headings */
-    table[OWN_OPTION_COUNT].default_text = "auto";
+    table[OWN_OPTION_COUNT].default_text = DEFAULT_DATA;
     return count;
 }
 
@@ -153,6 +154,20 @@ static const part parts[] = {
     {"preview", true, cli_data_preview},
 };
 
+/* Returns the first option given that only a preview uses, or NULL. */
+static const char *data_needs_preview(const data_config *config)
+{
+    if (config->out)
+        return "out";
+    if (config->samples)
+        return "samples";
+    if (config->epoch != 1)
+        return "epoch";
+    if (config->train.data.normalize != LK_NORMALIZE_NONE)
+        return "normalize";
+    return config->train.data.augment ? "augment" : NULL;
+}
+
 static int data_run(int argc, char **argv)
 {
     data_config config = {0};
@@ -171,10 +186,13 @@ static int data_run(int argc, char **argv)
                                argv[0]);
     if (count > 2 || (count == 2 && !wanted->takes_name))
         return cli_usage_error("unexpected argument '%s'", argv[count > 2 ? 2 : 1]);
+    if (count == 2 && strcmp(config.train.data.name, DEFAULT_DATA) != 0)
+        return cli_usage_error("both --data %s and '%s' name a data set", config.train.data.name, argv[1]);
     if (count == 2)
         config.train.data.name = argv[1];
-    if (wanted->run != cli_data_preview && (config.out || config.train.data.augment))
-        return cli_usage_error("--%s belongs to 'lockstep data preview'", config.out ? "out" : "augment");
+    const char *option = wanted->run == cli_data_preview ? NULL : data_needs_preview(&config);
+    if (option)
+        return cli_usage_error("--%s belongs to 'lockstep data preview'", option);
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     cli_catch_interrupts(NULL);
     return wanted->run(&config);

@@ -60,6 +60,12 @@ complains 'data set mnist: no train-images-idx3-ubyte[.gz]'
 rm -rf "$work/cache"
 run 2 data --out "$work/sheet.png"
 complains_just "--out belongs to 'lockstep data preview'"
+run 2 data info synthetic --epoch 2
+complains_just "--epoch belongs to 'lockstep data preview'"
+run 2 data info synthetic --normalize standard
+complains_just "--normalize belongs to 'lockstep data preview'"
+run 2 data info synthetic --data mnist
+complains_just "both --data mnist and 'synthetic' name a data set"
 run 2 "${sheet[@]}" --augment flop
 complains_just "unknown augmentation 'flop': did you mean 'flip'?"
 run 2 "${sheet[@]}" --augment mixup=3
