@@ -153,6 +153,8 @@ static int verify_specs(verify_config *config, char *list)
     opts.count = verify_split_specs(list, specs, numbers);
     if (opts.count > MAX_SPECS)
         return cli_usage_error("--devices names %d sets of devices: at most %d can be compared", opts.count, MAX_SPECS);
+    if (opts.count == 1)
+        return cli_usage_error("--devices %s: must name at least two sets of devices, such as 1,2", list);
     lk_verify_result result;
     cli_catch_interrupts(verify_interrupt);
     cli_set_work(&c);

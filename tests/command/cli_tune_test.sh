@@ -62,6 +62,8 @@ run 0 verify "${trained[@]}" --steps 2 --devices 1,2 --algorithms "$tuned"
 line "^identical after 2 steps with 2 shards, algorithms $tuned\$"
 run 0 profile "${small[@]}" --steps 1 --warmup 0 --devices 1 --algorithms "$tuned"
 line "^algorithms $tuned, hash [0-9a-f]{16}\$"
+run 2 verify "${trained[@]}" --steps 1 --devices 1
+complains_just '--devices 1: must name at least two sets of devices, such as 1,2'
 run 1 verify "${trained[@]}" --steps 1 --devices 1,1xref
 line '^ +other implementations than on 1xcpu: lockstep [0-9.]+, device ref, hash [0-9a-f]{16} in place of [0-9a-f]{16}$'
 
