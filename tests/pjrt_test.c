@@ -177,7 +177,12 @@ static void a_plugin_that_cannot_train_is_named(void **state)
     config.devices.spec = "pjrt:2";
     expect_no_trainer(&config, LK_ERR_DEVICE, "pjrt:2: there is no such device: ");
     config.devices.spec = "cpu";
+    config.devices.strategy = NULL;
     expect_no_trainer(&config, LK_ERR_ARGUMENT, "--pjrt: cpu:0 has no use for a plug-in; devices pjrt:0, ");
+    config.devices.spec = "cpu,pjrt:0";
+    expect_no_trainer(&config, LK_ERR_ARGUMENT, "strategy: cpu:0 and pjrt:0 compute different bits");
+    config.devices.spec = "cpu";
+    config.devices.strategy = "tpu";
     config.devices.pjrt = "/nowhere/libtpu.so";
     expect_no_trainer(&config, LK_ERR_STATE, " is in use; a process cannot use /nowhere/libtpu.so as well");
     config.devices.pjrt = NULL;

@@ -5,7 +5,6 @@
 #include "cli/text/progress.h"
 
 #include "lockstep/build.h"
-#include "lockstep/pjrt.h"
 #include "lockstep/predict.h"
 #include "lockstep/record.h"
 
@@ -186,13 +185,11 @@ static lk_status evaluate_open_predictor(const lk_checkpoint *checkpoint, const 
                                          cli_evaluation *e)
 {
     char cores[32];
-    lk_predictor_opts opts = {.devices = config->train.devices.spec, .batch_size = config->batch_size};
+    lk_predictor_opts opts = {
+        .devices = config->train.devices.spec, .batch_size = config->batch_size, .pjrt = config->train.devices.pjrt};
     snprintf(cores, sizeof cores, "%dxcpu", lk_device_available("cpu"));
     if (!opts.devices || !*opts.devices)
         opts.devices = cores;
-    lk_status status = config->train.devices.pjrt ? lk_pjrt_use(config->train.devices.pjrt) : LK_OK;
-    if (status != LK_OK)
-        return status;
     e->predictor = lk_predictor_new(checkpoint, &opts);
     return e->predictor ? LK_OK : lk_error_status();
 }

@@ -2,7 +2,6 @@
 #include "cli/text/progress.h"
 
 #include "lockstep/image.h"
-#include "lockstep/pjrt.h"
 #include "lockstep/predict.h"
 
 #include <dirent.h>
@@ -172,7 +171,8 @@ static lk_predictor *predict_open(const char *run, const predict_config *config)
     lk_checkpoint *checkpoint;
     lk_predictor *predictor = NULL;
     if (lk_checkpoint_open_model(run, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) == LK_OK) {
-        predictor = lk_predictor_new(checkpoint, &(lk_predictor_opts){.devices = config->device, .batch_size = 1});
+        predictor = lk_predictor_new(
+            checkpoint, &(lk_predictor_opts){.devices = config->device, .batch_size = 1, .pjrt = config->pjrt});
         lk_checkpoint_release(checkpoint);
     }
     return predictor;
@@ -187,7 +187,7 @@ static int predict_run(int argc, char **argv)
     if (count < 2)
         return cli_usage_error("predict: a checkpoint folder and at least one picture are needed: lockstep predict RUN "
                                "picture.png");
-    if ((config.pjrt && lk_pjrt_use(config.pjrt) != LK_OK) || lk_devices_count(config.device, &devices) != LK_OK)
+    if (lk_devices_count(config.device, &devices) != LK_OK)
         return cli_fail();
     if (devices != 1)
         return cli_usage_error("--device %s: must name one device", config.device);

@@ -25,11 +25,12 @@ typedef struct lk_predictor lk_predictor;
 typedef struct lk_predictor_opts {
     const char *devices; /* for lk_devices_open; NULL: "cpu" */
     int64_t batch_size;  /* most images that a device computes at a time; 0: 64 */
+    const char *pjrt;    /* PJRT plug-in that has the devices, for lk_pjrt_use; NULL: none is named */
 } lk_predictor_opts;
 
 /* Opens the devices and copies the checkpoint's variables to each; the checkpoint may be released afterwards. opts
- * NULL: defaults. NULL on failure. Errors: those of lk_checkpoint_model and lk_devices_open; LK_ERR_UNSUPPORTED (a
- * network without classes). */
+ * NULL: defaults. NULL on failure. Errors: those of lk_checkpoint_model, lk_devices_open and lk_pjrt_use;
+ * LK_ERR_UNSUPPORTED (a network without classes); LK_ERR_ARGUMENT (a plug-in for devices that need none). */
 LK_API lk_predictor *lk_predictor_new(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts);
 
 /* As lk_predictor_new, for a network that only its program can build, since a model file has no lines for its layers.

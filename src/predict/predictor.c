@@ -4,8 +4,10 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "data/dataset.h"
 #include "lockstep/image.h"
+#include "lockstep/pjrt.h"
 #include "ops/augmentation.h"
 #include "train/checkpoint/checkpoint_read.h"
 
@@ -102,7 +104,12 @@ static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predi
         LK_FAIL(LK_ERR_ARGUMENT, "prediction: a batch size of %" PRId64 "; at least 1", p->batch_size);
     LK_TRY(predictor_copy_class_names(info, p));
     LK_TRY(predictor_set_preparation(info, p));
+    if (opts->pjrt)
+        LK_TRY(lk_pjrt_use(opts->pjrt));
     LK_TRY(lk_devices_open(opts->devices ? opts->devices : "cpu", p->devices, LK_MAX_DEVICES, &p->n_devices));
+    if (opts->pjrt && !p->devices[0]->backend->modules)
+        LK_FAIL(LK_ERR_ARGUMENT, "--pjrt: %s has no use for a plug-in; devices pjrt:0 and tpu:0 have",
+                lk_device_name(p->devices[0]));
     LK_TRY(predictor_allocate(p));
     for (int d = 0; d < p->n_devices; d++)
         LK_TRY(lk__checkpoint_lend(checkpoint, p->devices[d], p->variables + d * p->n_variables));

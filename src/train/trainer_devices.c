@@ -131,9 +131,6 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
     LK_TRY(lk__check_shards(plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
-    if (config->devices.pjrt && !trainer->devices[0]->backend->modules)
-        LK_FAIL(LK_ERR_ARGUMENT, "--pjrt: %s has no use for a plug-in; devices pjrt:0, tpu:0 and --strategy tpu have",
-                lk_device_name(trainer->devices[0]));
     trainer_devices_choose_dtype(trainer);
     LK_TRY(lk__use_algorithms(trainer));
     trainer->strategy =
@@ -141,6 +138,9 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
                         trainer->devices, trainer->n_devices);
     if (!trainer->strategy)
         return lk_error_status();
+    if (config->devices.pjrt && !trainer->devices[0]->backend->modules)
+        LK_FAIL(LK_ERR_ARGUMENT, "--pjrt: %s has no use for a plug-in; devices pjrt:0, tpu:0 and --strategy tpu have",
+                lk_device_name(trainer->devices[0]));
     plan->strategy = lk_strategy_name(trainer->strategy);
     plan->transport = lk_strategy_transport(trainer->strategy);
     LK_TRY(trainer_devices_set_storage(trainer));

@@ -172,6 +172,8 @@ says "$work/none.png: cannot be opened"
 says "$work/cut.pgm: "
 run 2 predict "$trained"
 complains 'at least one picture'
+run 2 predict "$trained" "$work/black.pgm" --pjrt /nowhere/plugin.so
+complains_just '--pjrt: cpu:0 has no use for a plug-in; devices pjrt:0 and tpu:0 have'
 run 2 predict "$trained" "$work/black.pgm" --device 2xcpu
 complains_just '--device 2xcpu: must name one device'
 run 1 predict "$work/nowhere" "$work/black.pgm"
