@@ -2,6 +2,7 @@
  * the same, and rest at the same steps; the first one writes. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/status.h"
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
@@ -61,7 +62,7 @@ lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts)
         opts->every_minutes = 0;
         return LK_OK;
     }
-    double minutes = strtod(text, &end);
+    double minutes = lk__number_parse(text, &end);
     digits = (*text >= '0' && *text <= '9') || *text == '.';
     if (digits && strcmp(end, "m") == 0 && minutes > 0 && minutes < 1e6) {
         opts->every_steps = 0;
