@@ -1,5 +1,6 @@
 /* Reads the files of JSON lines that callbacks/json_lines.c writes for callbacks/log_dir.c. */
 #include "base/mem.h"
+#include "base/number.h"
 #include "base/status.h"
 #include "io/append_file.h"
 #include "io/json.h"
@@ -47,7 +48,7 @@ static char *run_records_setting_text(const json_t *value)
     if (json_is_integer(value))
         snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
     else if (json_is_real(value))
-        snprintf(number, sizeof number, "%.12g", json_real_value(value));
+        lk__number_print(json_real_value(value), number, sizeof number);
     else
         snprintf(number, sizeof number, "%s", json_is_boolean(value) ? json_is_true(value) ? "yes" : "no" : "");
     return lk__strdup(number);

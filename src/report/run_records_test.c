@@ -9,8 +9,9 @@
 
 #include <math.h>
 
-static const char settings[] = "{\"event\":\"settings\",\"model\":\"lenet\",\"batch-size\":256,\"base-lr\":0.1,"
-                               "\"nesterov\":false,\"augment\":null}\n";
+static const char settings[] =
+    "{\"event\":\"settings\",\"model\":\"lenet\",\"batch-size\":256,\"base-lr\":0.12345678901234,"
+    "\"nesterov\":false,\"augment\":null}\n";
 
 static const char *write_run(const char *name, const char *rest)
 {
@@ -52,7 +53,7 @@ static void reads_what_is_written(void **state)
     assert_int_equal(run->n_settings, 5);
     assert_string_equal(lk_run_get_setting(run, "model"), "lenet");
     assert_string_equal(lk_run_get_setting(run, "batch-size"), "256");
-    assert_string_equal(lk_run_get_setting(run, "base-lr"), "0.1");
+    assert_string_equal(lk_run_get_setting(run, "base-lr"), "0.12345678901234");
     assert_string_equal(lk_run_get_setting(run, "nesterov"), "no");
     assert_string_equal(lk_run_get_setting(run, "augment"), "");
     assert_null(lk_run_get_setting(run, "event"));

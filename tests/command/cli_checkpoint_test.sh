@@ -63,6 +63,9 @@ line '^\{"event":"done","steps":24,.*"samples_seen":384,"epochs":4,'
 [[ $(digests) == "$wanted" ]] || fail 'other digests than when it ended'
 run 2 "${training[@]}" --checkpoint-dir "$folder" --resume --momentum 0.8 --base-lr 0.1
 complains '--momentum was 0.9 and is 0.8' '--base-lr was 0.2 and is 0.1' '--override'
+run 0 "${training[@]}" --checkpoint-dir "$work/steps" --epochs 1 --lr-steps 1:0.123456789
+run 2 "${training[@]}" --checkpoint-dir "$work/steps" --epochs 2 --lr-steps 1:0.12345654321 --resume
+complains '--lr-steps was 1:0.123456789 and is 1:0.12345654321'
 run 0 "${training[@]}" --checkpoint-dir "$folder" --resume --epochs 5 --base-lr 0.1 --override
 says 'warning: going on with other settings than those of'
 says 'epoch 5/5'

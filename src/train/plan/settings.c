@@ -12,14 +12,17 @@ static const char *const schedule_names[] = {
 
 enum { STEPS_BYTES = LK_SCHEDULE_MAX_STEPS * 64 };
 
-/* Writes the steps in the syntax of lk_schedule_parse_steps. */
+/* Writes the steps in the syntax of lk_schedule_parse_steps, which reads them back as the same numbers. */
 static void settings_write_steps(const lk_schedule *schedule, char *text, size_t size)
 {
+    char at[32], factor[32];
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < schedule->n_steps && used < size; i++)
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%g:%g", i ? "," : "", schedule->at[i], schedule->factor[i]);
+    for (int i = 0; i < schedule->n_steps && used < size; i++) {
+        lk__number_print(schedule->at[i], at, sizeof at);
+        lk__number_print(schedule->factor[i], factor, sizeof factor);
+        used += (size_t)snprintf(text + used, size - used, "%s%s:%s", i ? "," : "", at, factor);
+    }
 }
 
 /* The configuration with the plan's values. steps: a buffer of STEPS_BYTES for the text of lr-steps. */
