@@ -136,14 +136,12 @@ static void runs_text_comparison_print_results(const lk_run *a, const lk_run *b)
     const lk_run *const runs[2] = {a, b};
     char best[2][CLI_BEST], took[2][CLI_TIME], epochs[2][CLI_NUMBER], rate[2][CLI_NUMBER];
     for (int i = 0; i < 2; i++) {
-        double images = 0;
+        double images = lk_run_rate(runs[i]);
         cli_time_text(runs[i]->seconds, took[i]);
         bool finished = runs[i]->finished;
         snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s%s", runs[i]->n_epochs, finished ? "" : ", ",
                  finished ? "" : cli_run_state(runs[i]));
-        for (int64_t e = 0; e < runs[i]->n_epochs; e++)
-            images += runs[i]->epochs[e].images_per_second / (double)runs[i]->n_epochs;
-        snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs && !isnan(images) ? "%.0f" : "-", images);
+        snprintf(rate[i], CLI_NUMBER, isnan(images) ? "-" : "%.0f", images);
     }
     runs_text_comparison_print_row("best accuracy", cli_best_text(a, best[0]), cli_best_text(b, best[1]));
     runs_text_comparison_print_row("epochs", epochs[0], epochs[1]);

@@ -68,6 +68,10 @@ LK_API const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy);
 
 /* Gives a summary as a JSON object without spaces: path, model, data, devices, epochs, best_accuracy, best_epoch,
  * best_of ("validation", or "training" if no epoch was evaluated), seconds, finished, trains, digest; null for what
+/* Training images a second: of a finished run as its last line says, without start-up; else of its last epoch. NaN: no
+ * epoch is complete. */
+LK_API double lk_run_rate(const lk_run *run);
+
  * there is not. Free it with lk_free. NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_run_json(const lk_run *run);
 

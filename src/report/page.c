@@ -97,13 +97,6 @@ static lk_status page_read_steps(page *p, int index)
 /* --- results -------------------------------------------------------------------------------------------------------
  */
 
-double lk__page_rate(const lk_run *run)
-{
-    if (!isnan(run->images_per_second) || run->n_epochs == 0)
-        return run->images_per_second;
-    return run->epochs[run->n_epochs - 1].images_per_second;
-}
-
 const char *lk__page_state(const lk_run *run)
 {
     return run->finished ? "finished" : run->trains ? "trains" : "interrupted";
@@ -159,7 +152,7 @@ static void page_put_tiles(page *p, const lk_run *run)
              run->n_epochs == 1 ? "" : "s");
     page_close_tile(p, name);
     page_open_tile(p);
-    lk__html_number(&p->out, lk__page_rate(run));
+    lk__html_number(&p->out, lk_run_rate(run));
     page_close_tile(p, "training images a second");
     page_open_tile(p);
     lk__html_number(&p->out, run->n_epochs ? run->epochs[run->n_epochs - 1].train_loss : NAN);

@@ -38,7 +38,7 @@ void lk__page_put_results(lk_bytes *out, const lk_page_run *runs, int count)
         lk__bytes_format(out, "</td><td class=\"n\">%lld</td><td class=\"n\">", (long long)run->n_epochs);
         lk__html_duration(out, run->seconds);
         lk__bytes_text(out, "</td><td class=\"n\">");
-        lk__html_number(out, lk__page_rate(run));
+        lk__html_number(out, lk_run_rate(run));
         lk__bytes_text(out, "</td><td><code>");
         lk__html_text(out, run->digest ? run->digest : "–");
         lk__bytes_text(out, "</code></td></tr>\n");

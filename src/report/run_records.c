@@ -273,3 +273,10 @@ char *lk_run_json(const lk_run *run)
     lk__json_close(&out, '}');
     return lk__json_text(&out);
 }
+double lk_run_rate(const lk_run *run)
+{
+    if (!isnan(run->images_per_second) || run->n_epochs == 0)
+        return run->images_per_second;
+    return run->epochs[run->n_epochs - 1].images_per_second;
+}
+

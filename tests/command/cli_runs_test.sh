@@ -6,6 +6,12 @@
 small=(train --model lenet --data synthetic --limit-train 64 --limit-val 32 --batch-size 32 --shards 1)
 export LC_ALL=C.UTF-8
 
+# last_rate FILE: the images a second of the run's last line.
+last_rate()
+{
+    tail -n 1 "$1" | sed -E 's/.*"images_per_second":([0-9.]+).*/\1/'
+}
+
 run 0 "${small[@]}" --epochs 2 --devices 1xcpu --log-dir "$work/logs/a"
 run 0 "${small[@]}" --epochs 3 --devices 2xcpu --shards 2 --base-lr 0.05 --log-dir "$work/logs/b"
 run 0 "${small[@]}" --epochs 1 --limit-val 0 --devices 1xcpu --log-dir "$work/logs/b"
@@ -28,6 +34,7 @@ line '^  shards +2 '
 line '^  strategy in use +mirrored +one-device$'
 line '^  devices in use +cpu:0,cpu:1 +cpu:0$'
 line "^  digest +[0-9a-f]{32} +$digest\$"
+line "$(printf '^  images a second +%.0f +%.0f$' "$(last_rate "$work/logs/b/epochs.jsonl")" "$(last_rate "$work/logs/b/epochs-2.jsonl")")"
 line '^  best accuracy +[01]\.[0-9]{4} \(epoch [1-3]\) +[01]\.[0-9]{4} \(training, epoch 1\)$'
 line 'training accuracy' # only one of them was evaluated
 line 'training loss'

@@ -55,7 +55,7 @@ void lk__live_put_row(lk_bytes *out, const lk_live_run *live)
     lk__html_percent(out, accuracy, 2);
     lk__bytes_text(out, best && isnan(best->val_accuracy) ? " (training)" : "");
     lk__bytes_text(out, "</td><td class=\"n\" data-label=\"images/s\">");
-    lk__html_number(out, lk__page_rate(run));
+    lk__html_number(out, lk_run_rate(run));
     lk__bytes_text(out, "</td><td class=\"n\" data-label=\"time\">");
     lk__html_duration(out, run->seconds);
     lk__bytes_text(out, "</td></tr>");
