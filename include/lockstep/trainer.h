@@ -185,6 +185,7 @@ typedef struct lk_step_report {
     int64_t epoch;     /* from 1 */
     int64_t step;      /* in this epoch, from 1 */
     int64_t steps;     /* that this epoch has */
+    int64_t total;     /* steps since the beginning of training, with this one */
     int64_t samples;   /* trained on so far in this epoch, including those of skipped steps */
     lk_metrics batch;  /* of this step */
     lk_metrics so_far; /* of this epoch, without skipped steps */

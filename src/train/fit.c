@@ -97,6 +97,7 @@ static lk_status fit_step_taken(void *user, const lk_pass *p, const lk_pending_s
     lk_step_report report = {.epoch = trainer->progress.epoch + 1,
                              .step = p->totals.taken_steps,
                              .steps = trainer->plan.steps_per_epoch,
+                             .total = trainer->progress.steps - trainer->progress.n_pending,
                              .samples = p->totals.samples,
                              .batch = found->metrics,
                              .so_far = p->totals.so_far,

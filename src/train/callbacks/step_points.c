@@ -20,7 +20,7 @@ static bool step_points_end_at(const lk_step_points *points, int64_t step)
 bool lk__step_points_add(lk_step_points *points, const lk_step_report *report, lk_step_point *point)
 {
     lk_step_point *open = &points->open;
-    open->step = (report->epoch - 1) * report->steps + report->step;
+    open->step = report->total; /* a training that was resumed may have had epochs with other numbers of steps */
     open->epoch = (double)(report->epoch - 1) + (double)report->step / (double)report->steps;
     open->rate = report->rate;
     open->skipped += report->skipped;

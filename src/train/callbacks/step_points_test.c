@@ -15,6 +15,7 @@ static lk_step_report report_of(int64_t step)
     return (lk_step_report){.epoch = (step - 1) / STEPS_AN_EPOCH + 1,
                             .step = (step - 1) % STEPS_AN_EPOCH + 1,
                             .steps = STEPS_AN_EPOCH,
+                            .total = step,
                             .batch = {.loss = {(double)step, 2}, .accuracy = {1, 2}},
                             .rate = 1.0 / (double)step,
                             .skipped = step % 10000 == 7};
