@@ -94,6 +94,23 @@ says 'warning: logs/epochs.jsonl: is not the file'
 cmp -s edited logs/epochs.jsonl || fail 'what was edited was changed'
 [[ -e logs/epochs-2.csv && -e logs/epochs-2.jsonl ]] || fail 'records do not begin anew'
 
+for name in steps.csv steps.jsonl; do
+    rewind
+    sed -i '1s/step/Step/' "logs/$name"
+    cp -r logs "before-$name"
+    run 0 "${often[@]}" --checkpoint-dir kept --log-dir logs --resume
+    says "warning: logs/$name: is not the file"
+    for kept in "before-$name"/*; do
+        cmp -s "$kept" "logs/$(basename "$kept")" || fail "$kept was changed where $name was edited"
+    done
+    [[ $(events logs/epochs-2.jsonl) == 'settings epoch3 epoch4 epoch5 done ' ]] || fail 'no records of this run'
+done
+
+rewind
+rm logs/steps.csv
+run 0 "${often[@]}" --checkpoint-dir kept --log-dir logs --resume
+[[ $(wc -l <logs/steps.csv) -eq 12 && ! -e logs/epochs-2.csv ]] || fail 'a run does not go on without its steps'
+
 rewind
 rm logs/epochs.csv
 cp -r logs before-that

@@ -168,16 +168,25 @@ static lk_status log_dir_save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-/* Clears *same if the run's file is not the one that was saved; skips the check if it is already false. record: the
- * name of the callback that writes the file. */
-static lk_status log_dir_check_same_file(const log_dir *log, const lk_state *records, const char *record,
-                                         const char *extension, bool *same)
+/* Clears *same if a file of the run is not the one that was saved: its callback would empty it. A run may go on without
+ * its steps' files, which are large, or were not written by an earlier version. */
+static lk_status log_dir_check_same_files(const log_dir *log, const lk_state *records, bool *same)
 {
-    int64_t bytes;
-    lk_state own = {.in = json_object_get(records->in, record)};
+    static const struct {
+        const char *record, *stem, *extension; /* record: the name of the callback that writes the file */
+        bool may_lack;
+    } files[] = {{"CSV", "epochs", ".csv", false},
+                 {"JSON lines", "epochs", ".jsonl", false},
+                 {"steps as CSV", "steps", ".csv", true},
+                 {"steps as JSON lines", "steps", ".jsonl", true}};
     char path[PATH_MAX];
-    LK_TRY(lk__record_path(log->dir, "epochs", extension, log->run, path));
-    *same = *same && lk__state_has_mark(&own, path, &bytes);
+    int64_t bytes;
+    *same = true;
+    for (size_t i = 0; i < sizeof files / sizeof *files && *same; i++) {
+        lk_state own = {.in = json_object_get(records->in, files[i].record)};
+        LK_TRY(lk__record_path(log->dir, files[i].stem, files[i].extension, log->run, path));
+        *same = (files[i].may_lack && access(path, F_OK) != 0) || lk__state_has_mark(&own, path, &bytes);
+    }
     return LK_OK;
 }
 
@@ -186,13 +195,12 @@ static lk_status log_dir_resume(void *self, lk_trainer *trainer, const lk_state 
 {
     log_dir *log = self;
     double run;
-    bool same = true;
+    bool same;
     lk_state records = {.in = json_object_get(state->in, "records")};
     if (lk_state_get(state, "run", &run, 1) != 1 || !(run >= 0 && run < INT_MAX) || log->records.n > 0)
         return LK_OK;
     log->run = (int)run;
-    LK_TRY(log_dir_check_same_file(log, &records, "CSV", ".csv", &same));
-    LK_TRY(log_dir_check_same_file(log, &records, "JSON lines", ".jsonl", &same));
+    LK_TRY(log_dir_check_same_files(log, &records, &same));
     if (!same)
         return LK_OK;
     LK_TRY(log_dir_add_records(log));
