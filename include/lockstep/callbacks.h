@@ -55,8 +55,9 @@ LK_API lk_callback lk_callback_stop_on_plateau(int64_t patience, double min_delt
 
 /* Keeps the variables of the epoch with the smallest validation loss (lk_replicas_keep), in checkpoints too, and takes
  * them back when training ends, unless it ends with that epoch. It then prints `Took back the weights of epoch 5, …` to
- * `stream` (NULL: nothing). Add it before lk_callback_checkpoint, whose last checkpoint then has these variables.
- * Errors when training begins: LK_ERR_ARGUMENT (no evaluation); later: LK_ERR_MEMORY. */
+ * `stream` (NULL: nothing). lk_train_result.val is then of that epoch. Add it before lk_callback_checkpoint, whose last
+ * checkpoint then has these variables. Errors when training begins: LK_ERR_ARGUMENT (no evaluation); later:
+ * LK_ERR_MEMORY. */
 LK_API lk_callback lk_callback_restore_best(FILE *stream);
 
 /* Multiplies the learning rate, of the schedule or of the callback before, by `factor` whenever `patience` epochs in a

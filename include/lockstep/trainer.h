@@ -52,7 +52,7 @@ typedef struct lk_train_result {
     double images_per_second; /* without start-up, evaluation and the first epoch; if there is only one epoch, without
                                * its first tenth of steps */
     double flops_per_second;  /* floating-point operations, as operators count them, over the same time */
-    lk_metrics val;           /* of the last epoch */
+    lk_metrics val;           /* of the last epoch, or of that whose weights lk_callback_restore_best took back */
     int64_t audits;           /* comparisons of replicas since the trainer was made; all found them equal */
     const char *stopped_by;   /* name of the callback that ended training early; NULL: none did */
     char digest[33];          /* see lk_trainer_digest */

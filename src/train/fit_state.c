@@ -8,24 +8,7 @@
 
 #include <math.h>
 
-enum { METRICS = 6, TOTALS = 6, EPOCH = 5 };
-
-static void fit_state_put_metrics(lk_state *state, const char *name, const lk_metrics *m)
-{
-    const double values[METRICS] = {m->loss.sum,  (double)m->loss.count, m->accuracy.sum, (double)m->accuracy.count,
-                                    m->top_k.sum, (double)m->top_k.count};
-    lk_state_set(state, name, values, METRICS);
-}
-
-static bool fit_state_get_metrics(const lk_state *state, const char *name, lk_metrics *m)
-{
-    double v[METRICS];
-    if (lk_state_get(state, name, v, METRICS) != METRICS)
-        return false;
-    *m =
-        (lk_metrics){{v[0], lk__state_integer(v[1])}, {v[2], lk__state_integer(v[3])}, {v[4], lk__state_integer(v[5])}};
-    return true;
-}
+enum { TOTALS = 6, EPOCH = 5 };
 
 /* Returns the totals that follow from the position: single steps keep no others. */
 static lk_train_result fit_state_totals_at(const lk_position *at)
@@ -49,8 +32,8 @@ void lk__fit_save(const lk_trainer *trainer, lk_state *state)
                                  at->batch > 0 ? now - epoch_began : 0};
     lk_state_set(state, "whole", totals, TOTALS);
     lk_state_set(state, "epoch", epoch, EPOCH);
-    fit_state_put_metrics(state, "so_far", &at->so_far);
-    fit_state_put_metrics(state, "val", &whole.val);
+    lk__state_set_metrics(state, "so_far", &at->so_far);
+    lk__state_set_metrics(state, "val", &whole.val);
     if (trainer->server.chief)
         lk__ps_save_report(trainer, state);
     if (result->stopped_by)
@@ -63,7 +46,7 @@ lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
     lk_train_result *result = fit->result;
     lk_position *at = &fit->trainer->progress.position;
     if (lk_state_get(state, "whole", whole, TOTALS) != TOTALS || lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH ||
-        !fit_state_get_metrics(state, "so_far", &at->so_far) || !fit_state_get_metrics(state, "val", &result->val))
+        !lk__state_get_metrics(state, "so_far", &at->so_far) || !lk__state_get_metrics(state, "val", &result->val))
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
     result->epochs = lk__state_integer(whole[0]);
     result->steps = lk__state_integer(whole[1]);

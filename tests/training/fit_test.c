@@ -562,6 +562,7 @@ static void the_best_weights_are_taken_back(void **state)
         for (int e = 0; e < 3; e++)
             best = fmin(best, out.epochs[e].val.loss.sum);
         assert_true(val.loss.sum == best);
+        assert_true(out.result.val.loss.sum == best && out.result.val.accuracy.sum == val.accuracy.sum);
         assert_true(out.epochs[2].val.loss.sum > best);
         lk_trainer_release(trainer);
     }

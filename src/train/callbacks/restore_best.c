@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "train/checkpoint/callback_state.h"
+#include "train/fit.h"
 #include "train/trainer.h"
 #include "lockstep/callbacks.h"
 
@@ -9,8 +10,9 @@
 
 typedef struct restorer {
     FILE *stream;
-    double best;   /* INFINITY before the first epoch */
-    int64_t epoch; /* the kept weights are this epoch's; 0: none are kept */
+    double best;    /* INFINITY before the first epoch */
+    int64_t epoch;  /* the kept weights are this epoch's; 0: none are kept */
+    lk_metrics val; /* of that epoch; counts are 0 after a checkpoint of a version that did not save them */
     bool resumed, taken_back;
 } restorer;
 
@@ -20,6 +22,7 @@ static lk_status restore_best_train_begin(void *self, lk_trainer *trainer)
     if (!r->resumed) {
         r->best = INFINITY;
         r->epoch = 0;
+        r->val = (lk_metrics){0};
     }
     r->resumed = r->taken_back = false;
     if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
@@ -36,16 +39,20 @@ static lk_status restore_best_epoch_end(void *self, lk_trainer *trainer, const l
         return LK_OK;
     r->best = loss;
     r->epoch = report->epoch;
+    r->val = report->val;
     return lk_replicas_keep(trainer->replicas);
 }
 
-/* It comes before the callback that writes the last checkpoint. */
+/* It comes before the callback that writes the last checkpoint. The result's metrics become those of the weights, in
+ * the checkpoint too, from whose totals a training that has ended takes them. */
 static lk_status restore_best_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
 {
     restorer *r = self;
     if (!report->ends || r->epoch == 0 || r->epoch == report->epoch)
         return LK_OK;
     r->taken_back = trainer->progress.taken_back = true;
+    if (r->val.loss.count)
+        trainer->fit->result->val = trainer->fit->whole.val = r->val;
     return lk_replicas_take_back(trainer->replicas);
 }
 
@@ -68,6 +75,7 @@ static lk_status restore_best_save(void *self, lk_trainer *trainer, lk_state *st
     const restorer *r = self;
     const double values[] = {r->best, (double)r->epoch};
     lk_state_set(state, "best", values, 2);
+    lk__state_set_metrics(state, "val", &r->val);
     return LK_OK;
 }
 
@@ -80,6 +88,7 @@ static lk_status restore_best_resume(void *self, lk_trainer *trainer, const lk_s
         LK_FAIL(LK_ERR_FORMAT, "restore best: the checkpoint does not say which validation loss was the best");
     r->best = values[0];
     r->epoch = lk__state_integer(values[1]);
+    lk__state_get_metrics(state, "val", &r->val);
     r->resumed = true;
     return LK_OK;
 }

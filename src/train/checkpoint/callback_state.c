@@ -51,6 +51,25 @@ const char *lk_state_get_text(const lk_state *state, const char *name)
     return json_string_value(json_object_get(state->in, name));
 }
 
+enum { METRICS = 6 };
+
+void lk__state_set_metrics(lk_state *state, const char *name, const lk_metrics *m)
+{
+    const double values[METRICS] = {m->loss.sum,  (double)m->loss.count, m->accuracy.sum, (double)m->accuracy.count,
+                                    m->top_k.sum, (double)m->top_k.count};
+    lk_state_set(state, name, values, METRICS);
+}
+
+bool lk__state_get_metrics(const lk_state *state, const char *name, lk_metrics *m)
+{
+    double v[METRICS];
+    if (lk_state_get(state, name, v, METRICS) != METRICS)
+        return false;
+    *m =
+        (lk_metrics){{v[0], lk__state_integer(v[1])}, {v[2], lk__state_integer(v[3])}, {v[4], lk__state_integer(v[5])}};
+    return true;
+}
+
 void lk__state_set_mark(lk_state *state, lk_file_mark mark)
 {
     if (mark.bytes < 0)

@@ -19,6 +19,10 @@ double lk__state_number(const json_t *value);
  * beyond those that doubles count up to gives the last one of them. */
 int64_t lk__state_integer(double number);
 
+/* Saves and reads metrics. The second gives false, and leaves *m as it is, if there are none of that name. */
+void lk__state_set_metrics(lk_state *state, const char *name, const lk_metrics *m);
+bool lk__state_get_metrics(const lk_state *state, const char *name, lk_metrics *m);
+
 /* Saves the mark of a file of records. */
 void lk__state_set_mark(lk_state *state, lk_file_mark mark);
 
