@@ -182,6 +182,7 @@ lk_status lk__replace_file(const char *path, const void *data, size_t size)
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return append_fail(path, "written", errno);
+    lk__keep_mode(temporary, target);
     int error = lk__write_whole(fd, data, size);
     if (close(fd) != 0 && !error)
         error = errno;

@@ -197,8 +197,17 @@ lk_status lk__durable_temporary(const char *path, char temporary[PATH_MAX])
     return LK_OK;
 }
 
+void lk__keep_mode(const char *from, const char *to)
+{
+    struct stat about;
+    if (stat(to, &about) == 0 && S_ISREG(about.st_mode))
+        (void)chmod(from, about.st_mode & 07777);
+}
+
 lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
 {
+    if (status == LK_OK)
+        lk__keep_mode(from, to);
     if (status == LK_OK && rename(from, to) != 0)
         status = durable_fail(to, "written", errno);
     if (status != LK_OK) {

@@ -45,8 +45,13 @@ lk_status lk__sync_parent(const char *path);
  * long). */
 lk_status lk__durable_temporary(const char *path, char temporary[PATH_MAX]);
 
-/* Ends the writing of the file `from`, which is closed and on disk. With status LK_OK it is renamed to `to`, and the
- * rename is flushed to disk; with any other status it is removed and that status returned. Errors: LK_ERR_IO. */
+/* Gives the file `from` the permissions of the file `to`, which it is to replace, if there is one. A file system
+ * without permissions is no error. */
+void lk__keep_mode(const char *from, const char *to);
+
+/* Ends the writing of the file `from`, which is closed and on disk. With status LK_OK it is renamed to `to`, whose
+ * permissions it takes, and the rename is flushed to disk; with any other status it is removed and that status
+ * returned. Errors: LK_ERR_IO. */
 lk_status lk__durable_rename(const char *from, const char *to, lk_status status);
 
 /* Finds the file that a new one for `path` replaces: `path` itself or, if that is a link, the link's target. Errors:

@@ -133,8 +133,8 @@ static void of_a_link_the_link_alone_goes(void **state)
     assert_int_equal(files_in_dir(test_dir), 0);
 }
 
-/* Both functions that replace a whole file write through a link, and into a stream. */
-static void links_and_streams_stay(void **state)
+/* Both functions that replace a whole file keep its permissions, and write through a link and into a stream. */
+static void permissions_links_and_streams_stay(void **state)
 {
     (void)state;
     lk_status (*const writes[])(const char *, const void *, size_t) = {lk__durable_write, lk__replace_file};
@@ -145,7 +145,10 @@ static void links_and_streams_stay(void **state)
     for (int w = 0; w < 2; w++) {
         char got[8] = "";
         put_file(in_dir("there/target"), "old");
+        assert_int_equal(chmod(in_dir("there/target"), 0640 - w * 040), 0);
         assert_int_equal(writes[w](in_dir("link"), "new", 3), LK_OK);
+        assert_int_equal(stat(in_dir("link"), &about), 0);
+        assert_int_equal(about.st_mode & 07777, 0640 - w * 040);
         assert_int_equal(lstat(in_dir("link"), &about), 0);
         assert_true(S_ISLNK(about.st_mode));
         assert_contents(in_dir("there/target"), "new");
@@ -178,7 +181,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_takes_it_back_does_not_matter, two_folders, remove_folders),
         cmocka_unit_test_setup_teardown(what_cannot_be_replaced_stays, two_folders, remove_folders),
         FOLDER_TEST(of_a_link_the_link_alone_goes),
-        FOLDER_TEST(links_and_streams_stay),
+        FOLDER_TEST(permissions_links_and_streams_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

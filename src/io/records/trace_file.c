@@ -236,6 +236,7 @@ lk_status lk_trace_write(const lk_trace *trace, const char *path)
     if (snprintf(temporary, sizeof temporary, "%s.%ld.tmp", target, (long)getpid()) >= (int)sizeof temporary)
         LK_FAIL(LK_ERR_IO, "trace: the file's path has more than %d bytes: %.60s…", PATH_MAX - 20, path);
     lk_status status = trace_file_write(temporary, path, trace);
+    lk__keep_mode(temporary, target);
     if (status == LK_OK && rename(temporary, target) != 0)
         status = lk__fail(LK_ERR_IO, "trace %s: cannot be written: %s", path, strerror(errno));
     if (status != LK_OK)
