@@ -64,7 +64,7 @@ int cli_error(const char *format, ...) LK_PRINTF(1, 2);
 int cli_cannot_write(const char *path, int error);
 
 /* Checks that the file of an option can be written, before time is spent on its contents. An existing file stays as it
- * is. Returns 0, or 1 with the error printed. */
+ * is, and none is made. Returns 0, or 1 with the error printed. */
 int cli_check_file(const char *option, const char *path);
 
 /* Returns the command called `name`, or NULL with the error printed. */

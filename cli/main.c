@@ -128,16 +128,19 @@ int cli_cannot_write(const char *path, int error)
     return 1;
 }
 
-/* A named pipe is not opened: its reader would take the close for the end of the data. */
+/* A named pipe is not opened: its reader would take the close for the end of the data. Nor is a link that leads
+ * nowhere, where that would make a file; lk__durable_target refuses such a link too. */
 int cli_check_file(const char *option, const char *path)
 {
     struct stat there;
     bool is_new = stat(path, &there) != 0;
     if (!is_new && S_ISFIFO(there.st_mode))
         return 0;
-    FILE *file = fopen(path, "a");
+    bool leads_nowhere = is_new && lstat(path, &there) == 0;
+    FILE *file = leads_nowhere ? NULL : fopen(path, "a");
     if (!file) {
-        fprintf(stderr, "lockstep: --%s %s: cannot be written: %s\n", option, path, strerror(errno));
+        fprintf(stderr, "lockstep: --%s %s: %s: %s\n", option, path,
+                leads_nowhere ? "leads nowhere" : "cannot be written", strerror(errno));
         return 1;
     }
     fclose(file);

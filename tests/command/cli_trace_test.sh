@@ -38,6 +38,11 @@ ln -s run.json "$work/link.json"
 run 0 train "${small[@]}" --epochs 1 --trace "$work/link.json"
 [[ -L $work/link.json ]] || fail 'a link was replaced'
 is_whole "$work/run.json"
+mkdir "$work/big"
+ln -s big/run.json "$work/lost.json"
+run 1 train "${small[@]}" --epochs 1 --trace "$work/lost.json"
+complains "--trace $work/lost.json: leads nowhere: No such file"
+[[ -L $work/lost.json && -z $(ls "$work/big") ]] || fail 'the link was replaced, or a file made where it leads'
 
 run 2 train "${small[@]}" --epochs 1 --trace ''
 complains "--trace '': must be a text that is not empty"
