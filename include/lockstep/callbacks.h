@@ -94,8 +94,9 @@ LK_API lk_callback lk_callback_steps(const char *path, lk_row_format format);
 
 typedef struct lk_json_lines_opts {
     /* Write a first line {"event":"settings", …} with the settings that lk_callback_tensorboard shows as text: numbers
-     * as numbers, flags as true or false, and null for what is not set. If training resumes with other settings
-     * (lk_train_config.checkpoints.override), another such line follows. */
+     * as numbers, flags as true or false, and null for what is not set. A training that resumes writes another such
+     * line, which holds from there on: its epochs, devices and, with lk_train_config.checkpoints.override, other
+     * settings may differ. */
     bool settings;
     bool ledger; /* add "train_ledger" and "val_ledger" to the lines of epochs */
 } lk_json_lines_opts;

@@ -13,10 +13,10 @@ rows()
     cut -d, -f1-9 "$1/epochs.csv"
 }
 
-# events FILE: the events in a file of JSON lines.
+# events FILE: the events in a file of JSON lines, without the settings that a resume adds.
 events()
 {
-    sed -n 's/^{"event":"\([a-z]*\)"\(,"epoch":\([0-9]*\)\)\{0,1\},.*/\1\3/p' "$1" | tr '\n' ' '
+    sed -n 's/^{"event":"\([a-z]*\)"\(,"epoch":\([0-9]*\)\)\{0,1\},.*/\1\3/p' "$1" | sed '2,${ /^settings$/d }' | tr '\n' ' '
 }
 
 # goes_on_in FOLDER: its records are those of a run that was not disturbed.

@@ -18,7 +18,7 @@
 
 typedef struct json_lines {
     char *path;
-    bool to_stdout, opened, resumed;
+    bool to_stdout, opened;
     lk_append_file file; /* valid if opened and not to_stdout */
     lk_json_lines_opts opts;
     lk_bytes line;
@@ -135,9 +135,7 @@ static lk_status json_lines_train_begin(void *self, lk_trainer *trainer)
     if (!j->to_stdout && !j->opened)
         LK_TRY(lk__append_open(&j->file, j->path, O_TRUNC));
     j->opened = true;
-    bool has_settings = j->resumed && !lk_trainer_config(trainer)->checkpoints.override;
-    j->resumed = false;
-    if (j->opts.settings && !has_settings) {
+    if (j->opts.settings) { /* also of a training that was resumed, whose epochs or devices may be others */
         json_lines_begin_event(j, "settings");
         LK_TRY(lk__settings_visit(trainer, json_lines_put_setting, j));
         LK_TRY(json_lines_write(j));
@@ -278,7 +276,7 @@ static lk_status json_lines_resume(void *self, lk_trainer *trainer, const lk_sta
     if (j->to_stdout || j->opened || !lk__state_has_mark(state, j->path, &bytes))
         return LK_OK;
     LK_TRY(lk__append_open(&j->file, j->path, 0));
-    j->opened = j->resumed = true;
+    j->opened = true;
     return lk__append_cut(&j->file, bytes);
 }
 

@@ -129,6 +129,17 @@ static json_t *parse_line(char **text)
     return object;
 }
 
+/* Skips the settings of trainings that were resumed. */
+static json_t *parse_line_but_settings(char **text)
+{
+    json_t *line = parse_line(text);
+    while (strcmp(json_string_value(json_object_get(line, "event")), "settings") == 0) {
+        json_decref(line);
+        line = parse_line(text);
+    }
+    return line;
+}
+
 static void check_json_lines(const char *dir)
 {
     size_t size;
@@ -146,7 +157,7 @@ static void check_json_lines(const char *dir)
     assert_string_equal(json_string_value(json_object_get(settings, "model")), "lenet");
     json_decref(settings);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {
-        json_t *line = parse_line(&rest);
+        json_t *line = parse_line_but_settings(&rest);
         assert_string_equal(json_string_value(json_object_get(line, "event")), "epoch");
         assert_int_equal(json_integer_value(json_object_get(line, "epoch")), epoch);
         assert_int_equal(json_integer_value(json_object_get(json_object_get(line, "train_ledger"), "used_once")), 24);
@@ -154,7 +165,7 @@ static void check_json_lines(const char *dir)
         assert_true(json_is_real(json_object_get(line, "val_top_k")));
         json_decref(line);
     }
-    json_t *done = parse_line(&rest);
+    json_t *done = parse_line_but_settings(&rest);
     assert_string_equal(json_string_value(json_object_get(done, "event")), "done");
     assert_true(json_is_null(json_object_get(done, "stopped_by")));
     json_decref(done);
