@@ -21,9 +21,7 @@ void cli_put_word(FILE *out, const char *word)
 static void repeat_text_put_option(FILE *out, const lk_option *option, const char *value)
 {
     bool is_flag = option->type == LK_OPTION_FLAG;
-    if (is_flag && strcmp(value, "yes") != 0)
-        return;
-    fprintf(out, " \\\n    --%s", option->name);
+    fprintf(out, " \\\n    --%s%s", is_flag && strcmp(value, "yes") != 0 ? "no-" : "", option->name);
     if (is_flag)
         return;
     fputc(' ', out);
@@ -35,16 +33,23 @@ char *cli_repeat_command(const lk_run *run)
     char *text = NULL;
     size_t size;
     const char *recipe = lk_run_get_setting(run, "recipe");
-    FILE *out = run->n_settings > 0 ? open_memstream(&text, &size) : NULL;
+    bool has_recipe = recipe && *recipe;
+    FILE *out = run->repeatable && run->n_settings > 0 ? open_memstream(&text, &size) : NULL;
     if (!out)
         return NULL;
     fputs("lockstep train", out);
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
         const char *value = lk_run_get_setting(run, option->name);
-        bool is_default = value && option->default_text && strcmp(value, option->default_text) == 0;
+        if (!option->recorded || !value)
+            continue;
+        /* It is recorded as empty if it is not set. A recipe may set it. */
+        if (!*value && has_recipe && strcmp(option->name, "target-accuracy") == 0)
+            value = "-1";
+        const char *default_text = option->type == LK_OPTION_FLAG ? "no" : option->default_text;
+        bool is_default = default_text && strcmp(value, default_text) == 0;
         bool is_named = strcmp(option->name, "model") == 0 || strcmp(option->name, "data") == 0;
-        if (option->recorded && value && *value && (!is_default || is_named || (recipe && *recipe)))
+        if (*value && (!is_default || is_named || has_recipe))
             repeat_text_put_option(out, option, value);
     }
     return fclose(out) == 0 ? text : NULL;

@@ -38,16 +38,18 @@ typedef struct lk_run_change {
 
 typedef struct lk_run {
     const char *path;               /* of the file */
-    const lk_run_setting *settings; /* [n_settings]: options that identify a run; the last ones, if it was resumed */
+    const lk_run_setting *settings; /* [n_settings]: what identifies a run; since the last resume, if it was resumed */
     int n_settings;
     const lk_run_epoch *epochs; /* [n_epochs], in order */
     int64_t n_changes;
     const lk_run_change *changes; /* [n_changes], in order */
     int64_t n_epochs;
-    bool finished;            /* the records have the last line of a complete training */
-    bool trains;              /* a process is training: it is not finished and holds the file's lock */
-    double seconds;           /* that it has taken so far; NaN: no epoch is complete */
-    const char *digest;       /* of the trained variables; NULL: it is not finished */
+    bool finished;      /* the records have the last line of a complete training */
+    bool repeatable;    /* the settings decide the bits, on any number of devices: not asynchronously, with --compress
+                         * or --reduce nccl, nor after a resume with settings that change bits */
+    bool trains;        /* a process is training: it is not finished and holds the file's lock */
+    double seconds;     /* that it has taken so far; NaN: no epoch is complete */
+    const char *digest; /* of the trained variables; NULL: it is not finished */
     const char *state_digest; /* with the optimizer's state; NULL: it is not finished */
     double images_per_second; /* of the last part of the training, without start-up; NaN: it is not finished */
 } lk_run;
@@ -66,12 +68,12 @@ LK_API const char *lk_run_get_setting(const lk_run *run, const char *name);
  * first. Sets *accuracy to it. NULL, and NaN: there is no epoch. */
 LK_API const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy);
 
-/* Gives a summary as a JSON object without spaces: path, model, data, devices, epochs, best_accuracy, best_epoch,
- * best_of ("validation", or "training" if no epoch was evaluated), seconds, finished, trains, digest; null for what
 /* Training images a second: of a finished run as its last line says, without start-up; else of its last epoch. NaN: no
  * epoch is complete. */
 LK_API double lk_run_rate(const lk_run *run);
 
+/* Gives a summary as a JSON object without spaces: path, model, data, devices, epochs, best_accuracy, best_epoch,
+ * best_of ("validation", or "training" if no epoch was evaluated), seconds, finished, trains, digest; null for what
  * there is not. Free it with lk_free. NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_run_json(const lk_run *run);
 

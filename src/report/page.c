@@ -183,6 +183,15 @@ static void page_put_now(page *p)
 /* --- one run -------------------------------------------------------------------------------------------------------
  */
 
+/* Says what equal digests of the page's runs mean. */
+static const char *page_digests_text(const page *p)
+{
+    for (int i = 0; i < p->count; i++)
+        if (!p->runs[i].run->repeatable)
+            return "Equal digests mean equal bits.";
+    return "Equal digests mean equal bits, on any number of devices.";
+}
+
 /* A fact that the plan found, in contrast to an option. */
 static bool page_is_plan(const char *name)
 {
@@ -220,9 +229,9 @@ static void page_put_changes(page *p, const lk_run *run)
 
 static void page_put_digests(page *p, const lk_page_run *one)
 {
-    lk__bytes_text(&p->out, "<section><h2>Digests, and how to repeat it</h2>\n");
+    lk__bytes_format(&p->out, "<section><h2>Digests%s</h2>\n", one->command ? ", and how to repeat it" : "");
     if (one->run->digest) {
-        lk__bytes_text(&p->out, "<p>Equal digests mean equal bits, on any number of devices.</p><table>\n");
+        lk__bytes_format(&p->out, "<p>%s</p><table>\n", page_digests_text(p));
         lk__html_row(&p->out, "variables", one->run->digest);
         if (one->run->state_digest)
             lk__html_row(&p->out, "with the optimizer's state", one->run->state_digest);
@@ -309,16 +318,18 @@ static lk_status page_put_several(page *p)
     lk__page_put_results(&p->out, p->runs, p->count);
     LK_TRY(lk__page_put_curves(&p->out, p->runs, p->count, p->steps));
     lk__page_put_differences(&p->out, p->runs, p->count);
+    bool has_section = false;
     for (int i = 0; i < p->count; i++) {
         if (!p->runs[i].command)
             continue;
-        lk__bytes_text(&p->out, i == 0 ? "<section><h2>How to repeat them</h2>\n" : "");
-        lk__bytes_text(&p->out, "<h3>");
+        lk__bytes_text(&p->out, has_section ? "<h3>" : "<section><h2>How to repeat them</h2>\n<h3>");
         lk__html_text(&p->out, p->runs[i].name);
         lk__bytes_text(&p->out, "</h3><pre>");
         lk__html_text(&p->out, p->runs[i].command);
-        lk__bytes_text(&p->out, i == p->count - 1 ? "</pre></section>\n" : "</pre>\n");
+        lk__bytes_text(&p->out, "</pre>\n");
+        has_section = true;
     }
+    lk__bytes_text(&p->out, has_section ? "</section>\n" : "");
     return LK_OK;
 }
 
@@ -341,7 +352,7 @@ static void page_put_about(const page *p, lk_bytes *out)
 {
     const lk_run *run = p->runs[0].run;
     if (p->count > 1) {
-        lk__bytes_text(out, "Equal digests mean equal bits, on any number of devices.");
+        lk__bytes_text(out, page_digests_text(p));
         return;
     }
     lk__html_text(out, p->runs[0].name);

@@ -28,6 +28,7 @@ typedef struct records {
     lk_run_change *changes; /* owns reasons */
     int64_t capacity, changes_capacity;
     bool stopped; /* the last event is the end of an incomplete training */
+    json_t *line; /* the last one with settings; NULL: there is none */
     lk_record_tail tail;
 } records;
 
@@ -64,11 +65,56 @@ static void run_records_free_settings(records *r)
     r->run.n_settings = 0;
 }
 
-/* Keeps the last settings, if a run was resumed with other ones. */
+static bool run_records_setting_is(const json_t *line, const char *name, const char *value)
+{
+    const char *own = json_string_value(json_object_get(line, name));
+    return own && strcmp(own, value) == 0;
+}
+
+/* Returns whether these settings give the same bits on any number of devices. */
+static bool run_records_settings_are_exact(const json_t *line)
+{
+    return !run_records_setting_is(line, "compress", "bf16") && !run_records_setting_is(line, "reduce", "nccl") &&
+           !run_records_setting_is(line, "strategy in use", "parameter-server");
+}
+
+/* Returns whether a training that is resumed with another value of this setting has the bits of one that had the value
+ * from the beginning. */
+static bool run_records_setting_is_free(const json_t *line, const char *name)
+{
+    static const char *const names[] = {"data", /* the checkpoint has a hash of its bytes, which is compared */
+                                        "recompute",      "audit-every",           "strategy in use",
+                                        "devices in use", "source of the samples", "validation micro-batch"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    /* The rates of a cosine depend on the last epoch, and there the best weights are taken back. */
+    return strcmp(name, "epochs") == 0 && !run_records_setting_is(line, "schedule", "cosine") &&
+           !json_is_true(json_object_get(line, "restore-best"));
+}
+
+static bool run_records_settings_are_mixed(const json_t *before, json_t *line)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(line, name, value)
+    {
+        const json_t *then = json_object_get(before, name);
+        if (then && !json_equal(then, value) && !run_records_setting_is_free(line, name))
+            return true;
+    }
+    return false;
+}
+
+/* Keeps the last settings of a run that was resumed. */
 static lk_status run_records_read_settings(records *r, json_t *line)
 {
     const char *name;
     json_t *value;
+    bool was_repeatable = !r->line || (r->run.repeatable && !run_records_settings_are_mixed(r->line, line));
+    r->run.repeatable = was_repeatable && run_records_settings_are_exact(line);
+    json_decref(r->line);
+    r->line = json_incref(line);
     run_records_free_settings(r);
     r->settings = lk__calloc(json_object_size(line) + 1, sizeof *r->settings);
     r->run.settings = r->settings;
@@ -78,11 +124,12 @@ static lk_status run_records_read_settings(records *r, json_t *line)
     {
         if (strcmp(name, "event") == 0)
             continue;
-        lk_run_setting *setting = &r->settings[r->run.n_settings++];
-        setting->name = lk__strdup(name);
-        setting->value = run_records_setting_text(value);
-        if (!setting->name || !setting->value)
+        char *own_name = lk__strdup(name), *text = run_records_setting_text(value);
+        if (!own_name || !text) {
+            LK_FREE_ALL(own_name, text);
             return LK_ERR_MEMORY;
+        }
+        r->settings[r->run.n_settings++] = (lk_run_setting){own_name, text};
     }
     return LK_OK;
 }
@@ -166,6 +213,7 @@ static void run_records_restart(void *user)
 {
     records *r = user;
     run_records_free_settings(r);
+    json_decref(r->line);
     for (int64_t i = 0; i < r->run.n_changes; i++)
         lk__free((void *)(uintptr_t)r->changes[i].reason);
     LK_FREE_ALL(r->changes, r->epochs, r->digest, r->state_digest);
@@ -246,6 +294,13 @@ const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy)
     return best;
 }
 
+double lk_run_rate(const lk_run *run)
+{
+    if (!isnan(run->images_per_second) || run->n_epochs == 0)
+        return run->images_per_second;
+    return run->epochs[run->n_epochs - 1].images_per_second;
+}
+
 char *lk_run_json(const lk_run *run)
 {
     double accuracy;
@@ -273,10 +328,3 @@ char *lk_run_json(const lk_run *run)
     lk__json_close(&out, '}');
     return lk__json_text(&out);
 }
-double lk_run_rate(const lk_run *run)
-{
-    if (!isnan(run->images_per_second) || run->n_epochs == 0)
-        return run->images_per_second;
-    return run->epochs[run->n_epochs - 1].images_per_second;
-}
-

@@ -66,6 +66,43 @@ static void reads_what_is_written(void **state)
     lk_run_release(run);
 }
 
+static void settings_of(const char *one, const char *two, bool is_repeatable)
+{
+    char text[512];
+    snprintf(text, sizeof text, "{\"event\":\"settings\",%s}\n", one);
+    if (two)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"event\":\"settings\",%s}\n", two);
+    put_file(in_dir("epochs.jsonl"), text);
+    lk_run *run = read_run(in_dir("epochs.jsonl"));
+    if (run->repeatable != is_repeatable)
+        fail_msg("%s repeatable: %s", run->repeatable ? "" : "not", text);
+    lk_run_release(run);
+}
+
+/* The last settings repeat a run if those before gave the same bits, on any devices. */
+static void says_whether_settings_repeat_a_run(void **state)
+{
+    (void)state;
+    settings_of("\"seed\":1", NULL, true);
+    settings_of("\"reduce\":\"tree\",\"compress\":\"none\",\"strategy in use\":\"mirrored\"", NULL, true);
+    settings_of("\"reduce\":\"nccl\"", NULL, false);
+    settings_of("\"compress\":\"bf16\"", NULL, false);
+    settings_of("\"strategy in use\":\"parameter-server\"", NULL, false);
+    settings_of("\"seed\":1,\"epochs\":2,\"schedule\":\"step\",\"devices in use\":\"cpu:0\"",
+                "\"seed\":1,\"epochs\":3,\"schedule\":\"step\",\"devices in use\":\"cpu:0,cpu:1\"", true);
+    settings_of("\"epochs\":2,\"schedule\":\"cosine\"", "\"epochs\":3,\"schedule\":\"cosine\"", false);
+    settings_of("\"epochs\":2,\"schedule\":\"step\",\"restore-best\":true",
+                "\"epochs\":3,\"schedule\":\"step\",\"restore-best\":true", false);
+    settings_of("\"strategy in use\":\"parameter-server\"", "\"strategy in use\":\"mirrored\"", false);
+    settings_of("\"batch-size\":20", "\"batch-size\":40", false);
+    settings_of("\"weights\":\"a\"", "\"weights\":null", false);
+    settings_of("\"seed\":1", "\"seed\":1,\"of-a-later-version\":2", true);
+    put_file(in_dir("epochs.jsonl"), "{\"event\":\"done\"}\n");
+    lk_run *run = read_run(in_dir("epochs.jsonl"));
+    assert_false(run->repeatable);
+    lk_run_release(run);
+}
+
 static void leaves_out_an_unfinished_line(void **state)
 {
     (void)state;
@@ -228,10 +265,11 @@ static void survives_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(reads_what_is_written),     FOLDER_TEST(leaves_out_an_unfinished_line),
-        FOLDER_TEST(says_what_is_wrong_where),  FOLDER_TEST(takes_the_last_run_of_a_folder),
-        FOLDER_TEST(visits_folders_in_order),   FOLDER_TEST(survives_failed_allocations),
-        FOLDER_TEST(says_whether_a_run_trains), FOLDER_TEST(follows_a_file_that_grows),
+        FOLDER_TEST(says_whether_settings_repeat_a_run), FOLDER_TEST(reads_what_is_written),
+        FOLDER_TEST(leaves_out_an_unfinished_line),      FOLDER_TEST(says_what_is_wrong_where),
+        FOLDER_TEST(takes_the_last_run_of_a_folder),     FOLDER_TEST(visits_folders_in_order),
+        FOLDER_TEST(survives_failed_allocations),        FOLDER_TEST(says_whether_a_run_trains),
+        FOLDER_TEST(follows_a_file_that_grows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,12 +41,51 @@ holds page.html '<title>lenet on synthetic</title>' "$digest" 'best validation a
 [[ ! -e logs/mistakes.png ]] || holds page.html 'Worst mistakes' 'src="data:image/png;base64,iVBOR'
 lacks page.html 'Left out'
 
-# The command of the page repeats the run, on other devices too.
-sed -n '/<h3>Command/,/<\/pre>/p' page.html | sed 's/.*<pre>//; s/<.*//; s/\\$//' | { tr -d '\n'; echo; } >command.txt
-read -ra words <command.txt
-[[ ${words[0]} == lockstep && ${words[*]} == *' --seed 5'* ]] || fail "the command is $(<command.txt)"
-run 0 "${words[@]:1}" --devices 1 --verbose
-[[ $(grep -h '^digest' "$work/stdout" "$work/stderr" | awk '{ print $NF }') == "$digest" ]] || fail 'the command gives other bits'
+# digest_of FOLDER: of the run whose records it has.
+digest_of()
+{
+    sed -n 's/.*"event":"done".*"digest":"\([0-9a-f]*\)".*/\1/p' "$1/epochs.jsonl"
+}
+
+# repeats PAGE DIGEST: the command of the page gives this digest, on other devices too.
+repeats()
+{
+    local words
+    sed -n '/<h3>Command/,/<\/pre>/p' "$1" | sed 's/.*<pre>//; s/<.*//; s/\\$//' | { tr -d '\n'; echo; } >command.txt
+    read -ra words <command.txt
+    [[ ${words[0]} == lockstep ]] || fail "the command is $(<command.txt)"
+    run 0 "${words[@]:1}" --devices 1 --verbose
+    [[ $(grep -h '^digest' "$work/stdout" "$work/stderr" | awk '{ print $NF }') == "$2" ]] || fail "other bits: $(<command.txt)"
+}
+
+repeats page.html "$digest"
+grep -qF ' --seed 5' command.txt || fail 'the command lacks the seed'
+
+# So does the command of a run that was resumed with more epochs, on other devices.
+run 0 "${small[@]}" --devices 2xcpu:0 --log-dir longer --checkpoint-dir more
+run 0 "${small[@]}" --epochs 3 --devices 1 --log-dir longer --checkpoint-dir more --resume
+run 0 report longer --html longer.html
+holds longer.html '<th scope="row">epochs</th><td>3</td>' '<th scope="row">devices in use</th><td>cpu:0</td>'
+repeats longer.html "$(digest_of longer)"
+
+# No command repeats a run that was resumed with other settings, or whose bits depend on the number of devices.
+run 0 "${small[@]}" --epochs 4 --batch-size 32 --devices 1 --log-dir longer --checkpoint-dir more --resume --override
+run 0 report longer --html mixed.html
+holds mixed.html '<h2>Digests</h2>' 'Equal digests mean equal bits.' '<th scope="row">batch-size</th><td>32</td>'
+lacks mixed.html '<h3>Command' 'on any number'
+lacks mixed.html 'Left out' # steps go on from those of the other batch size
+cut -d, -f1 longer/steps.csv | tail -n +2 | diff - <(seq 14) || fail 'steps are not numbered from the beginning of training'
+run 0 report logs longer --html both.html
+holds both.html 'How to repeat them' 'Equal digests mean equal bits.'
+
+# With a recipe the command also says what was switched off.
+run 0 "${small[@]}" --recipe fashion-mnist-fast --no-nesterov --model lenet --schedule constant --devices 1 --log-dir slow
+run 0 report slow --html slow.html
+holds slow.html '--no-nesterov'
+repeats slow.html "$(digest_of slow)"
+run 0 "${small[@]}" --recipe fashion-mnist-wrn --target-accuracy -1 --model lenet --devices 1 --log-dir whole
+run 0 report whole --html whole.html
+holds whole.html '--target-accuracy -1'
 
 # A speed-up is not given if others used the cores.
 run 0 "${small[@]}" --limit-train 256 --devices 2xcpu:0 --log-dir disturbed
