@@ -15,10 +15,10 @@ if [[ ! $browser ]] || ! command -v python3 >/dev/null; then
 fi
 cd "$work"
 
-# looks_well PAGE: a file or a URL
+# looks_well PAGE [COMMAND CONDITION]: a file or a URL; the page must fulfill the condition after the command
 looks_well()
 {
-    python3 "$look" "$browser" "$1" >"$work/look" 2>&1 || fail "$1 does not look well: $(<"$work/look")"
+    python3 "$look" "$browser" "$1" '' "${@:2}" >"$work/look" 2>&1 || fail "$1 does not look well: $(<"$work/look")"
 }
 
 run 0 train --model lenet --data synthetic --limit-train 64 --limit-val 32 --batch-size 16 --epochs 2 --devices 2xcpu:0 \
@@ -54,7 +54,9 @@ if serves_pages; then
     for path in / /run/now/epochs.jsonl /run/logs/epochs.jsonl /run/long/epochs.jsonl /run/hostile/epochs.jsonl; do
         looks_well "$url$path"
     done
-    kill -KILL "${others[@]}"
+    looks_well "$url/" 'mkdir runs/new && cp runs/logs/epochs.jsonl runs/new' \
+        "[...document.querySelectorAll('#runs tr')].some(row => row.cells[0].textContent == 'new')"
+    looks_well "$url/" "kill -KILL ${others[0]}" "!document.querySelector('#runs .trains')"
     wait "${others[@]}" || true
     others=()
     kill -TERM "$process"

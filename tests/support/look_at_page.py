@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""look_at_page.py BROWSER PAGE [FOLDER]: opens a page, a file or the URL of `lockstep serve`, in a headless Chromium at the widths of a phone and of a desktop,
+"""look_at_page.py BROWSER PAGE [FOLDER [COMMAND CONDITION]]: opens a page, a file or the URL of `lockstep serve`, in a headless Chromium at the widths of a phone and of a desktop,
 light and dark, with and without scripts. The page of a run that trains must change while it is open. Fails if the console has an error, if something is fetched from elsewhere, or if
-the page must be scrolled sideways, a table is cut off without a sign, or a picture glares in the dark. Leaves pictures in FOLDER. It talks to the browser over pipes."""
+the page must be scrolled sideways, a table is cut off without a sign, or a picture glares in the dark. Leaves pictures in FOLDER. COMMAND is run while the page is open; CONDITION, a
+JavaScript expression, must then become true. In the dark, reading the session storage throws. It talks to the browser over pipes."""
 import base64
 import json
 import os
@@ -17,6 +18,7 @@ if not is_served:
 # A server gives more than the page: its style, script and events.
 own = "/".join(page.split("/")[:3]) + "/" if is_served else page
 folder = sys.argv[3] if len(sys.argv) > 3 else None
+command, condition = sys.argv[4:6] if len(sys.argv) > 5 else (None, None)
 
 
 class Browser:
@@ -129,6 +131,17 @@ with tempfile.TemporaryDirectory() as profile:
                             time.sleep(0.1)
                         if not changed:
                             failed.append(f"{name}: the page of a run that trains does not change")
+                    if scripts and command:
+                        if b.evaluate(condition):
+                            failed.append(f"{name}: is true before the command: {condition}")
+                        subprocess.run(["bash", "-c", command], check=True)
+                        for _ in range(600):
+                            if b.evaluate(condition):
+                                break
+                            time.sleep(0.1)
+                        else:
+                            failed.append(f"{name}: does not become true: {condition}")
+                        command = None
                     if scripts:
                         for _ in range(50):  # a page that follows a run may be drawn anew under the pointer
                             box = b.evaluate("""(() => {

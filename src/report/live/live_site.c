@@ -137,11 +137,14 @@ static lk_status site_put_list(const lk_live_runs *runs, lk_bytes *out)
 
 /* --- events ------------------------------------------------------------------------------------------------------- */
 
-/* Writes an event. data: HTML; NULL: none. */
-static void site_put_event(const lk_live_runs *runs, const char *name, const lk_bytes *data, lk_bytes *out)
+/* Writes an event. version: the one that the client has with it; 0: it needs a later event too. data: HTML; NULL:
+ * none. */
+static void site_put_event(uint64_t version, const char *name, const lk_bytes *data, lk_bytes *out)
 {
     size_t begin = 0, size = data ? data->size : 0;
-    lk__bytes_format(out, "event: %s\nid: %llu\n", name, (unsigned long long)runs->version);
+    lk__bytes_format(out, "event: %s\n", name);
+    if (version > 0)
+        lk__bytes_format(out, "id: %llu\n", (unsigned long long)version);
     while (begin < size) {
         const unsigned char *stop = memchr(data->data + begin, '\n', size - begin);
         size_t end = stop ? (size_t)(stop - data->data) : size;
@@ -156,13 +159,13 @@ static void site_put_event(const lk_live_runs *runs, const char *name, const lk_
 
 static lk_status site_put_list_events(const lk_live_runs *runs, uint64_t since, lk_bytes *out)
 {
-    lk_bytes part = {0};
+    lk_bytes head = {0}, part = {0};
     if (runs->list_changed > since) {
-        lk__bytes_text(&part, "<p class=\"sub\" id=\"about\">");
-        site_put_about(runs, &part);
-        lk__bytes_text(&part, "</p>\n");
-        site_put_note(runs, &part);
-        site_put_rows(runs, &part);
+        lk__bytes_text(&head, "<p class=\"sub\" id=\"about\">");
+        site_put_about(runs, &head);
+        lk__bytes_text(&head, "</p>\n");
+        site_put_note(runs, &head);
+        site_put_rows(runs, &part); /* an event of their own: behind other elements a browser drops rows */
     } else {
         for (int64_t i = 0; i < runs->count && i < MOST_ROWS; i++)
             if (runs->at[i]->row_changed > since) {
@@ -170,9 +173,14 @@ static lk_status site_put_list_events(const lk_live_runs *runs, uint64_t since, 
                 lk__bytes_char(&part, '\n');
             }
     }
-    lk_status status = lk__bytes_status(&part);
+    lk_status status = lk__bytes_status(&head);
+    if (status == LK_OK)
+        status = lk__bytes_status(&part);
+    if (status == LK_OK && head.size > 0)
+        site_put_event(0, "part", &head, out);
     if (status == LK_OK && part.size > 0)
-        site_put_event(runs, "part", &part, out);
+        site_put_event(runs->version, "part", &part, out);
+    lk__bytes_free(&head);
     lk__bytes_free(&part);
     return status;
 }
@@ -205,7 +213,7 @@ static lk_status site_put_run_events(lk_live_site *site, int64_t number, uint64_
     if (run)
         LK_TRY(lk__live_run_watch(&site->runs, run));
     if (!run || run->state_changed > since) {
-        site_put_event(&site->runs, "reload", NULL, out);
+        site_put_event(site->runs.version, "reload", NULL, out);
         return LK_OK;
     }
     if (run->changed <= since || !run->run)
@@ -216,7 +224,7 @@ static lk_status site_put_run_events(lk_live_site *site, int64_t number, uint64_
         LK_TRY(site_put_run(site, run, false, &run->progress));
         run->progress_version = site->runs.version;
     }
-    site_put_event(&site->runs, "part", &run->progress, out);
+    site_put_event(site->runs.version, "part", &run->progress, out);
     return LK_OK;
 }
 

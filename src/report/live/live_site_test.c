@@ -116,6 +116,7 @@ static void follows_a_run(void **state)
     (void)state;
     lk_live_site site;
     lk_append_file file, steps;
+    char rows[128];
     put_run("runs/a", 0, "");
     put_run("runs/b", 0, done);
     put_file(in_dir("runs/a/steps.jsonl"), "");
@@ -130,7 +131,8 @@ static void follows_a_run(void **state)
     uint64_t list = site.runs.version, page = list, early = 0;
     no_event(&site, 0, &list);
     no_event(&site, a, &page);
-    event_holds(&site, 0, &early, "data: <tbody id=\"runs\">");
+    snprintf(rows, sizeof rows, "\n\nevent: part\nid: %llu\ndata: <tbody id=\"runs\">\n", (unsigned long long)list);
+    event_holds(&site, 0, &early, rows);
 
     append(&steps, "{\"step\":1,\"epoch\":0.25,\"train_loss\":2}\n{\"step\":2,\"epoch\":0.5,\"train_lo");
     look(&site);
