@@ -115,11 +115,11 @@ static const char page_script[] =
 
 /* The script of a server's pages. An event of the stream has elements that take the places of those with their ids, but
  * not while somebody reads a value under the pointer. A browser has few connections to a server, so a page that is not
- * seen gives its own back. */
+ * seen gives its own back. A browser that blocks cookies throws if the storage is read. */
 static const char page_live_script[] =
     "const at=document.body.dataset.events,sign=document.getElementById('link');let stream=null,since='';"
-    "if(sessionStorage.theme){root.dataset.theme=sessionStorage.theme;name()}"
-    "b.addEventListener('click',()=>{sessionStorage.theme=root.dataset.theme});"
+    "const keep=theme=>{try{if(theme)sessionStorage.theme=theme;return sessionStorage.theme}catch{return ''}};"
+    "if(keep()){root.dataset.theme=keep();name()}b.addEventListener('click',()=>keep(root.dataset.theme));"
     "const put=part=>{const old=document.getElementById(part.id);if(!old)return;"
     "if([...old.querySelectorAll('.tip')].some(t=>t.style.display==='block')){old.onpointerleave=()=>put(part);return}"
     "old.replaceWith(part);charts(part)};"

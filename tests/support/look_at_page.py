@@ -98,6 +98,10 @@ UNMARKED = """[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth 
   !getComputedStyle(e).backgroundAttachment.includes('local'))"""
 GLARING = "[...document.querySelectorAll('img')].some(e => getComputedStyle(e).filter == 'none')"
 
+# As a browser does that blocks cookies.
+NO_STORAGE = """if (matchMedia('(prefers-color-scheme:dark)').matches) Object.defineProperty(window, 'sessionStorage',
+  {get() { throw new DOMException('Access is denied for this document.', 'SecurityError'); }});"""
+
 # The words about the last step, on the page of a run that trains.
 NOW = "(document.querySelector('.now') || {textContent: null}).textContent"
 
@@ -109,6 +113,7 @@ with tempfile.TemporaryDirectory() as profile:
         b.session = b.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             b.call(domain + ".enable")
+        b.call("Page.addScriptToEvaluateOnNewDocument", source=NO_STORAGE)
         changed = not is_served
         for width, height in ((390, 844), (1280, 800)):
             for theme in ("light", "dark"):
