@@ -83,6 +83,8 @@ for name in evil.example localhost.evil.example 198.51.100.7 ''; do
     gets 403 / -H "Host: $name"
 done
 gets 200 / -H 'Host: localhost:9'
+gets 200 / --request-target "$url/" # as to a proxy
+gets 403 / --request-target http://evil.example/
 ln -s /etc runs/etc
 ln -s "$work/file" runs/hostile/scaling.json
 gets 200 /run/hostile/epochs.jsonl

@@ -281,6 +281,24 @@ static lk_live_run *site_find_run(const lk_live_site *site, const char *path, co
     return strncmp(path, prefix, length) == 0 ? lk__live_runs_find(&site->runs, path + length) : NULL;
 }
 
+/* Splits a target such as "http://localhost:7007/run/a", which proxies send: its host counts, and not the header's (RFC
+ * 9112, 3.2.2). False: the host is too long. */
+static bool site_take_target(lk_live_request *request, char host[MOST_HOST])
+{
+    static const char scheme[] = "http://";
+    if (strncasecmp(request->path, scheme, sizeof scheme - 1) != 0)
+        return true;
+    const char *begin = request->path + sizeof scheme - 1;
+    size_t length = strcspn(begin, "/");
+    if (length >= MOST_HOST)
+        return false;
+    memcpy(host, begin, length);
+    host[length] = '\0';
+    request->host = host;
+    request->path = begin[length] ? begin + length : "/";
+    return true;
+}
+
 static lk_status site_answer_path(lk_live_site *site, const lk_live_request *request, lk_live_answer *answer)
 {
     const char *path = request->path;
@@ -306,12 +324,14 @@ static lk_status site_answer_path(lk_live_site *site, const lk_live_request *req
     return LK_OK;
 }
 
-lk_status lk__live_site_answer(lk_live_site *site, const lk_live_request *request, lk_live_answer *answer)
+lk_status lk__live_site_answer(lk_live_site *site, const lk_live_request *asked, lk_live_answer *answer)
 {
+    char host[MOST_HOST];
+    lk_live_request taken = *asked, *request = &taken;
     *answer = (lk_live_answer){.status = 200, .type = "text/html; charset=utf-8"};
     if (strcmp(request->method, "GET") != 0 && strcmp(request->method, "HEAD") != 0)
         return site_say(answer, 405, "Only GET and HEAD: nothing can be changed here.");
-    if (!site_is_asked_by_name(site, request->host))
+    if (!site_take_target(request, host) || !site_is_asked_by_name(site, request->host))
         return site_say(answer, 403,
                         "The request names another host: open the address that lockstep serve has printed.");
     if (!site_has_token(site, request))

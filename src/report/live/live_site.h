@@ -16,7 +16,7 @@ typedef struct lk_live_site {
 } lk_live_site;
 
 typedef struct lk_live_request {
-    const char *method, *path; /* the path without %XX */
+    const char *method, *path; /* the path without %XX, or with "http://HOST" before it */
     /* Headers and arguments; NULL: not there. */
     const char *host, *authorization, *cookie, *token; /* cookie: the value of the site's */
     const char *since, *last_event;                    /* a version */

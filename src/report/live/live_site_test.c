@@ -211,6 +211,14 @@ static void answers_only_who_may_ask(void **state)
                  {"[::1]x", 403, 403},
                  {"localhost:80x", 403, 403},
                  {"localhost:", 200, 200}};
+    static const struct {
+        const char *path;
+        int status;
+    } targets[] = {{"http://localhost/", 200},      {"HTTP://127.0.0.1:7007", 200},
+                   {"http://evil.example/", 403},   {"http://localhost:80/run/a/epochs.jsonl", 200},
+                   {"http://localhost@evil/", 403}, {"http:///", 403},
+                   {"http://localhost//", 404},     {"http://localhost/http://localhost/", 404},
+                   {"https://localhost/", 404}};
     static const char *const methods[] = {"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", ""};
     put_run("runs/a", 0, done);
     begin(&site, "runs");
@@ -222,6 +230,11 @@ static void answers_only_who_may_ask(void **state)
                          others ? hosts[i].on_others : hosts[i].on_loopback));
         }
     free(ask_for(&site, &(lk_live_request){.method = "GET", .path = "/"}, 403));
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+        free(ask_for(
+            &site,
+            &(lk_live_request){.method = "GET", .path = targets[i].path, .host = i % 2 ? "evil.example" : "localhost"},
+            targets[i].status));
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         free(ask_for(&site, &(lk_live_request){.method = methods[i], .path = "/", .host = "localhost"}, 405));
     free(ask_for(&site, &(lk_live_request){.method = "HEAD", .path = "/", .host = "localhost"}, 200));
