@@ -31,7 +31,8 @@ bool lk__page_shares(const lk_page_run *runs, int count, const char *name);
  * instead of a table if there are too many classes for one. */
 lk_status lk__page_put_evaluation(lk_bytes *out, const char *path, const char *matrix);
 
-/* Draws what each device and thread did during a step in the middle of the trace. */
+/* Draws what each device and thread did during a step in the middle of the trace. Appends nothing if the trace has no
+ * events, as while its training lasts. */
 lk_status lk__page_put_trace(lk_bytes *out, const char *path);
 
 /* Tells where the time of a step went, and what several devices gained. */

@@ -69,6 +69,62 @@ static void shows_what_files_hold(void **state)
     lk_run_release(run);
 }
 
+static int count_of(const char *page, const char *text)
+{
+    int n = 0;
+    for (const char *at = page; (at = strstr(at, text)); at += strlen(text))
+        n++;
+    return n;
+}
+
+/* Writes a recording of two threads, each with 4000 operators of 1 microsecond, and of pushes of steps at these times.
+ */
+static void put_long_trace(double first, double second, double third)
+{
+    FILE *file = fopen(in_dir("trace.json"), "w");
+    fputs("{\"traceEvents\":[{\"ph\":\"M\",\"tid\":0,\"name\":\"process_name\"}", file);
+    for (int thread = 1; thread <= 2; thread++) {
+        fprintf(file, ",{\"ph\":\"M\",\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"cpu\"}}", thread);
+        for (int i = 0; i < 4000; i++)
+            fprintf(file, ",{\"ph\":\"X\",\"tid\":%d,\"ts\":%d,\"dur\":1,\"name\":\"add\",\"cat\":\"operator\"}",
+                    thread, i);
+    }
+    const double pushes[] = {first, second, third};
+    for (int i = 0; i < 3; i++)
+        fprintf(file, ",{\"ph\":\"X\",\"tid\":3,\"ts\":%g,\"dur\":1,\"name\":\"push a step\",\"cat\":\"host\"}",
+                pushes[i]);
+    fputs("]}", file);
+    fclose(file);
+}
+
+/* Writes a page of the runs and returns it; free it. */
+static char *page_of(const lk_page_run *runs, int count)
+{
+    assert_int_equal(lk_page_write(runs, count, in_dir("page.html")), LK_OK);
+    return contents_of(in_dir("page.html"), NULL);
+}
+
+static void draws_all_events_of_a_step(void **state)
+{
+    (void)state;
+    lk_run *run = made_up_run();
+    const lk_page_run one = {run, "run", NULL};
+    put_long_trace(3890, 3990, 4000);
+    char *page = page_of(&one, 1);
+    assert_int_equal(count_of(page, "<rect class=\"k-compute\""), 200);
+    free(page);
+    put_long_trace(0, 0, 0);
+    page = page_of(&one, 1);
+    holds(page, "trace.json: holds no two steps");
+    free(page);
+    /* As it is while its training lasts. */
+    put_file(in_dir("trace.json"), "{\"traceEvents\":[{\"ph\":\"M\",\"tid\":0,\"name\":\"process_name\"}]}");
+    page = page_of(&one, 1);
+    assert_int_equal(count_of(page, "Left out") + count_of(page, "A step over time"), 0);
+    free(page);
+    lk_run_release(run);
+}
+
 static void refuses_wrong_numbers_of_runs(void **state)
 {
     (void)state;
@@ -121,9 +177,8 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(shows_what_files_hold),
-        FOLDER_TEST(refuses_wrong_numbers_of_runs),
-        FOLDER_TEST(refuses_damaged_steps),
+        FOLDER_TEST(shows_what_files_hold),         FOLDER_TEST(draws_all_events_of_a_step),
+        FOLDER_TEST(refuses_wrong_numbers_of_runs), FOLDER_TEST(refuses_damaged_steps),
         FOLDER_TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,9 +23,18 @@ static const struct {
              {"host", "k-host", "host"}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+/* An event of the step. */
+typedef struct bar {
+    const char *name;
+    double begin, length; /* in microseconds */
+    int row, kind;
+} bar;
+
 typedef struct timeline {
     const json_t *events;
     double begin, end; /* of the step, in microseconds */
+    bar *bars;
+    int n_bars;
     struct {
         json_int_t thread;
         const char *name;
@@ -43,6 +52,15 @@ static bool page_trace_is(const json_t *event, const char *member, const char *t
 {
     const char *value = json_string_value(json_object_get(event, member));
     return value && strcmp(value, text) == 0;
+}
+
+/* Returns whether the recording has more than names, as it has when its training has ended. */
+static bool page_trace_has_events(const timeline *t)
+{
+    size_t i;
+    json_t *event;
+    json_array_foreach(t->events, i, event) if (!page_trace_is(event, "ph", "M")) return true;
+    return false;
 }
 
 /* Takes the time between two pushes of steps in the middle of the recording. Returns whether there are two. */
@@ -80,42 +98,62 @@ static void page_trace_find_rows(timeline *t)
     }
 }
 
-static void page_trace_put_bar(lk_bytes *out, const timeline *t, const json_t *event, int row, const char *class)
+static int page_trace_find_row(const timeline *t, const json_t *event)
 {
-    double begin = page_trace_number(event, "ts"), length = page_trace_number(event, "dur");
-    double scale = WIDTH / (t->end - t->begin);
-    const char *name = json_string_value(json_object_get(event, "name"));
-    if (!(begin < t->end && begin + length > t->begin && length >= 0))
-        return;
-    double left = fmax(0, (begin - t->begin) * scale), right = fmin(WIDTH, (begin + length - t->begin) * scale);
-    lk__bytes_format(out, "<rect class=\"%s\" x=\"", class);
-    lk__bytes_fixed(out, left, 1);
-    lk__bytes_format(out, "\" y=\"%d\" height=\"%d\" width=\"", row * ROW + 3, BAR);
-    lk__bytes_fixed(out, fmax(right - left, 0.4), 1);
-    lk__bytes_text(out, "\"><title>");
-    lk__html_text(out, name ? name : "");
-    lk__bytes_text(out, ", ");
-    lk__html_number(out, length / 1000);
-    lk__bytes_text(out, " ms</title></rect>\n");
+    json_int_t thread = json_integer_value(json_object_get(event, "tid"));
+    for (int r = 0; r < t->n_rows; r++)
+        if (t->rows[r].thread == thread)
+            return r;
+    return -1;
 }
 
-static void page_trace_put_row(lk_bytes *out, const timeline *t, int row, int *bars)
+static int page_trace_find_kind(const json_t *event)
 {
-    for (int k = 0; k < KINDS; k++) {
-        size_t i;
-        json_t *event;
-        json_array_foreach(t->events, i, event)
-        {
-            if (json_integer_value(json_object_get(event, "tid")) == t->rows[row].thread &&
-                page_trace_is(event, "cat", kinds[k].category) && (*bars)++ < MOST_BARS)
-                page_trace_put_bar(out, t, event, row, kinds[k].class);
-        }
+    for (int k = 0; k < KINDS; k++)
+        if (page_trace_is(event, "cat", kinds[k].category))
+            return k;
+    return -1;
+}
+
+/* Collects the step's events, in one pass over a recording that may have a million. */
+static lk_status page_trace_find_bars(timeline *t)
+{
+    size_t i;
+    json_t *event;
+    t->bars = lk__calloc(MOST_BARS, sizeof *t->bars);
+    if (!t->bars)
+        return LK_ERR_MEMORY;
+    json_array_foreach(t->events, i, event)
+    {
+        double begin = page_trace_number(event, "ts"), length = page_trace_number(event, "dur");
+        if (!(begin < t->end && begin + length > t->begin && length >= 0) || t->n_bars == MOST_BARS)
+            continue;
+        int row = page_trace_find_row(t, event), kind = page_trace_find_kind(event);
+        const char *name = json_string_value(json_object_get(event, "name"));
+        if (row >= 0 && kind >= 0)
+            t->bars[t->n_bars++] = (bar){name ? name : "", begin, length, row, kind};
     }
+    return LK_OK;
+}
+
+static void page_trace_put_bar(lk_bytes *out, const timeline *t, const bar *b)
+{
+    double scale = WIDTH / (t->end - t->begin);
+    double left = fmax(0, (b->begin - t->begin) * scale);
+    double right = fmin(WIDTH, (b->begin + b->length - t->begin) * scale);
+    lk__bytes_format(out, "<rect class=\"%s\" x=\"", kinds[b->kind].class);
+    lk__bytes_fixed(out, left, 1);
+    lk__bytes_format(out, "\" y=\"%d\" height=\"%d\" width=\"", b->row * ROW + 3, BAR);
+    lk__bytes_fixed(out, fmax(right - left, 0.4), 1);
+    lk__bytes_text(out, "\"><title>");
+    lk__html_text(out, b->name);
+    lk__bytes_text(out, ", ");
+    lk__html_number(out, b->length / 1000);
+    lk__bytes_text(out, " ms</title></rect>\n");
 }
 
 static void page_trace_put_step(lk_bytes *out, const timeline *t)
 {
-    int bars = 0;
     lk__bytes_text(out,
                    "<section><h2>A step over time</h2>\n<p>From one step's start to the next, in the middle of the "
                    "recording: ");
@@ -134,8 +172,10 @@ static void page_trace_put_step(lk_bytes *out, const timeline *t)
                      "</ol><svg role=\"img\" aria-label=\"what devices and threads did in a step\" viewBox=\"0 0 %d "
                      "%d\" preserveAspectRatio=\"none\" style=\"height:%dpx\">\n",
                      WIDTH, t->n_rows * ROW, t->n_rows * ROW);
-    for (int r = 0; r < t->n_rows; r++)
-        page_trace_put_row(out, t, r, &bars);
+    for (int k = 0; k < KINDS; k++)
+        for (int i = 0; i < t->n_bars; i++)
+            if (t->bars[i].kind == k)
+                page_trace_put_bar(out, t, &t->bars[i]);
     lk__bytes_text(out, "</svg></div>\n</section>\n");
 }
 
@@ -151,12 +191,16 @@ lk_status lk__page_put_trace(lk_bytes *out, const char *path)
     t.events = json_object_get(object, "traceEvents");
     if (status == LK_OK && !t.events)
         status = lk__fail(LK_ERR_FORMAT, "%s: must be a recording with traceEvents", path);
-    if (status == LK_OK && !page_trace_find_step(&t))
+    bool has_events = status == LK_OK && page_trace_has_events(&t);
+    if (has_events && !page_trace_find_step(&t))
         status = lk__fail(LK_ERR_FORMAT, "%s: holds no two steps", path);
-    if (status == LK_OK) {
+    if (has_events && status == LK_OK) {
         page_trace_find_rows(&t);
-        page_trace_put_step(out, &t);
+        status = page_trace_find_bars(&t);
     }
+    if (has_events && status == LK_OK)
+        page_trace_put_step(out, &t);
+    lk__free(t.bars);
     json_decref(object);
     return status;
 }
