@@ -6,18 +6,22 @@
 
 #include <math.h>
 
+/* The terms are those of `lockstep report` without --html (cli/text/scaling_text.c). */
 static void page_scaling_put_parts(lk_bytes *out, const lk_scaling_report *r)
 {
+    bool served = r->servers > 0;
     const struct {
         const char *name, *class;
         double seconds;
-    } parts[] = {{"compute", "k-compute", r->compute},
-                 {"exposed exchange", "k-exchange", r->exchange},
-                 {"waiting for the slowest", "k-sum", r->slowest},
-                 {"input wait", "k-input", r->input},
-                 {"other", "k-host", r->other}};
+    } parts[] = {
+        {"compute", "k-compute", r->compute},
+        {served ? "pulling and pushing" : "exposed exchange", "k-exchange", r->exchange},
+        {served ? "waiting because of --max-staleness" : "waiting for the slowest", "k-sum", r->slowest},
+        {served ? "waiting for work or input" : "input wait", "k-input", r->input},
+        {"other", "k-host", fabs(r->other) < 1e-9 ? 0 : r->other}}; /* a difference of sums: less is rounding */
     enum { PARTS = sizeof parts / sizeof *parts };
-    lk__bytes_format(out, "<p>Mean of %lld recorded steps over all devices: ", (long long)r->steps);
+    lk__bytes_format(out, "<p>Mean of %lld %s: ", (long long)r->steps,
+                     served ? "steps of all workers" : "recorded steps over all devices");
     lk__html_number(out, 1000 * r->step_seconds);
     lk__bytes_text(out, " ms a step.</p>\n<div class=\"bar\" role=\"img\" aria-label=\"parts of a step\">");
     for (int i = 0; i < PARTS; i++) {
@@ -57,7 +61,8 @@ static void page_scaling_put_gain(lk_bytes *out, const lk_scaling_report *r)
         lk__html_percent(out, gained.efficiency, 1);
         lk__bytes_text(out, gained.measured ? " (measured).</p>\n" : " (estimated from the computing time).</p>\n");
     } else {
-        lk__bytes_text(out, "The speed-up is not known: the folder has no run on one device.</p>\n");
+        lk__bytes_format(out, "The speed-up is not known: %s.</p>\n",
+                         r->servers > 0 ? "the run is too short" : "the folder has no run on one device");
     }
 }
 
@@ -69,9 +74,11 @@ static void page_scaling_put_predictions(lk_bytes *out, const lk_scaling_report 
         if (!lk_scaling_predict(r, devices, false, &p))
             continue;
         if (!any)
-            lk__bytes_text(out, "<table class=\"list\"><caption>Predicted from latency and bandwidth, with the same "
-                                "batch</caption><thead><tr><th class=\"n\">devices</th><th class=\"n\">step</th><th "
-                                "class=\"n\">speed-up</th></tr></thead>\n");
+            lk__bytes_format(out,
+                             "<table class=\"list\"><caption>Predicted from latency and bandwidth, with the same "
+                             "batch</caption><thead><tr><th class=\"n\">%s</th><th class=\"n\">step</th><th "
+                             "class=\"n\">speed-up</th></tr></thead>\n",
+                             r->servers > 0 ? "workers" : "devices");
         any = true;
         lk__bytes_format(out, "<tr><td class=\"n\">%lld</td><td class=\"n\">", (long long)devices);
         lk__html_number(out, 1000 * p.step_seconds);
