@@ -3,6 +3,7 @@
 #include "report/page_html.h"
 #include "report/page_parts.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *lk__page_setting(const lk_run *run, const char *name)
@@ -28,14 +29,15 @@ void lk__page_put_results(lk_bytes *out, const lk_page_run *runs, int count)
     for (int i = 0; i < count; i++) {
         const lk_run *run = runs[i].run;
         double accuracy;
-        lk_run_best(run, &accuracy);
+        const lk_run_epoch *best = lk_run_best(run, &accuracy);
         lk__bytes_text(out, "<tr><td>");
         lk__html_text(out, runs[i].name);
         if (!run->finished)
             lk__bytes_format(out, " (%s)", lk__page_state(run));
         lk__bytes_text(out, "</td><td class=\"n\">");
         lk__html_percent(out, accuracy, 2);
-        lk__bytes_format(out, "</td><td class=\"n\">%lld</td><td class=\"n\">", (long long)run->n_epochs);
+        lk__bytes_text(out, best && isnan(best->val_accuracy) ? " (training)" : "");
+        lk__bytes_format(out, "</td><td class=\"n\">%lld</td><td class=\"n\">", (long long)lk__page_epochs(run));
         lk__html_duration(out, run->seconds);
         lk__bytes_text(out, "</td><td class=\"n\">");
         lk__html_number(out, lk_run_rate(run));

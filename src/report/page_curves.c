@@ -19,24 +19,29 @@ typedef struct curves {
 static void curves_short_name(const char *name, char *text, size_t size)
 {
     enum { MOST = 36 };
-    size_t length = strlen(name), head = MOST / 2, tail = length > MOST ? length - MOST / 2 : 0;
-    if (length <= MOST) {
-        snprintf(text, size, "%s", name);
-        return;
-    }
+    size_t length = strlen(name), head = length > MOST ? MOST / 2 : 0, tail = length > MOST ? length - MOST / 2 : 0;
     while (head > 0 && ((unsigned char)name[head] & 0xC0) == 0x80)
         head--;
     while (((unsigned char)name[tail] & 0xC0) == 0x80)
         tail++;
-    snprintf(text, size, "%.*s…%s", (int)head, name, name + tail);
+    if (length <= MOST)
+        snprintf(text, size, "%s", name);
+    else
+        snprintf(text, size, "%.*s…%s", (int)head, name, name + tail);
 }
 
-static bool curves_is_evaluated(const lk_run *run)
+/* Returns whether every run with an epoch has a validation accuracy, so that all can be compared by it. */
+static bool curves_are_evaluated(const curves *c)
 {
-    for (int64_t i = 0; i < run->n_epochs; i++)
-        if (!isnan(run->epochs[i].val_accuracy))
-            return true;
-    return false;
+    for (int r = 0; r < c->count; r++) {
+        const lk_run *run = c->runs[r].run;
+        int64_t i = 0;
+        while (i < run->n_epochs && isnan(run->epochs[i].val_accuracy))
+            i++;
+        if (i == run->n_epochs && i > 0)
+            return false;
+    }
+    return true;
 }
 
 /* Collects a column of the epochs of a run, and their numbers behind it. Free it with lk__free. offset: of a double in
@@ -68,18 +73,19 @@ static lk_status curves_put_step_chart(const curves *c, int column, const char *
     return points > 0 ? lk__html_line_chart(c->out, &chart) : LK_OK;
 }
 
-/* Adds a chart by epoch: of one run training and validation, of several one of both. */
+/* Adds a chart by epoch: of one run training and validation, of several one of both, the same of all. */
 static lk_status curves_put_epoch_chart(const curves *c, size_t train, size_t val, const char *title, double most)
 {
     lk_series series[LK_PAGE_RUNS];
     char names[LK_PAGE_RUNS][128];
     double *owned[LK_PAGE_RUNS] = {NULL};
     int n = c->count > 1 ? c->count : 2;
+    bool is_evaluated = curves_are_evaluated(c);
     lk_status status = LK_OK;
     for (int i = 0; i < n && status == LK_OK; i++) {
         int r = c->count > 1 ? i : 0;
         const lk_run *run = c->runs[r].run;
-        owned[i] = curves_epoch_column(run, c->count > 1 ? (curves_is_evaluated(run) ? val : train) : i ? val : train);
+        owned[i] = curves_epoch_column(run, (c->count > 1 ? is_evaluated : i) ? val : train);
         status = owned[i] ? LK_OK : LK_ERR_MEMORY;
         curves_short_name(c->count > 1 ? c->runs[r].name : i ? "validation" : "training", names[i], sizeof names[i]);
         series[i] = (lk_series){names[i], owned[i] ? owned[i] + run->n_epochs : NULL, owned[i], run->n_epochs, false};
@@ -99,6 +105,7 @@ lk_status lk__page_put_curves(lk_bytes *out, const lk_page_run *runs, int count,
     char titles[5][256];
     static const char *const what[] = {"training loss by step", "training accuracy by step", "loss by epoch",
                                        "accuracy by epoch", "learning rate by step"};
+    const char *of = count == 1 ? "" : curves_are_evaluated(c) ? "validation " : "training ";
     for (int i = 0; i < c->count; i++) {
         steps += c->steps[i]->count;
         epochs += c->runs[i].run->n_epochs;
@@ -106,9 +113,10 @@ lk_status lk__page_put_curves(lk_bytes *out, const lk_page_run *runs, int count,
     for (int i = 0; i < 5; i++)
         snprintf(titles[i], sizeof titles[i],
                  lk__page_shares(c->runs, c->count, "model") && lk__page_shares(c->runs, c->count, "data")
-                     ? "%.70s on %.70s: %s"
-                     : "%.0s%.0s%s",
-                 lk__page_setting(c->runs[0].run, "model"), lk__page_setting(c->runs[0].run, "data"), what[i]);
+                     ? "%.70s on %.70s: %s%s"
+                     : "%.0s%.0s%s%s",
+                 lk__page_setting(c->runs[0].run, "model"), lk__page_setting(c->runs[0].run, "data"),
+                 i == 2 || i == 3 ? of : "", what[i]);
     if (steps + epochs == 0)
         return LK_OK;
     lk__bytes_text(c->out, "<section><h2>Curves</h2>\n<div class=\"two\">\n");

@@ -3,6 +3,7 @@
 
 #include "base/mem_testing.h"
 #include "lockstep/runs.h"
+#include "report/scaling_testing.h"
 #include "report/step_records.h"
 
 #include <math.h>
@@ -125,6 +126,76 @@ static void draws_all_events_of_a_step(void **state)
     lk_run_release(run);
 }
 
+static void lacks(const char *page, const char *text)
+{
+    if (strstr(page, text))
+        fail_msg("the page has %s", text);
+}
+
+/* Epochs 5 and 6 of a run that was resumed with another folder, without evaluation. */
+static const char resumed_lines[] =
+    "{\"event\":\"settings\",\"model\":\"lenet\",\"data\":\"a <b>\"}\n"
+    "{\"event\":\"epoch\",\"epoch\":5,\"train_loss\":2,\"train_accuracy\":0.25,\"total_seconds\":10}\n"
+    "{\"event\":\"epoch\",\"epoch\":6,\"train_loss\":1,\"train_accuracy\":0.5,\"total_seconds\":12}\n";
+
+static void counts_epochs_of_other_folders(void **state)
+{
+    (void)state;
+    lk_run *run;
+    put_file(in_dir("epochs.jsonl"), resumed_lines);
+    assert_int_equal(lk_run_read(in_dir("epochs.jsonl"), &run), LK_OK);
+    const lk_page_run one = {run, "run", NULL};
+    char *page = page_of(&one, 1);
+    holds(page, "<b>12.0 s</b><span>for 6 epochs, with evaluation");
+    free(page);
+    lk_run_release(run);
+}
+
+static void compares_like_with_like(void **state)
+{
+    (void)state;
+    lk_run *evaluated = made_up_run(), *trained;
+    put_file(in_dir("epochs-2.jsonl"), resumed_lines);
+    assert_int_equal(lk_run_read(in_dir("epochs-2.jsonl"), &trained), LK_OK);
+    const lk_page_run runs[] = {{evaluated, "a b", NULL}, {trained, "c", NULL}};
+    char *page = page_of(runs, 2);
+    holds(page, "50.00 %</td><td class=\"n\">1</td>");
+    holds(page, "50.00 % (training)</td><td class=\"n\">6</td>");
+    holds(page, "lenet on a &lt;b&gt;: training loss by epoch");
+    lacks(page, ": validation loss by epoch");
+    holds(page, "data-series=\"[[[1.000],[2.500]],[[5.000,6.000],[2.000,1.000]]]\" data-names=\"a b\nc\"");
+    free(page);
+    const lk_page_run same[] = {{evaluated, "a", NULL}, {evaluated, "b", NULL}};
+    page = page_of(same, 2);
+    holds(page, "lenet on a &lt;b&gt;: validation accuracy by epoch");
+    lacks(page, "(training)");
+    free(page);
+    lk_run_release(trained);
+    lk_run_release(evaluated);
+}
+
+static void uses_the_words_of_parameter_servers(void **state)
+{
+    (void)state;
+    lk_run *run = made_up_run();
+    const lk_page_run one = {run, "run", NULL};
+    lk_scaling_report report = known_report();
+    report.other = 1e-18;
+    for (int servers = 0; servers <= 1; servers++) {
+        report.servers = report.workers = servers;
+        report.max_staleness = servers ? 0 : NAN;
+        assert_int_equal(lk_scaling_write(&report, in_dir("scaling.json")), LK_OK);
+        char *page = page_of(&one, 1);
+        holds(page, servers ? "Mean of 20 steps of all workers: " : "Mean of 20 recorded steps over all devices: ");
+        (servers ? holds : lacks)(page, "pulling and pushing");
+        (servers ? holds : lacks)(page, "waiting because of --max-staleness");
+        (servers ? lacks : holds)(page, "exposed exchange");
+        holds(page, "other</td><td class=\"n\">0.000 ms</td><td class=\"n\">0.0 %");
+        free(page);
+    }
+    lk_run_release(run);
+}
+
 static void refuses_wrong_numbers_of_runs(void **state)
 {
     (void)state;
@@ -177,8 +248,13 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(shows_what_files_hold),         FOLDER_TEST(draws_all_events_of_a_step),
-        FOLDER_TEST(refuses_wrong_numbers_of_runs), FOLDER_TEST(refuses_damaged_steps),
+        FOLDER_TEST(shows_what_files_hold),
+        FOLDER_TEST(draws_all_events_of_a_step),
+        FOLDER_TEST(counts_epochs_of_other_folders),
+        FOLDER_TEST(compares_like_with_like),
+        FOLDER_TEST(uses_the_words_of_parameter_servers),
+        FOLDER_TEST(refuses_wrong_numbers_of_runs),
+        FOLDER_TEST(refuses_damaged_steps),
         FOLDER_TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
