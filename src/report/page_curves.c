@@ -15,7 +15,8 @@ typedef struct curves {
     const lk_step_records *const *steps; /* [count] */
 } curves;
 
-/* Shortens names in legends in the middle, since the ends of paths tell them apart. */
+/* Shortens names in legends in the middle, since the ends of paths tell them apart. A line break becomes a space: the
+ * page's script has one name in each line. */
 static void curves_short_name(const char *name, char *text, size_t size)
 {
     enum { MOST = 36 };
@@ -28,6 +29,8 @@ static void curves_short_name(const char *name, char *text, size_t size)
         snprintf(text, size, "%s", name);
     else
         snprintf(text, size, "%.*s…%s", (int)head, name, name + tail);
+    for (char *c = text; (c = strchr(c, '\n'));)
+        *c = ' ';
 }
 
 /* Returns whether every run with an epoch has a validation accuracy, so that all can be compared by it. */

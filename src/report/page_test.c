@@ -157,7 +157,7 @@ static void compares_like_with_like(void **state)
     lk_run *evaluated = made_up_run(), *trained;
     put_file(in_dir("epochs-2.jsonl"), resumed_lines);
     assert_int_equal(lk_run_read(in_dir("epochs-2.jsonl"), &trained), LK_OK);
-    const lk_page_run runs[] = {{evaluated, "a b", NULL}, {trained, "c", NULL}};
+    const lk_page_run runs[] = {{evaluated, "a\nb", NULL}, {trained, "c", NULL}};
     char *page = page_of(runs, 2);
     holds(page, "50.00 %</td><td class=\"n\">1</td>");
     holds(page, "50.00 % (training)</td><td class=\"n\">6</td>");
