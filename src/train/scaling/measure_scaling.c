@@ -58,15 +58,16 @@ typedef struct process_times {
 
 /* Chooses the window's steps, all in one epoch, so that no evaluation is among them. If an epoch is too short for a
  * full window after FIRST_STEP, the window begins after the first step of the second epoch; if there is only one epoch,
- * after its second step. */
+ * after its second step. Steps of the first epoch count from where the training is resumed. */
 static void scaling_window_plan(measuring *m, const lk_trainer *trainer)
 {
     int64_t steps = trainer->plan.steps_per_epoch, left = trainer->plan.epochs - trainer->progress.epoch;
+    int64_t taken = trainer->progress.position.batch;
     m->epoch = trainer->progress.epoch + 1;
-    m->first = FIRST_STEP;
-    if (steps < FIRST_STEP + WINDOW + STEPS_BEHIND) {
+    m->first = taken + FIRST_STEP;
+    if (steps < m->first + WINDOW + STEPS_BEHIND) {
         m->epoch += left > 1;
-        m->first = left > 1 ? 1 : 2;
+        m->first = left > 1 ? 1 : taken + 2;
     }
     m->last = m->first + WINDOW < steps - STEPS_BEHIND ? m->first + WINDOW : steps - STEPS_BEHIND;
     if (m->last - m->first < LEAST_WINDOW)

@@ -182,8 +182,8 @@ static void another_recording_is_left_alone(void **state)
 
 static lk_status interrupt(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
-    (void)self, (void)stop;
-    if (report->step == 4) /* inside the window */
+    (void)stop;
+    if (report->step == *(const int *)self)
         lk_trainer_interrupt(trainer);
     return LK_OK;
 }
@@ -192,15 +192,40 @@ static void an_interrupt_ends_the_recording(void **state)
 {
     (void)state;
     lk_train_result result;
+    int step = 4; /* inside the window */
     lk_trainer *trainer = new_trainer("2xcpu", 12, 1);
     assert_ok(lk_trainer_add(trainer, lk_callback_scaling(NULL)));
-    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt}));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt, .self = &step}));
     assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
     lk_error_clear();
     assert_null(lk_trainer_scaling(trainer));
     assert_ok(lk_trace_start(NULL));
     lk_trace_release(lk_trace_stop());
     lk_trainer_release(trainer);
+}
+
+/* The window is in the steps that are left of the epoch, or in the next epoch if they are too few. */
+static void a_training_resumed_within_an_epoch_is_measured(void **state)
+{
+    (void)state;
+    for (int epochs = 1; epochs <= 2; epochs++) {
+        lk_train_config config = short_run("2xcpu", 30, epochs);
+        lk_train_result result;
+        int step = 8;
+        char dir[32];
+        snprintf(dir, sizeof dir, "kept-%d", epochs);
+        config.checkpoints.dir = in_dir(dir);
+        lk_trainer *trainer = lk_trainer_new(&config);
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt, .self = &step}));
+        assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
+        lk_error_clear();
+        lk_trainer_release(trainer);
+        config.checkpoints.resume = true;
+        trainer = lk_trainer_new(&config);
+        assert_non_null(trainer);
+        lk_scaling_report r = run_with(trainer, NULL);
+        assert_in_range(r.steps, epochs == 1 ? 10 : 20, epochs == 1 ? 17 : 20);
+    }
 }
 
 static void results_are_the_same_with_a_report(void **state)
@@ -274,6 +299,7 @@ int main(void)
         cmocka_unit_test(an_interrupt_ends_the_recording),
         cmocka_unit_test(results_are_the_same_with_a_report),
         cmocka_unit_test(failed_allocations_of_a_run_are_reported),
+        FOLDER_TEST(a_training_resumed_within_an_epoch_is_measured),
         FOLDER_TEST(a_run_on_one_device_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
