@@ -62,8 +62,8 @@ typedef struct lk_scaling_report {
     double sliced_bytes;  /* per step, of tensors of which each device adds up a slice */
     double whole_bytes;   /* per step, of tensors sent whole to each other device, or to the storing one and back */
 
-    /* Throughput of an earlier run on one device, with the same settings, on the same machine, recorded in the same
-     * folder; NAN: there was none. */
+    /* Throughput of an earlier run on one device that lk_scaling_compare accepts, on the same machine, recorded in the
+     * same folder; NAN: there was none. */
     double one_device_images_per_second;
 
     /* Strategy parameter-server; with others servers is 0. Members above then have these meanings: devices are those of
@@ -120,8 +120,9 @@ enum { LK_SCALING_DISTURBED = 1, LK_SCALING_UNLIKE_RUN = 2 };
 /* Returns those of the report's, combined by |; 0: none. */
 LK_API unsigned lk_scaling_doubts(const lk_scaling_report *report);
 
-/* Sets many->one_device_images_per_second from the run `one`. Errors: LK_ERR_ARGUMENT (`one` has several devices, is of
- * parameter-server or has no measured throughput; or the runs train different things, which the message names). */
+/* Sets many->one_device_images_per_second from the run `one`. Both must have the same model, data, parameters, kind,
+ * dtype, batch_size, shards and implementations. Errors: LK_ERR_ARGUMENT (one of these differs, which the message
+ * names; `one` has several devices, is of parameter-server or has no recorded steps; a throughput was not measured). */
 LK_API lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *many);
 
 /* Seconds to exchange the gradients of a step between `devices` devices or, with servers, those of a worker's step

@@ -66,6 +66,7 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
                                  "on one device by itself");
     LK_TRY(scaling_model_compare_texts("the model", one->model, many->model));
     LK_TRY(scaling_model_compare_texts("the data set", one->data, many->data));
+    LK_TRY(scaling_model_compare_counts("the number of parameters", one->parameters, many->parameters));
     LK_TRY(scaling_model_compare_texts("the kind of device", one->kind, many->kind));
     LK_TRY(scaling_model_compare_texts("the dtype", one->dtype, many->dtype));
     LK_TRY(scaling_model_compare_counts("the batch size", one->batch_size, many->batch_size));
@@ -75,6 +76,10 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
         LK_FAIL(LK_ERR_ARGUMENT,
                 "the runs cannot be compared: of the %s one there is no throughput; longer runs have one",
                 isfinite(one->images_per_second) ? "second" : "first");
+    if (one->steps < 1)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "the runs cannot be compared: no steps of the first one were recorded: it is too short, "
+                "or --trace records it");
     many->one_device_images_per_second = one->images_per_second;
     return LK_OK;
 }

@@ -136,6 +136,14 @@ static void runs_are_compared_if_they_are_alike(void **state)
     other.batch_size = 32;
     expect_failure(lk_scaling_compare(&other, &many), LK_ERR_ARGUMENT, "the batch size is 32 and 64");
     other = one;
+    other.parameters = 12730;
+    many.parameters = 669706;
+    expect_failure(lk_scaling_compare(&other, &many), LK_ERR_ARGUMENT, "the number of parameters is 12730 and 669706");
+    many.parameters = one.parameters;
+    other = one;
+    other.steps = 0;
+    expect_failure(lk_scaling_compare(&other, &many), LK_ERR_ARGUMENT, "no steps of the first one were recorded");
+    other = one;
     other.images_per_second = NAN;
     expect_failure(lk_scaling_compare(&other, &many), LK_ERR_ARGUMENT, "of the first one there is no throughput");
     assert_true(isnan(many.one_device_images_per_second));
