@@ -101,8 +101,8 @@ static int report_run(int argc, char **argv)
         return cli_fail();
     if (count == 0)
         return cli_usage_error("report: a folder is missing: name one that `lockstep train --log-dir` has written");
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     if (config.html && *config.html) {
-        lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
         if (count > LK_PAGE_RUNS)
             return cli_usage_error("unexpected argument '%s': a page compares at most %d runs", argv[LK_PAGE_RUNS],
                                    LK_PAGE_RUNS);
@@ -118,8 +118,9 @@ const cli_command cmd_report = {
     .summary = "Write a page about runs, or show the speed-up of several devices",
     .arguments = "LOGDIR | ONE_DEVICE_LOGDIR LOGDIR | --html FILE LOGDIR...",
     .details =
-        "LOGDIR is a folder that `lockstep train --log-dir` has written; its last run is reported. To report another\n"
-        "one, name its file, such as scaling-2.json.\n"
+        "LOGDIR is a folder that `lockstep train --log-dir` has written. Its last run that has a scaling report is\n"
+        "reported, and with --html its last run. To report another one, name its file, such as scaling-2.json, or\n"
+        "epochs-2.jsonl for --html.\n"
         "\n"
         "Prints speed-up and efficiency, and where the time of a step went:\n"
         "  compute             operators, and sums over a device's own shards\n"

@@ -95,9 +95,9 @@ LK_API const lk_scaling_report *lk_trainer_scaling(const lk_trainer *trainer);
 /* Writes the report as a JSON object. The file is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_scaling_write(const lk_scaling_report *report, const char *path);
 
-/* Reads a report from its file, or that of the last run from a folder of records. Errors: LK_ERR_NOT_FOUND (no such
- * path, or a folder without reports), LK_ERR_FORMAT (not such a file; the message names position and field), LK_ERR_IO,
- * LK_ERR_MEMORY. */
+/* Reads a report from its file, or the last one from a folder of records. A warning (lk_log_set) says if the folder has
+ * a later run without one. Errors: LK_ERR_NOT_FOUND (no such path, or a folder without reports), LK_ERR_FORMAT (not
+ * such a file; the message names position and field), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_scaling_read(const char *path, lk_scaling_report *report);
 
 /* --- what follows from it ----------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* Scaling reports are read as they were written; for a wrong file the message names the error. */
 #include "report/scaling_testing.h"
 #include "base/mem_testing.h"
+#include "lockstep/log.h"
 
 static size_t read_text(const char *path, char *text, size_t size)
 {
@@ -71,6 +72,41 @@ static void a_folder_gives_its_last_run(void **state)
     expect_failure(lk_scaling_read(*state, &read), LK_ERR_IO, "scaling-11.json: is no file");
 }
 
+static int warnings;
+
+static void count_warnings(void *user, lk_log_level level, const char *message)
+{
+    (void)user;
+    assert_int_equal(level, LK_LOG_WARNING);
+    assert_non_null(strstr(message, "epochs-2.jsonl: this run has no scaling report; the report is of run 1"));
+    warnings++;
+}
+
+static void a_run_without_a_report_is_named(void **state)
+{
+    static const char begun[] = "{\"event\":\"settings\"}\n",
+                      ended[] = "{\"event\":\"settings\"}\n{\"event\":\"done\"}\n";
+    lk_scaling_report r = known_report(), read;
+    put_bytes(in_dir("epochs.jsonl"), begun, strlen(begun));
+    expect_failure(lk_scaling_read(*state, &read), LK_ERR_NOT_FOUND,
+                   "epochs.jsonl: this run has not finished, so there is no scaling report of it");
+    put_bytes(in_dir("epochs.jsonl"), ended, strlen(ended));
+    expect_failure(lk_scaling_read(*state, &read), LK_ERR_NOT_FOUND, "holds no scaling report");
+    put_bytes(in_dir("epochs.jsonl"), "{", 1);
+    put_bytes(in_dir("epochs-2.jsonl"), "[]\n", 3);
+    expect_failure(lk_scaling_read(*state, &read), LK_ERR_NOT_FOUND, "holds no scaling report");
+
+    warnings = 0;
+    lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
+    assert_ok(lk_scaling_write(&r, in_dir("scaling.json")));
+    assert_ok(lk_scaling_read(*state, &read));
+    assert_int_equal(warnings, 1);
+    assert_ok(lk_scaling_write(&r, in_dir("scaling-2.json")));
+    assert_ok(lk_scaling_read(*state, &read));
+    assert_int_equal(warnings, 1);
+    lk_log_set(NULL, NULL, LK_LOG_WARNING);
+}
+
 static void damage_is_named(void **state)
 {
     (void)state;
@@ -130,8 +166,11 @@ static void every_failed_allocation_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(reports_are_read_as_they_were_written), FOLDER_TEST(workers_are_read_as_they_were_written),
-        FOLDER_TEST(a_folder_gives_its_last_run),           FOLDER_TEST(damage_is_named),
+        FOLDER_TEST(reports_are_read_as_they_were_written),
+        FOLDER_TEST(workers_are_read_as_they_were_written),
+        FOLDER_TEST(a_folder_gives_its_last_run),
+        FOLDER_TEST(a_run_without_a_report_is_named),
+        FOLDER_TEST(damage_is_named),
         FOLDER_TEST(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

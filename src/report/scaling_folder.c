@@ -1,6 +1,8 @@
 #include "report/scaling_folder.h"
 
+#include "base/log.h"
 #include "base/status.h"
+#include "lockstep/runs.h"
 #include "report/record_names.h"
 #include "report/scaling_file.h"
 
@@ -15,16 +17,37 @@ static lk_status scaling_folder_read_run(const char *dir, int run, lk_scaling_re
     return lk__scaling_read_file(path, false, report);
 }
 
+/* Says why a folder has no report. */
+static lk_status scaling_folder_lacks_report(const char *dir)
+{
+    lk_run *run;
+    lk_status status = lk_run_read(dir, &run);
+    bool unfinished = status == LK_OK && !run->finished;
+    if (unfinished)
+        status =
+            lk__fail(LK_ERR_NOT_FOUND, "%s: this run has not finished, so there is no scaling report of it", run->path);
+    lk_run_release(run);
+    if (unfinished || status == LK_ERR_MEMORY)
+        return status;
+    lk_error_clear();
+    LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no scaling report: `lockstep train --log-dir` leaves one", dir);
+}
+
 lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
 {
     struct stat about;
-    int run;
+    char last_path[PATH_MAX];
+    int run, last;
     lk__scaling_clear(report);
     if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
         return lk__scaling_read_file(path, true, report);
     LK_TRY(lk__record_names_last(path, "scaling", ".json", INT_MAX, &run));
     if (run == 0)
-        LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no scaling report: `lockstep train --log-dir` leaves one", path);
+        return scaling_folder_lacks_report(path);
+    LK_TRY(lk__record_names_last(path, "epochs", ".jsonl", INT_MAX, &last));
+    LK_TRY(lk__record_path(path, "epochs", ".jsonl", last, last_path));
+    if (last > run)
+        lk__log(LK_LOG_WARNING, "%s: this run has no scaling report; the report is of run %d", last_path, run);
     return scaling_folder_read_run(path, run, report);
 }
 

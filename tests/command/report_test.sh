@@ -94,6 +94,17 @@ run 0 "${small[@]}" --batch-size 4 --devices 2xcpu:0 --log-dir "$work/other"
 run 2 report "$work/one/scaling.json" "$work/other"
 complains 'the runs cannot be compared: the batch size is 8 and 4'
 
+# Later runs that were interrupted have no report.
+mkdir "$work/begun"
+head -n 1 "$work/two/epochs.jsonl" >"$work/begun/epochs.jsonl"
+run 1 report "$work/begun"
+complains "$work/begun/epochs.jsonl: this run has not finished, so there is no scaling report of it"
+cp "$work/two/scaling.json" "$work/begun"
+cp "$work/begun/epochs.jsonl" "$work/begun/epochs-2.jsonl"
+run 0 report "$work/begun"
+says "$work/begun/epochs-2.jsonl: this run has no scaling report; the report is of run 1"
+line '^all '
+
 # ---- what was not measured ----
 
 run 0 "${small[@]}" --devices 2xcpu:0 --limit-train 16 --log-dir "$work/short" --verbose
