@@ -145,7 +145,7 @@ static void site_put_event(uint64_t version, const char *name, const lk_bytes *d
     lk__bytes_format(out, "event: %s\n", name);
     if (version > 0)
         lk__bytes_format(out, "id: %llu\n", (unsigned long long)version);
-    while (begin < size) {
+    while (data && begin < size) {
         const unsigned char *stop = memchr(data->data + begin, '\n', size - begin);
         size_t end = stop ? (size_t)(stop - data->data) : size;
         lk__bytes_text(out, "data: ");
