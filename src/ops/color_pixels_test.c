@@ -130,6 +130,23 @@ static void equalizing_two_levels(void **state)
     assert_true(plane[0] == 0 && plane[1] == 1);
 }
 
+/* Floats of a program may be NaN, which has no level of its own. */
+static void nan_has_the_lowest_level(void **state)
+{
+    (void)state;
+    assert_int_equal(lk__color_level(NAN), 0);
+    assert_int_equal(lk__color_level(-1), 0);
+    assert_int_equal(lk__color_level(2), LK_COLOR_LEVELS - 1);
+    enum { SIDE = 64 };
+    static float plane[SIDE * SIDE], room[SIDE * SIDE];
+    for (int i = 0; i < SIDE * SIDE; i++)
+        plane[i] = i % 3 == 0 ? NAN : (float)(i % 7) / 7;
+    lk_color_image image = {.values = plane, .channels = 1, .size = {SIDE, SIDE}, .scratch = room};
+    lk__color_equalize(&image);
+    for (int i = 0; i < SIDE * SIDE; i++)
+        assert_true(plane[i] >= 0 && plane[i] <= 1);
+}
+
 static void operations_keep_the_range(void **state)
 {
     (void)state;
@@ -178,6 +195,7 @@ int main(void)
         cmocka_unit_test(sharpness_blurs_the_inside),
         cmocka_unit_test(histograms_are_stretched),
         cmocka_unit_test(equalizing_two_levels),
+        cmocka_unit_test(nan_has_the_lowest_level),
         cmocka_unit_test(operations_keep_the_range),
         cmocka_unit_test(a_quarter_turn_moves_pixels),
         cmocka_unit_test(contrast_does_not_depend_on_the_order_of_pixels),

@@ -134,9 +134,10 @@ LK_EVERYWHERE static inline float lk__color_mix(float other, float value, float 
 
 enum { LK_COLOR_LEVELS = 256 };
 
+/* NaN has level 0, because its conversion to an integer is undefined. */
 LK_EVERYWHERE static inline int lk__color_level(float value)
 {
-    return (int)(lk__color_clip(value) * 255.0f + 0.5f);
+    return value > 0 ? (int)(lk__color_clip(value) * 255.0f + 0.5f) : 0;
 }
 
 /* The gray value of pixel i of an image of planes of n pixels: ITU-R 601 luma for three channels, otherwise their mean.
