@@ -304,6 +304,10 @@ static void reads_csv_as_others_write_it(void **state)
         "\"1x1\",\"1x2\",\"label\"\n\"2\",\"3\",\"1\"\n \"5\" , 6,\t300",
         "Label , 1x1, 1x2\n1, 2, 3\n\n300 ,5,006\n",
         "\xef\xbb\xbf\061,2,3\n300,5,6\n",
+        "\xef\xbb\xbf\r\n \t\nlabel,1x1,1x2\n1,2,3\n \t \n300,5,6\n",
+        "\"the \"\"kind\"\", a number\",1x1,1x2\n1,2,3\n300,5,6\n",
+        ",1x1,1x2\n1,2,3\n300,5,6\n",
+        "e,1x1,1x2\n1,2,3\n300,5,6\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         write_text("b.csv", texts[i]);
@@ -347,6 +351,8 @@ static void bad_rows_are_named(void **state)
         lk_dataset_release(dataset);
     }
     write_text("b.csv", "");
+    refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "is empty, expected rows", "");
+    write_text("b.csv", "\n \n");
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "is empty, expected rows", "");
     write_text("b.csv", "label,1x1\n");
     opts.shape = NULL;

@@ -55,6 +55,16 @@ static lk_status csv_refill_chunk(csv *c)
     return LK_OK;
 }
 
+/* Removes the byte order mark that spreadsheets write before UTF-8. */
+static void csv_remove_mark(csv *c)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    if (strncmp(c->line, mark, sizeof mark - 1) != 0)
+        return;
+    c->length -= sizeof mark - 1;
+    memmove(c->line, c->line + sizeof mark - 1, c->length + 1);
+}
+
 /* Reads the next line. *ended: the file has no more lines. The last line need not end in a newline. */
 static lk_status csv_read_line(csv *c, bool *ended)
 {
@@ -78,6 +88,8 @@ static lk_status csv_read_line(csv *c, bool *ended)
     }
     if (c->length && c->line[c->length - 1] == '\r')
         c->line[--c->length] = '\0';
+    if (c->number == 1)
+        csv_remove_mark(c);
     *ended = !any;
     return LK_OK;
 }
@@ -111,28 +123,44 @@ static const char *csv_parse_value(const char *p, int32_t largest, int32_t *valu
     return *p == ',' || *p == '\0' ? p : NULL;
 }
 
+static bool csv_is_blank(const csv *c)
+{
+    return csv_skip_blanks(c->line) == c->line + c->length;
+}
+
+/* Returns the comma or the end of the line behind a field. A quoted field may contain commas, and doubled quotes. */
+static const char *csv_field_end(const char *field)
+{
+    field = csv_skip_blanks(field);
+    const char *quote = *field == '"' ? strchr(field + 1, '"') : NULL;
+    while (quote && quote[1] == '"')
+        quote = strchr(quote + 2, '"');
+    if (quote)
+        field = quote;
+    return field + strcspn(field, ",");
+}
+
 static int64_t csv_count_columns(const char *line)
 {
     int64_t columns = 1;
-    for (; (line = strchr(line, ',')); line++)
+    for (const char *end = csv_field_end(line); *end; end = csv_field_end(end + 1))
         columns++;
     return columns;
 }
 
-/* Copies field `wanted` of a line, without the blanks and quotes around it; cuts it to `size`. */
-static void csv_copy_field(const char *line, int64_t wanted, char *text, size_t size)
+/* Copies a field, without the blanks and quotes around it; cuts it to `size`. */
+static void csv_copy_field(const char *field, char *text, size_t size)
 {
-    for (int64_t i = 0; i < wanted; i++)
-        line = strchr(line, ',') + 1;
-    line = csv_skip_blanks(line);
-    size_t length = strcspn(line, ",");
-    while (length && (line[length - 1] == ' ' || line[length - 1] == '\t'))
+    const char *end = csv_field_end(field);
+    field = csv_skip_blanks(field);
+    size_t length = (size_t)(end - field);
+    while (length && (field[length - 1] == ' ' || field[length - 1] == '\t'))
         length--;
-    if (length >= 2 && line[0] == '"' && line[length - 1] == '"') {
-        line++;
+    if (length >= 2 && field[0] == '"' && field[length - 1] == '"') {
+        field++;
         length -= 2;
     }
-    snprintf(text, size, "%.*s", (int)(length < size ? length : size - 1), line);
+    snprintf(text, size, "%.*s", (int)(length < size ? length : size - 1), field);
 }
 
 /* Lines are handled as strings, so a byte of 0 would hide the rest of a line. */
@@ -142,10 +170,10 @@ static const char zero_byte_problem[] = "a byte of 0, expected text in UTF-8";
 
 static lk_status csv_find_label(csv *c)
 {
-    const char *wanted = c->opts->label_column;
+    const char *wanted = c->opts->label_column, *field = c->line;
     char name[64];
-    for (int64_t i = 0; i < c->columns; i++) {
-        csv_copy_field(c->line, i, name, sizeof name);
+    for (int64_t i = 0; i < c->columns; i++, field = csv_field_end(field) + 1) {
+        csv_copy_field(field, name, sizeof name);
         if (wanted ? strcmp(name, wanted) == 0 : strcasecmp(name, "label") == 0 || strcasecmp(name, "class") == 0) {
             c->label = i;
             return LK_OK;
@@ -153,7 +181,7 @@ static lk_status csv_find_label(csv *c)
     }
     if (wanted)
         LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: no column of that name in %s", wanted, c->path);
-    csv_copy_field(c->line, 0, name, sizeof name);
+    csv_copy_field(c->line, name, sizeof name);
     lk__log(LK_LOG_WARNING,
             "%s: no column is called label or class: the first, '%s', is taken for it; --label-column NAME says which",
             c->path, name);
@@ -166,7 +194,10 @@ static void csv_find_shape(csv *c)
 {
     char name[64];
     int64_t size[3];
-    csv_copy_field(c->line, c->label == c->columns - 1 ? c->columns - 2 : c->columns - 1, name, sizeof name);
+    const char *field = c->line;
+    for (int64_t left = c->columns - (c->label == c->columns - 1 ? 2 : 1); left > 0; left--)
+        field = csv_field_end(field) + 1;
+    csv_copy_field(field, name, sizeof name);
     int n = lk__read_sizes(name, size);
     int64_t channels = n == 3 ? size[0] : 1;
     if (n < 2 || channels * size[n - 2] * size[n - 1] != c->columns - 1)
@@ -215,21 +246,17 @@ static bool csv_is_numbered_header(const csv *c)
     return c->columns >= MIN_NUMBERED_COLUMNS;
 }
 
-/* The first line is a header if its first field is not a number, or if it numbers the columns. */
+/* The first line that is not blank is a header if its first field is not a number, or if it numbers the columns. */
 static lk_status csv_read_first_line(csv *c, bool *is_row)
 {
     lk_samples *s = c->samples;
     char first[64];
-    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark that spreadsheets write before UTF-8 */
     if (strlen(c->line) != c->length)
         LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": %s", c->path, c->number, zero_byte_problem);
-    if (strncmp(c->line, mark, sizeof mark - 1) == 0) {
-        c->length -= sizeof mark - 1;
-        memmove(c->line, c->line + sizeof mark - 1, c->length + 1);
-    }
     c->columns = csv_count_columns(c->line);
-    csv_copy_field(c->line, 0, first, sizeof first);
-    *is_row = (first[0] == '\0' || first[strspn(first, "+-.0123456789eE")] == '\0') && !csv_is_numbered_header(c);
+    csv_copy_field(c->line, first, sizeof first);
+    bool is_number = strpbrk(first, "0123456789") && first[strspn(first, "+-.0123456789eE")] == '\0';
+    *is_row = is_number && !csv_is_numbered_header(c);
     if (!*is_row && c->columns > 1) {
         LK_TRY(csv_find_label(c));
         csv_find_shape(c);
@@ -280,8 +307,8 @@ static bool csv_parse_row(csv *c, uint8_t *pixels, int32_t *label)
 static lk_status csv_add_row(csv *c)
 {
     lk_samples *s = c->samples;
-    if (c->length == 0)
-        return LK_OK; /* empty lines are skipped */
+    if (csv_is_blank(c))
+        return LK_OK;
     LK_TRY(lk__samples_reserve(s, &c->samples_capacity));
     if (csv_parse_row(c, s->memory + s->count * (c->columns - 1), &s->labels[s->count])) {
         if (s->labels[s->count] >= s->classes)
@@ -299,7 +326,9 @@ static lk_status csv_add_row(csv *c)
 static lk_status csv_read_rows(csv *c)
 {
     bool ended, is_row;
-    LK_TRY(csv_read_line(c, &ended));
+    do
+        LK_TRY(csv_read_line(c, &ended));
+    while (!ended && csv_is_blank(c));
     if (ended)
         LK_FAIL(LK_ERR_FORMAT, "%s: is empty, expected rows of a label and pixels", c->path);
     LK_TRY(csv_read_first_line(c, &is_row));
