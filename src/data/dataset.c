@@ -131,7 +131,8 @@ lk_status lk__samples_generate(const lk_dataset_kind *kind, lk_split split, int6
     int64_t count = lk__synthetic_count(split);
     if (limit > 0)
         count = lk__min(limit, count);
-    *samples = (lk_samples){.channels = 1, .height = LK__SYNTHETIC_SIZE, .width = LK__SYNTHETIC_SIZE};
+    *samples =
+        (lk_samples){.channels = 1, .height = LK__SYNTHETIC_SIZE, .width = LK__SYNTHETIC_SIZE, .generated = true};
     lk_status status = lk__samples_set_classes(samples, kind->classes, kind->class_names);
     if (status == LK_OK)
         status = lk__samples_allocate(samples, count);
@@ -276,7 +277,7 @@ lk_status lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64
     int64_t count = whole ? samples->count : dataset->count;
     *empty = 0;
     /* Only the samples up to the limit were generated; the whole set would have every class. */
-    if (whole && strcmp(dataset->source, LK__GENERATED) == 0)
+    if (whole && samples->generated)
         return LK_OK;
     bool *has = lk__calloc((size_t)samples->classes, sizeof *has);
     if (!has)

@@ -4,9 +4,6 @@
 #include "data/samples.h"
 #include "ops/pixels.h"
 
-/* lk_dataset_source returns this for a data set that was generated, not read from files. */
-#define LK__GENERATED "generated"
-
 /* Facts about a kind of data set, known before its files are read. All pointers are to static data. */
 typedef struct lk_dataset_kind {
     const char *name;

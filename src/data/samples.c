@@ -59,6 +59,7 @@ void lk__samples_adopt(lk_samples *samples, lk_samples *made)
 {
     lk_names class_names = samples->class_names, files = samples->files;
     made->classes = samples->classes;
+    made->generated = samples->generated;
     samples->class_names = samples->files = (lk_names){0};
     lk__samples_free(samples);
     *samples = *made;

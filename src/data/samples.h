@@ -25,6 +25,7 @@ typedef struct lk_samples {
     size_t mapping_size;
     lk_names class_names; /* [classes], or empty */
     lk_names files;       /* [count]: the file of each sample; or empty */
+    bool generated;       /* by the generator, which may have been asked for the first samples of a set only */
 } lk_samples;
 
 void lk__samples_free(lk_samples *samples);
@@ -44,7 +45,7 @@ lk_status lk__samples_reserve(lk_samples *samples, int64_t *capacity);
 /* Fails with LK_ERR_FORMAT if a label is not below samples->classes; the message names `source`. */
 lk_status lk__samples_check_labels(const lk_samples *samples, const char *source);
 
-/* Replaces the images and labels of `samples` by those of `made`, which is taken. Classes and names stay. */
+/* Replaces the images and labels of `samples` by those of `made`, which is taken. Classes, names and origin stay. */
 void lk__samples_adopt(lk_samples *samples, lk_samples *made);
 
 /* Keeps copies of the samples with the given indices, in that order. samples->files is left as it is.

@@ -76,7 +76,7 @@ static lk_status catalog_open_samples(const lk_catalog_entry *entry, lk_split sp
     if (opts->val_split > 0)
         split = LK_SPLIT_TRAIN;
     if (entry->generated) {
-        strcpy(source, LK__GENERATED);
+        strcpy(source, "generated");
         return lk__samples_generate(&entry->kind, split, opts->val_split > 0 ? 0 : opts->limit, samples);
     }
     lk_dataset_files files;

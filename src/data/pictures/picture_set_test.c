@@ -1,6 +1,7 @@
 /* Folders of pictures as data sets: classes, order, sizes, and what is broken. */
 #include "data/pictures/pictures_testing.h"
 
+#include "data/dataset.h"
 #include "lockstep/build.h"
 
 #include <sys/resource.h>
@@ -161,6 +162,36 @@ static void a_share_is_held_out(void **state)
     lk_dataset_release(test);
 }
 
+/* The source of generated samples is "generated" too, but a folder of that name has all of its samples. */
+static void a_folder_may_be_called_generated(void **state)
+{
+    (void)state;
+    char before[PATH_MAX];
+    lk_dataset *dataset;
+    int64_t empty, first;
+    make_folder("generated/a");
+    make_folder("generated/b");
+    make_picture("generated/b/1.pgm", 1, SIDE, SIDE, 1);
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(test_dir), 0);
+    lk_dataset_opts opts = {.cache_dir = "none"};
+    lk_status status = lk_dataset_open("generated", LK_SPLIT_TRAIN, &opts, &dataset);
+    assert_int_equal(chdir(before), 0);
+    assert_ok(status);
+    assert_string_equal(lk_dataset_source(dataset), "generated");
+    assert_ok(lk__dataset_empty_classes(dataset, true, &empty, &first));
+    assert_int_equal(empty, 1);
+    assert_int_equal(first, 0);
+    lk_dataset_release(dataset);
+    for (int resized = 0; resized < 2; resized++) {
+        opts = (lk_dataset_opts){.limit = 1, .resize = resized ? "7x7" : NULL};
+        assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TRAIN, &opts, &dataset));
+        assert_ok(lk__dataset_empty_classes(dataset, true, &empty, &first));
+        assert_int_equal(empty, 0);
+        lk_dataset_release(dataset);
+    }
+}
+
 /* --- what is broken ----------------------------------------------------------------------------------------------- */
 
 static void broken_pictures_are_named(void **state)
@@ -267,15 +298,11 @@ static void more_classes_than_a_byte_has(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(samples_are_ordered_by_name),
-        FOLDER_TEST(val_is_taken_before_test),
-        FOLDER_TEST(threads_change_nothing),
-        FOLDER_TEST(sizes_have_to_agree),
-        FOLDER_TEST(a_share_is_held_out),
-        FOLDER_TEST(more_classes_than_a_byte_has),
-        FOLDER_TEST(broken_pictures_are_named),
-        FOLDER_TEST(nothing_to_train_with),
-        FOLDER_TEST(large_files_wait_for_each_other),
+        FOLDER_TEST(samples_are_ordered_by_name),  FOLDER_TEST(val_is_taken_before_test),
+        FOLDER_TEST(threads_change_nothing),       FOLDER_TEST(sizes_have_to_agree),
+        FOLDER_TEST(a_share_is_held_out),          FOLDER_TEST(a_folder_may_be_called_generated),
+        FOLDER_TEST(more_classes_than_a_byte_has), FOLDER_TEST(broken_pictures_are_named),
+        FOLDER_TEST(nothing_to_train_with),        FOLDER_TEST(large_files_wait_for_each_other),
     };
     return cmocka_run_group_tests_name("picture_set", tests, NULL, NULL);
 }
