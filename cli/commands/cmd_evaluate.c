@@ -125,7 +125,24 @@ static lk_status evaluate_write_json(const cli_evaluation *e, FILE *stream)
     return cli_print_json(lk_evaluation_json(&e->found, e->dataset, e->names), stream);
 }
 
-static lk_status evaluate_write_files(const cli_evaluation *e, const char *out)
+static lk_status evaluate_write_json_file(const cli_evaluation *e, const char *out)
+{
+    char path[PATH_MAX];
+    lk_status status = evaluate_path_in(out, "evaluation.json", path);
+    if (status != LK_OK)
+        return status;
+    FILE *file = fopen(path, "w");
+    status = file ? evaluate_write_json(e, file) : LK_OK;
+    bool is_written = file && !ferror(file);
+    if (file && fclose(file) != 0)
+        is_written = false;
+    if (is_written || status != LK_OK)
+        return status;
+    cli_cannot_write(path, errno);
+    return LK_ERR_IO;
+}
+
+static lk_status evaluate_draw_files(const cli_evaluation *e, const char *out)
 {
     char path[PATH_MAX], title[256];
     snprintf(title, sizeof title, "%.80s on %.80s: accuracy %.4f", e->info->model, lk_dataset_name(e->dataset),
@@ -148,19 +165,7 @@ static lk_status evaluate_write_files(const cli_evaluation *e, const char *out)
         status = lk_evaluation_sheet(&e->found, e->dataset, e->names, path);
     if (status == LK_OK && !has_png)
         fputs("lockstep: this build has no libcairo: confusion.png and mistakes.png are not written\n", stderr);
-    if (status == LK_OK)
-        status = evaluate_path_in(out, "evaluation.json", path);
-    if (status != LK_OK)
-        return status;
-    FILE *file = fopen(path, "w");
-    status = file ? evaluate_write_json(e, file) : LK_OK;
-    bool is_written = file && !ferror(file);
-    if (file && fclose(file) != 0)
-        is_written = false;
-    if (is_written || status != LK_OK)
-        return status;
-    cli_cannot_write(path, errno);
-    return LK_ERR_IO;
+    return status;
 }
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
@@ -226,7 +231,9 @@ static lk_status evaluate_checkpoint(const lk_checkpoint *checkpoint, const eval
     else if (status == LK_OK)
         cli_print_evaluation(e);
     if (status == LK_OK && has_out)
-        status = evaluate_write_files(e, config->out);
+        status = evaluate_write_json_file(e, config->out); /* first, because pictures may be too large to be drawn */
+    if (status == LK_OK && has_out)
+        status = evaluate_draw_files(e, config->out);
     lk_evaluation_free(&e->found);
     lk_predictor_release(e->predictor);
     lk_dataset_release(e->dataset);

@@ -102,8 +102,8 @@ LK_API lk_status lk_evaluation_draw(const lk_evaluation *evaluation, const char 
                                     const char *path);
 
 /* Draws the mistakes as a contact sheet, a PNG: each image over its label, the prediction and the prediction's
- * probability; only the first ones if not all fit 8192 pixels a side. Floats are drawn between the least and the
- * greatest of them. dataset: the one that was evaluated. Errors: LK_ERR_ARGUMENT (no mistakes), those of
+ * probability; only the first ones, at least one, if not all fit 8192 pixels a side. Floats are drawn between the least
+ * and the greatest of them. dataset: the one that was evaluated. Errors: LK_ERR_ARGUMENT (no mistakes), those of
  * lk_contact_sheet_write and lk_dataset_read. */
 LK_API lk_status lk_evaluation_sheet(const lk_evaluation *evaluation, const lk_dataset *dataset,
                                      const char *const *names, const char *path);

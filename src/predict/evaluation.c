@@ -234,7 +234,7 @@ enum { WIDTH = 150, BETWEEN = 48, MOST = 8192 }; /* pixels; most captions fit WI
 static int64_t evaluation_fitting_images(int64_t count, int64_t side)
 {
     int64_t in_row = (MOST - 2 * BETWEEN) / (side + BETWEEN);
-    return in_row > 0 ? lk__min(count, in_row * in_row) : count;
+    return lk__min(count, lk__max(1, in_row * in_row));
 }
 
 /* Returns the bytes of `name` that fit into a caption, without cutting a character. */

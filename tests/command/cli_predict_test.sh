@@ -49,6 +49,10 @@ mkdir "$work/small"
 ln -s /dev/full "$work/small/evaluation.json"
 run 1 evaluate "$trained" --limit 8 --out "$work/small"
 says 'evaluation.json: cannot be written: No space left on device'
+# The numbers are written also if a picture cannot be.
+mkdir -p "$work/undrawn/confusion.svg"
+run 1 evaluate "$trained" --limit 8 --out "$work/undrawn"
+[[ -s $work/undrawn/evaluation.json ]] || fail "no evaluation.json"
 run 1 evaluate "$work"
 complains "$work: there is no checkpoint"
 run 2 evaluate
@@ -151,6 +155,11 @@ printf 'conv2d 2 kernel=1\nglobal_avg_pool\ndense classes\n' >"$work/tall.lk"
 run 0 train --model "$work/tall.lk" --data synthetic --resize 1500x100 --limit-train 8 --limit-val 0 --batch-size 8 \
     --epochs 1 --checkpoint-dir "$work/tall"
 run 0 evaluate "$work/tall" --limit 48 --out "$work/out"
+
+# Images as large as a contact sheet.
+run 0 train --model "$work/tall.lk" --data synthetic --resize 8100x2 --limit-train 8 --limit-val 0 --batch-size 8 \
+    --epochs 1 --checkpoint-dir "$work/taller"
+run 0 evaluate "$work/taller" --limit 32 --out "$work/out"
 
 # No picture has two channels.
 printf 'flatten\ndense classes\n' >"$work/two.lk"
