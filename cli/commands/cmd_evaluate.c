@@ -5,6 +5,7 @@
 #include "cli/text/progress.h"
 
 #include "lockstep/build.h"
+#include "lockstep/image.h"
 #include "lockstep/predict.h"
 #include "lockstep/record.h"
 
@@ -170,13 +171,16 @@ static lk_status evaluate_draw_files(const cli_evaluation *e, const char *out)
 
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
-/* Opens the data set, with images resized to the network's input size. */
+/* Opens the data set, with images resized to the network's input size. IDX files may have images of a size that none
+ * are resized to; such images must have the network's size already. */
 static lk_status evaluate_open_dataset(const evaluate_config *config, cli_evaluation *e)
 {
     lk_dataset_opts opts = lk_train_dataset_opts(&config->train);
     char size[64];
-    snprintf(size, sizeof size, "%" PRId64 "x%" PRId64, e->info->height, e->info->width);
-    opts.resize = size;
+    int64_t height = e->info->height, width = e->info->width;
+    snprintf(size, sizeof size, "%" PRId64 "x%" PRId64, height, width);
+    if (height <= LK_IMAGE_MAX_SIDE && width <= LK_IMAGE_MAX_SIDE && height * width <= LK_IMAGE_MAX_PIXELS)
+        opts.resize = size;
     opts.channels = e->info->channels == 1 || e->info->channels == 3 ? e->info->channels : 0;
     opts.limit = config->limit > 0 ? config->limit : 0;
     opts.progress = cli_show_data_progress;

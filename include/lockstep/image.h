@@ -27,16 +27,16 @@ typedef struct lk_image_opts {
     int64_t height, width; /* size in pixels to resize to; both 0: as in the file */
 } lk_image_opts;
 
-/* Limits: pixels and longest side of a picture that is decoded, and longest side to resize to. */
+/* Limits of a picture that is decoded, and of the size to resize to: pixels, and the longest side. */
 #define LK_IMAGE_MAX_PIXELS (INT64_C(1) << 26)
-enum { LK_IMAGE_MAX_FILE_SIDE = 65535, LK_IMAGE_MAX_SIDE = 8192 };
+enum { LK_IMAGE_MAX_SIDE = 65535 };
 
 /* Reads a picture. opts NULL: as in the file. The first bytes decide the format, not the name. Palettes are applied, 16
  * bits become 8, and transparency is dropped; gamma, color profiles and orientation are ignored. Resizing is bilinear;
  * when a picture shrinks, the triangle filter widens by the factor, so that all pixels count. It uses fixed point and
  * gives the same bytes on every machine, equal to those of Pillow 11. JPEG is decoded by libjpeg-turbo.
  *
- * The header is checked before memory is allocated: larger pictures than LK_IMAGE_MAX_PIXELS or LK_IMAGE_MAX_FILE_SIDE,
+ * The header is checked before memory is allocated: larger pictures than LK_IMAGE_MAX_PIXELS or LK_IMAGE_MAX_SIDE,
  * and files above 512 MiB, are refused. Pictures above 4 million pixels and files above 16 MiB share a budget of
  * memory, that of the largest allowed one, so that threads do not decode too many at a time. Errors, with the path in
  * the message: LK_ERR_ARGUMENT (opts), LK_ERR_IO (cannot be read), LK_ERR_FORMAT (not a picture, damaged, truncated,

@@ -33,8 +33,10 @@ int lk__read_sizes(const char *text, int64_t size[3])
 lk_status lk__parse_resize(const char *text, int64_t *height, int64_t *width)
 {
     int64_t size[3] = {0};
-    if (text && *text && lk__read_sizes(text, size) != 2)
-        LK_FAIL(LK_ERR_ARGUMENT, "--resize %s: must be HEIGHTxWIDTH, each from 1 to %d", text, LK_IMAGE_MAX_SIDE);
+    if (text && *text && (lk__read_sizes(text, size) != 2 || size[0] * size[1] > LK_IMAGE_MAX_PIXELS))
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--resize %s: must be HEIGHTxWIDTH, each from 1 to %d, and at most %" PRId64 " pixels in all", text,
+                LK_IMAGE_MAX_SIDE, LK_IMAGE_MAX_PIXELS);
     *height = size[0];
     *width = size[1];
     return LK_OK;

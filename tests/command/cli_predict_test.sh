@@ -156,10 +156,20 @@ run 0 train --model "$work/tall.lk" --data synthetic --resize 1500x100 --limit-t
     --epochs 1 --checkpoint-dir "$work/tall"
 run 0 evaluate "$work/tall" --limit 48 --out "$work/out"
 
-# Images as large as a contact sheet.
+# Images as large as a contact sheet, and larger pictures, which the network was trained on as they are.
 run 0 train --model "$work/tall.lk" --data synthetic --resize 8100x2 --limit-train 8 --limit-val 0 --batch-size 8 \
     --epochs 1 --checkpoint-dir "$work/taller"
 run 0 evaluate "$work/taller" --limit 32 --out "$work/out"
+mkdir -p "$work/wide/"{a,b}
+for class in a b; do
+    for n in 1 2 3; do
+        { printf 'P5\n9000 2\n255\n'; head -c 18000 <(yes "$class$n"); } >"$work/wide/$class/$n.pgm"
+    done
+done
+run 0 train --model "$work/tall.lk" --data "$work/wide" --val-split 0.3 --batch-size 4 --epochs 1 --checkpoint-dir "$work/wider"
+run 0 evaluate "$work/wider"
+run 0 predict "$work/wider" "$work/wide/a/1.pgm" "$work/black.pgm"
+lines '/a/1.pgm: ' 'black.pgm: '
 
 # No picture has two channels.
 printf 'flatten\ndense classes\n' >"$work/two.lk"

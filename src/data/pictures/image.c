@@ -11,9 +11,12 @@ static lk_status image_check_opts(const lk_image_opts *opts)
         LK_FAIL(LK_ERR_ARGUMENT, "%" PRId64 " channels of a picture: expected 1, 3, or 0 for what the file has",
                 opts->channels);
     if ((opts->height == 0) != (opts->width == 0) || opts->height < 0 || opts->width < 0 ||
-        opts->height > LK_IMAGE_MAX_SIDE || opts->width > LK_IMAGE_MAX_SIDE)
-        LK_FAIL(LK_ERR_ARGUMENT, "a picture resized to %" PRId64 "x%" PRId64 ": expected 1 to %d, or 0x0", opts->height,
-                opts->width, LK_IMAGE_MAX_SIDE);
+        opts->height > LK_IMAGE_MAX_SIDE || opts->width > LK_IMAGE_MAX_SIDE ||
+        opts->height * opts->width > LK_IMAGE_MAX_PIXELS)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "a picture resized to %" PRId64 "x%" PRId64 ": expected 1 to %d, at most %" PRId64
+                " pixels in all, or 0x0",
+                opts->height, opts->width, LK_IMAGE_MAX_SIDE, LK_IMAGE_MAX_PIXELS);
     return LK_OK;
 }
 

@@ -183,7 +183,7 @@ const lk_codec *lk__codec_of(lk_encoded *encoded)
 static bool picture_is_too_large(const lk_image *image)
 {
     int64_t pixels;
-    return image->height > LK_IMAGE_MAX_FILE_SIDE || image->width > LK_IMAGE_MAX_FILE_SIDE ||
+    return image->height > LK_IMAGE_MAX_SIDE || image->width > LK_IMAGE_MAX_SIDE ||
            !lk__mul_i64(image->height, image->width, &pixels) || pixels > LK_IMAGE_MAX_PIXELS;
 }
 
@@ -202,7 +202,7 @@ lk_status lk__picture_examine(lk_encoded *encoded, lk_image *image)
     if (picture_is_too_large(image))
         return lk__encoded_problem(
             encoded, LK_ERR_FORMAT, "%s of %lldx%lld pixels: expected at most %lld in all and %d a side", codec->name,
-            (long long)image->height, (long long)image->width, (long long)LK_IMAGE_MAX_PIXELS, LK_IMAGE_MAX_FILE_SIDE);
+            (long long)image->height, (long long)image->width, (long long)LK_IMAGE_MAX_PIXELS, LK_IMAGE_MAX_SIDE);
     return LK_OK;
 }
 

@@ -22,7 +22,7 @@ lk_status lk__picture_read_file(const char *path, lk_picture_memory *memory, lk_
  * and lk__picture_examine. */
 lk_status lk__picture_read_header(const char *path, lk_picture_memory *memory, lk_encoded *encoded, lk_image *image);
 
-/* Sets sizes and channels from the header, and checks them against LK_IMAGE_MAX_PIXELS and LK_IMAGE_MAX_FILE_SIDE.
+/* Sets sizes and channels from the header, and checks them against LK_IMAGE_MAX_PIXELS and LK_IMAGE_MAX_SIDE.
  * Errors as lk_codec.read. */
 lk_status lk__picture_examine(lk_encoded *encoded, lk_image *image);
 

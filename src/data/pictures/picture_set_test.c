@@ -126,7 +126,13 @@ static void sizes_have_to_agree(void **state)
     assert_int_equal(lk_dataset_channels(dataset), 3);
     lk_dataset_release(dataset);
     opts.resize = "6";
-    expect_no_set(&opts, LK_ERR_ARGUMENT, "--resize 6: must be HEIGHTxWIDTH", "8192");
+    expect_no_set(&opts, LK_ERR_ARGUMENT, "--resize 6: must be HEIGHTxWIDTH", "from 1 to 65535");
+    opts.resize = "8193x8192";
+    expect_no_set(&opts, LK_ERR_ARGUMENT, "--resize 8193x8192: must be HEIGHTxWIDTH", "at most 67108864 pixels");
+    opts.resize = "65535x1";
+    dataset = open_set(LK_SPLIT_TRAIN, &opts);
+    assert_int_equal(lk_dataset_height(dataset), 65535);
+    lk_dataset_release(dataset);
 }
 
 /* Every sample is in one of the two splits, always the same one. */
