@@ -81,8 +81,9 @@ typedef enum lk_nan_guard {
 typedef struct lk_data_config {
     const char *name; /* for lk_dataset_open; "auto": fashion-mnist, or synthetic if that cannot be fetched */
     /* Data sets of the program's own, to train on instead of `name`, and to validate on; val_set NULL: no evaluation.
-     * The trainer keeps references. Settings that say how files are read (limits, val_split, resize, channels,
-     * image_shape, label_column, skip_bad) are then errors. If several processes train, each must give equal sets. */
+     * val_set must not have more classes. The trainer keeps references. Settings that say how files are read (limits,
+     * val_split, resize, channels, image_shape, label_column, skip_bad) are then errors. If several processes train,
+     * each must give equal sets. */
     lk_dataset *train_set, *val_set;
     const char *dir;     /* folder that is searched first; NULL: none */
     int64_t limit_train; /* train on the first limit_train samples; -1: all */

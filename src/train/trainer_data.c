@@ -160,8 +160,12 @@ lk_status lk__trainer_data_open(lk_trainer *trainer)
     if (plan->top_k > plan->classes)
         LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
                 (long long)plan->classes);
-    if (trainer->data.val_set)
-        LK_TRY(lk__check_images(trainer, trainer->data.val_set, LK_ERR_FORMAT));
+    const lk_dataset *val = trainer->data.val_set;
+    if (val)
+        LK_TRY(lk__check_images(trainer, val, LK_ERR_FORMAT));
+    if (val && lk_dataset_classes(val) > plan->classes)
+        LK_FAIL(LK_ERR_ARGUMENT, "validation set %s: %lld classes, expected at most the %lld of the training set",
+                lk_dataset_name(val), (long long)lk_dataset_classes(val), (long long)plan->classes);
     LK_TRY(lk__hash_read_splits(trainer));
     plan->source = lk_dataset_source(trainer->data.train_set);
     plan->train_samples = lk_dataset_count(trainer->data.train_set);

@@ -51,7 +51,7 @@ static int tear_down(void **state)
     return remove_test_dir(state);
 }
 
-static lk_dataset *make_split(samples *s, kind k)
+static lk_dataset *make_split(samples *s, kind k, int64_t classes)
 {
     lk_dataset *dataset;
     lk_dataset_arrays arrays = {.labels = lk_dataset_labels(s->bytes),
@@ -59,7 +59,7 @@ static lk_dataset *make_split(samples *s, kind k)
                                 .channels = 1,
                                 .height = 28,
                                 .width = 28,
-                                .classes = CLASSES};
+                                .classes = classes};
     if (k == BYTES)
         arrays.images = lk_dataset_images(s->bytes);
     if (k == FLOATS)
@@ -78,8 +78,8 @@ static lk_train_config training_on(kind k)
     lk_train_config config = small_training(), unset;
     assert_ok(lk_train_defaults(NULL, &unset));
     config.data = unset.data;
-    config.data.train_set = make_split(&splits[0], k);
-    config.data.val_set = make_split(&splits[1], k);
+    config.data.train_set = make_split(&splits[0], k, CLASSES);
+    config.data.val_set = make_split(&splits[1], k, CLASSES);
     config.devices.shards = 4;
     config.data.augment = "flip,crop=2";
     return config;
@@ -225,6 +225,10 @@ static void test_wrong_settings(void **state)
     config = good;
     config.data.train_set = NULL;
     refused(&config, "a val_set without a train_set");
+    config = good;
+    config.data.val_set = make_split(&splits[1], FLOATS, CLASSES + 1);
+    refused(&config, "validation set mine: 11 classes, expected at most the 10 of the training set");
+    lk_dataset_release(config.data.val_set);
     config = good;
     config.data.val_set = NULL;
     config.stop.early_stop = 2;
