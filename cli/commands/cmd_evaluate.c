@@ -70,7 +70,7 @@ static const lk_option own_options[] = {
 /* clang-format on */
 
 /* Options taken from `lockstep train`. Those in `run_options` default to the run's values; val-split does so only if
- * the data set is the run's too. */
+ * the data set is the run's too, image-shape and label-column only if it is CSV. */
 static const char *const run_options[] = {"data", "val-split", "image-shape", "label-column", "skip-bad"};
 static const char *const other_options[] = {"data-dir", "data-cache", "workers", "devices", "pjrt", "json"};
 
@@ -253,15 +253,17 @@ static lk_status evaluate_read_settings(const lk_checkpoint *checkpoint, int arg
     lk_option table[CLI_MAX_OPTIONS];
     size_t count = evaluate_make_options(table);
     int positionals;
-    bool is_other = config->train.data.name != NULL; /* training held out none of these data */
+    const char *other = config->train.data.name; /* training held out none of these data */
     lk_status status = lk_options_defaults(table, count, config);
+    config->train.data.name = lk_checkpoint_get_info(checkpoint)->data;
     for (int i = 0; status == LK_OK && i < RUN_COUNT; i++) {
-        const char *value = lk_checkpoint_get_setting(checkpoint, run_options[i]);
-        if (value && *value && !(is_other && strcmp(run_options[i], "val-split") == 0))
-            status = lk_options_set(table, count, config, run_options[i], value);
+        const char *option = run_options[i], *value = lk_checkpoint_get_setting(checkpoint, option);
+        const char *data = other ? other : config->train.data.name;
+        bool is_for_csv = strcmp(option, "image-shape") == 0 || strcmp(option, "label-column") == 0;
+        bool applies = strcmp(option, "val-split") == 0 ? !other : !is_for_csv || (data && lk_dataset_is_csv(data));
+        if (value && *value && applies)
+            status = lk_options_set(table, count, config, option, value);
     }
-    if (!config->train.data.name)
-        config->train.data.name = lk_checkpoint_get_info(checkpoint)->data;
     return status != LK_OK ? status : lk_options_parse(table, count, argc, arguments, config, &positionals);
 }
 

@@ -73,12 +73,14 @@ typedef struct lk_dataset_opts {
     int64_t channels;   /* 1: gray; 3: color */
     double val_split;   /* above 0: this share of each class of the training set is moved to the test set */
 
+    /* For CSV; an error with other data. */
+    const char *shape;        /* of a row: "CxHxW" or "HxW"; NULL: as the header says */
+    const char *label_column; /* name in the header; NULL: "label" or "class", else the first column */
+
     /* For data sets made of files of your own. */
-    const char *shape;        /* of a row of CSV: "CxHxW" or "HxW"; NULL: as its header says */
-    const char *label_column; /* of CSV: name in the header; NULL: "label" or "class", else the first column */
-    bool skip_bad;            /* leave out pictures and rows that cannot be used, with a warning for each */
-    int threads;              /* that decode pictures, which never changes a byte; 0 or 1: only the calling thread */
-    const char *cache_dir;    /* folder for decoded pictures; NULL: packed/ in the cache; "none": keep none */
+    bool skip_bad;         /* leave out pictures and rows that cannot be used, with a warning for each */
+    int threads;           /* that decode pictures, which never changes a byte; 0 or 1: only the calling thread */
+    const char *cache_dir; /* folder for decoded pictures; NULL: packed/ in the cache; "none": keep none */
 } lk_dataset_opts;
 
 /* Opens a data set by name, or by the path of a folder or file of your own. opts NULL: defaults.
@@ -181,6 +183,9 @@ LK_API lk_status lk_dataset_find_equal(const lk_dataset *dataset, const lk_datas
 
 /* Returns whether lk_dataset_open knows the name, or there is a file or folder of that path. */
 LK_API bool lk_dataset_is_known(const char *name);
+
+/* Returns whether lk_dataset_open reads that path as CSV. */
+LK_API bool lk_dataset_is_csv(const char *name);
 
 /* Names that lk_dataset_open knows, in alphabetical order; NULL past the last. Static. */
 LK_API const char *lk_dataset_known_name(size_t i);

@@ -68,6 +68,15 @@ lk_status lk__check_data_opts(const lk_dataset_opts *opts)
     return LK_OK;
 }
 
+lk_status lk__refuse_csv_opts(const lk_dataset_opts *opts, const char *name)
+{
+    bool has_shape = opts->shape && *opts->shape;
+    if (has_shape || (opts->label_column && *opts->label_column))
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s %s: must be with CSV data, and %s is none",
+                has_shape ? "image-shape" : "label-column", has_shape ? opts->shape : opts->label_column, name);
+    return LK_OK;
+}
+
 /* --- conversion --------------------------------------------------------------------------------------------------- */
 
 /* Converts [from_channels, pixels] to [to_channels, pixels]. */

@@ -18,3 +18,6 @@ lk_status lk__parse_shape(const char *text, int64_t *channels, int64_t *height, 
 
 /* Checks the options that can be checked without data. Errors: LK_ERR_ARGUMENT. */
 lk_status lk__check_data_opts(const lk_dataset_opts *opts);
+
+/* Fails with LK_ERR_ARGUMENT if an option that is for CSV alone is set. `name`: of data that are not CSV. */
+lk_status lk__refuse_csv_opts(const lk_dataset_opts *opts, const char *name);

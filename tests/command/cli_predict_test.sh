@@ -183,6 +183,17 @@ touch "$work/out/mistakes.png" # of another evaluation
 run 0 evaluate "$work/flat" --split train --out "$work/out"
 [[ ! -e $work/out/mistakes.png ]] || fail "there are mistakes of another evaluation"
 
+# The run's --image-shape is for its own data, and for other CSV.
+for i in 0 1 2 3; do echo "$((i % 2)),1,2,3,$i"; done >"$work/rows.csv"
+run 0 train --model "$work/two.lk" --data "$work/rows.csv" --image-shape 2x2 --val-split 0.5 --batch-size 2 --epochs 1 \
+    --checkpoint-dir "$work/of-rows"
+run 0 evaluate "$work/of-rows"
+cp "$work/rows.csv" "$work/others.csv"
+run 0 evaluate "$work/of-rows" --data "$work/others.csv" --split train
+run 0 evaluate "$work/of-rows" --data "$work/wide" --split train
+run 2 evaluate "$work/of-rows" --data "$work/wide" --split train --image-shape 2x2
+complains '--image-shape 2x2: must be with CSV data, and wide is none'
+
 # A picture that cannot be read is reported, and the others are classified.
 head -c 300 "$work/black.pgm" >"$work/cut.pgm"
 run 1 predict "$trained" "$work/none.png" "$work/cut.pgm" "$work/black.pgm"

@@ -73,6 +73,7 @@ const char *lk_dataset_names(void)
 static lk_status catalog_open_samples(const lk_catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
                                       char source[PATH_MAX], lk_samples *samples)
 {
+    LK_TRY(lk__refuse_csv_opts(opts, entry->kind.name));
     if (opts->val_split > 0)
         split = LK_SPLIT_TRAIN;
     if (entry->generated) {
@@ -116,4 +117,9 @@ lk_status lk_dataset_open(const char *name, lk_split split, const lk_dataset_opt
 bool lk_dataset_is_known(const char *name)
 {
     return lk__catalog_find(name) || lk__is_own_data(name);
+}
+
+bool lk_dataset_is_csv(const char *name)
+{
+    return !lk__catalog_find(name) && lk__own_data_is_csv(name);
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "data/convert.h"
 #include "data/dataset.h"
 #include "data/formats/cifar.h"
 #include "data/formats/csv.h"
@@ -155,12 +156,23 @@ static bool own_data_has_sample_files(const char *path)
     return lk__is_cifar(path) || lk__is_idx_folder(path) || lk__find_file(path, "train.csv", file);
 }
 
+bool lk__own_data_is_csv(const char *path)
+{
+    char file[PATH_MAX];
+    if (!lk__is_folder(path))
+        return lk__is_own_data(path);
+    return !own_data_has_folder(path, "train") && !lk__is_cifar(path) && !lk__is_idx_folder(path) &&
+           lk__find_file(path, "train.csv", file);
+}
+
 static lk_status own_data_open_path(const char *path, const char *name, lk_split split, const lk_dataset_opts *opts,
                                     lk_dataset **dataset)
 {
     char source[PATH_MAX];
     lk_samples samples = {0};
     bool holds_pictures = own_data_has_folder(path, "train");
+    if (!lk__own_data_is_csv(path))
+        LK_TRY(lk__refuse_csv_opts(opts, name));
     if (!holds_pictures && lk__is_folder(path) && !own_data_has_sample_files(path))
         LK_TRY(own_data_holds_folders(path, &holds_pictures));
     if (holds_pictures) {

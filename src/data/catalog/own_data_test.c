@@ -227,7 +227,17 @@ static void reads_csv_with_a_flag(void **state)
            "have 6 beside the label");
     opts.shape = "2xx2";
     refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--image-shape 2xx2: must be CHANNELSxHEIGHTxWIDTH", "");
-    opts = (lk_dataset_opts){.shape = "2x3", .label_column = "kind"};
+    opts = (lk_dataset_opts){.shape = "2x3"};
+    lk_status status = lk_dataset_open("synthetic", LK_SPLIT_TRAIN, &opts, &dataset);
+    expect_failure(status, LK_ERR_ARGUMENT, "--image-shape 2x3: must be with CSV data, and synthetic is none");
+    assert_int_equal(mkdir(in_dir("cifar"), 0700), 0);
+    write_cifar("cifar/train.bin", 0, 2, true);
+    opts = (lk_dataset_opts){.label_column = "kind"};
+    refuse("cifar", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--label-column kind: must be with CSV data, and cifar",
+           "");
+    assert_false(lk_dataset_is_csv(in_dir("cifar")) || lk_dataset_is_csv("synthetic") || lk_dataset_is_csv("nowhere"));
+    assert_true(lk_dataset_is_csv(in_dir("a.csv")));
+    opts.shape = "2x3";
     refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--label-column kind: ", "a.csv has no header");
 }
 
