@@ -59,6 +59,19 @@ static lk_status own_data_select_held_out(pictures *p)
     return status;
 }
 
+/* A validation set has the channels of the training set, which its pictures decide. */
+static lk_status own_data_add_training_pictures(pictures *p, const char *train)
+{
+    lk_picture_folder training = {0};
+    lk_status status = lk__list_folders(train, &training.classes);
+    if (status == LK_OK)
+        status = lk__picture_folder_scan(train, &training);
+    if (status == LK_OK)
+        status = lk__picture_folder_add_training(&p->folder, &training);
+    lk__picture_folder_free(&training);
+    return status;
+}
+
 static lk_status own_data_scan_pictures(pictures *p)
 {
     bool split_by_folders = own_data_has_folder(p->root, "train"), held_out = p->opts->val_split > 0;
@@ -80,7 +93,9 @@ static lk_status own_data_scan_pictures(pictures *p)
     if (p->folder.others)
         lk__log(LK_LOG_WARNING, "%" PRId64 " files of %s are no pictures by their names, as %s: left out",
                 p->folder.others, p->source, p->folder.other);
-    return held_out ? own_data_select_held_out(p) : LK_OK;
+    if (held_out)
+        return own_data_select_held_out(p);
+    return p->split == LK_SPLIT_TRAIN || p->opts->channels ? LK_OK : own_data_add_training_pictures(p, train);
 }
 
 static lk_status own_data_read_pictures(pictures *p, lk_samples *samples)

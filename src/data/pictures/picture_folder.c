@@ -227,19 +227,28 @@ lk_status lk__picture_folder_scan(const char *path, lk_picture_folder *folder)
 
 void lk__picture_folder_select(lk_picture_folder *folder, const int64_t *indices, int64_t count)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < folder->count; i++) {
-        if (n < count && indices[n] == i)
-            folder->files[n++] = folder->files[i];
-        else
-            lk__free(folder->files[i].path);
+    for (int64_t i = 0; i < count; i++) {
+        lk_picture_file chosen = folder->files[indices[i]];
+        folder->files[indices[i]] = folder->files[i];
+        folder->files[i] = chosen;
     }
-    folder->count = n;
+    folder->further = folder->count - count;
+    folder->count = count;
+}
+
+lk_status lk__picture_folder_add_training(lk_picture_folder *folder, lk_picture_folder *training)
+{
+    LK_TRY(LK_GROW(folder->files, &folder->capacity, folder->count + training->count));
+    memcpy(folder->files + folder->count, training->files, (size_t)training->count * sizeof *training->files);
+    folder->further = training->count;
+    folder->is_outside = true;
+    training->count = 0;
+    return LK_OK;
 }
 
 void lk__picture_folder_free(lk_picture_folder *folder)
 {
-    for (int64_t i = 0; i < folder->count; i++)
+    for (int64_t i = 0; i < folder->count + folder->further; i++)
         lk__free(folder->files[i].path);
     lk__free(folder->files);
     lk__names_free(&folder->classes);

@@ -17,7 +17,9 @@ typedef struct lk_picture_folder {
     lk_names classes; /* names of the classes' folders, sorted */
     lk_picture_file *files;
     int64_t count, capacity;
-    int64_t others; /* files whose names are not those of pictures */
+    int64_t further; /* files behind these: pictures of the training set that are not of the split */
+    bool is_outside; /* the files of the split are not of the training set */
+    int64_t others;  /* files whose names are not those of pictures */
     char other[PATH_MAX];
     int64_t loose; /* pictures outside the classes' folders */
     char first_loose[PATH_MAX];
@@ -35,7 +37,11 @@ lk_status lk__list_folders(const char *path, lk_names *names);
  * Errors: LK_ERR_IO, LK_ERR_FORMAT, LK_ERR_MEMORY. */
 lk_status lk__picture_folder_scan(const char *path, lk_picture_folder *folder);
 
-/* Keeps only the files with the given indices, which are ascending. */
+/* Moves the files whose indices are not given behind the others. `indices` are ascending. */
 void lk__picture_folder_select(lk_picture_folder *folder, const int64_t *indices, int64_t count);
+
+/* Moves the files of `training` behind those of `folder`, which are then outside of the training set.
+ * Errors: LK_ERR_MEMORY. */
+lk_status lk__picture_folder_add_training(lk_picture_folder *folder, lk_picture_folder *training);
 
 void lk__picture_folder_free(lk_picture_folder *folder);

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "base/cache.h"
 #include "data/convert.h"
@@ -60,7 +61,7 @@ static void picture_set_hash_key(build *b, XXH3_state_t *state)
     picture_set_hash_settings(state, b);
     for (int64_t i = 0; i < b->folder->classes.count; i++)
         picture_set_hash_string(state, b->folder->classes.at[i]);
-    for (int64_t i = 0; i < b->folder->count; i++) {
+    for (int64_t i = 0; i < b->folder->count + (b->job.wanted.channels ? 0 : b->folder->further); i++) {
         const lk_picture_file *file = &b->folder->files[i];
         const int64_t numbers[] = {file->bytes, file->modified, file->label};
         picture_set_hash_string(state, file->path + strlen(b->root));
@@ -163,8 +164,36 @@ static lk_status picture_set_keep_good(build *b)
 
 /* --- decoding ----------------------------------------------------------------------------------------------------- */
 
-/* Decides the channels (color if any picture has color) and the size, unless the options give them. At least one file
- * must be kept. */
+/* Sets *channels to 3 if a picture outside of the split has color. It is usually found among the first, so that all
+ * headers are read only if the pictures are gray. */
+static lk_status picture_set_examine_further(build *b, int64_t *channels)
+{
+    enum { FIRST = 256 };
+    int64_t count = b->folder->further, end;
+    char **problems = lk__calloc((size_t)count + 1, sizeof *problems);
+    lk_image *headers = lk__calloc((size_t)count + 1, sizeof *headers);
+    lk_status status = problems && headers ? LK_OK : LK_ERR_MEMORY;
+    lk_decode_job job = b->job;
+    for (int64_t begin = 0; status == LK_OK && begin < count && *channels < 3; begin = end) {
+        end = begin ? count : lk__min(FIRST, count);
+        job.files = b->folder->files + b->folder->count + begin;
+        job.count = end - begin;
+        job.problems = problems + begin;
+        job.headers = headers + begin;
+        status = lk__examine_files(&job);
+        for (int64_t i = begin; i < end; i++)
+            if (!problems[i])
+                *channels = lk__max(*channels, headers[i].channels);
+    }
+    b->job.unreadable = job.unreadable;
+    for (int64_t i = 0; problems && i < count; i++)
+        lk__free(problems[i]);
+    LK_FREE_ALL(problems, headers);
+    return status;
+}
+
+/* Decides the channels (color if any picture of the training set has color) and the size, unless the options give them.
+ * At least one file must be kept. */
 static lk_status picture_set_choose_sizes(build *b)
 {
     const lk_image *headers = b->job.headers;
@@ -173,13 +202,15 @@ static lk_status picture_set_choose_sizes(build *b)
         at++;
     const lk_image *first = &headers[at];
     bool resized = b->job.wanted.height != 0;
-    for (int64_t i = at; i < b->job.count; i++)
+    for (int64_t i = at; i < b->job.count && !b->folder->is_outside; i++)
         if (b->kept[i] && headers[i].channels > channels)
             channels = headers[i].channels;
     if (!resized)
         LK_TRY(lk__check_one_size(&b->job));
-    if (!b->job.wanted.channels)
+    if (!b->job.wanted.channels) {
+        LK_TRY(picture_set_examine_further(b, &channels));
         b->job.wanted.channels = channels;
+    }
     if (!resized) {
         b->job.wanted.height = first->height;
         b->job.wanted.width = first->width;

@@ -168,6 +168,53 @@ static void a_share_is_held_out(void **state)
     lk_dataset_release(test);
 }
 
+static void expect_channels(lk_split split, const lk_dataset_opts *opts, int channels)
+{
+    for (int time = 0; time < 2; time++) { /* decoded, then from the cache */
+        lk_dataset *dataset = open_set(split, opts);
+        assert_int_equal(lk_dataset_channels(dataset), channels);
+        lk_dataset_release(dataset);
+    }
+}
+
+/* Pictures of the training set decide about both splits, in whichever of them they are. */
+static void splits_have_the_same_channels(void **state)
+{
+    (void)state;
+    make_set();
+    make_picture("set/test/b/2.ppm", 22, SIDE, SIDE, 3);
+    lk_dataset_opts opts = settings();
+    expect_channels(LK_SPLIT_TRAIN, &opts, 1);
+    expect_channels(LK_SPLIT_TEST, &opts, 1);
+    assert_int_equal(unlink(in_dir("set/test/b/2.ppm")), 0);
+    make_picture("set/train/b/4.ppm", 14, SIDE, SIDE, 3);
+    expect_channels(LK_SPLIT_TRAIN, &opts, 3);
+    expect_channels(LK_SPLIT_TEST, &opts, 3);
+    opts.val_split = 0.4;
+    expect_channels(LK_SPLIT_TRAIN, &opts, 3);
+    expect_channels(LK_SPLIT_TEST, &opts, 3);
+    assert_int_equal(unlink(in_dir("set/train/b/4.ppm")), 0);
+    make_picture("set/train/b/4.pgm", 14, SIDE, SIDE, 1);
+    expect_channels(LK_SPLIT_TRAIN, &opts, 1);
+    expect_channels(LK_SPLIT_TEST, &opts, 1);
+}
+
+/* Color is found beyond the pictures that are looked at first. */
+static void one_picture_of_many_has_color(void **state)
+{
+    (void)state;
+    make_folder("set/train/a");
+    make_folder("set/val/a");
+    for (int i = 0; i < 300; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "set/train/a/%03d.ppm", i);
+        make_picture(name, i, SIDE, SIDE, i == 299 ? 3 : 1);
+    }
+    make_picture("set/val/a/1.pgm", 1, SIDE, SIDE, 1);
+    lk_dataset_opts opts = {.cache_dir = "none"};
+    expect_channels(LK_SPLIT_TEST, &opts, 3);
+}
+
 /* The source of generated samples is "generated" too, but a folder of that name has all of its samples. */
 static void a_folder_may_be_called_generated(void **state)
 {
@@ -304,11 +351,12 @@ static void more_classes_than_a_byte_has(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(samples_are_ordered_by_name),  FOLDER_TEST(val_is_taken_before_test),
-        FOLDER_TEST(threads_change_nothing),       FOLDER_TEST(sizes_have_to_agree),
-        FOLDER_TEST(a_share_is_held_out),          FOLDER_TEST(a_folder_may_be_called_generated),
-        FOLDER_TEST(more_classes_than_a_byte_has), FOLDER_TEST(broken_pictures_are_named),
-        FOLDER_TEST(nothing_to_train_with),        FOLDER_TEST(large_files_wait_for_each_other),
+        FOLDER_TEST(samples_are_ordered_by_name),   FOLDER_TEST(val_is_taken_before_test),
+        FOLDER_TEST(threads_change_nothing),        FOLDER_TEST(sizes_have_to_agree),
+        FOLDER_TEST(a_share_is_held_out),           FOLDER_TEST(splits_have_the_same_channels),
+        FOLDER_TEST(one_picture_of_many_has_color), FOLDER_TEST(a_folder_may_be_called_generated),
+        FOLDER_TEST(more_classes_than_a_byte_has),  FOLDER_TEST(broken_pictures_are_named),
+        FOLDER_TEST(nothing_to_train_with),         FOLDER_TEST(large_files_wait_for_each_other),
     };
     return cmocka_run_group_tests_name("picture_set", tests, NULL, NULL);
 }
