@@ -1,7 +1,7 @@
 /* Resizes with a triangle filter: first along the rows, then along the columns, rounding to bytes in between. Pillow's
- * resize with BILINEAR does the same (up to version 11; later ones begin with the height of tall pictures), so a
- * network sees the same pixels here as there. Weights are computed in double and rounded to 22 fractional bits; the
- * rest is integer arithmetic. */
+ * resize with BILINEAR does the same (up to version 11; later ones begin with the height of some pictures, see
+ * docs/data.md), so a network sees the same pixels here as there. Weights are computed in double and rounded to 22
+ * fractional bits; the rest is integer arithmetic. */
 #include "data/pictures/resize.h"
 
 #include "base/float_env.h"
