@@ -8,6 +8,7 @@
 #include "data/convert.h"
 #include "data/formats/packed_file.h"
 #include "data/names.h"
+#include "data/pictures/codec.h"
 #include "data/pictures/decode.h"
 #include "lockstep/build.h"
 
@@ -36,7 +37,8 @@ typedef struct build {
 
 /* --- the key ------------------------------------------------------------------------------------------------------ */
 
-/* Increase this when decoding changes. The key contains it, and the versions of the libraries. */
+/* Increase this when decoding changes. The key contains it, and the versions of the libraries: of libpng the
+ * loaded one's, of libjpeg-turbo, which has no function that tells, the one that this library was built with. */
 static const int64_t format_version = 3;
 
 static void picture_set_hash_string(XXH3_state_t *state, const char *text)
@@ -50,8 +52,10 @@ static void picture_set_hash_settings(XXH3_state_t *state, const build *b)
     XXH3_128bits_update(state, numbers, sizeof numbers);
     size_t count;
     const lk_component *libraries = lk_build_components(&count);
+    if (lk__png_codec.library_version)
+        picture_set_hash_string(state, lk__png_codec.library_version());
     for (size_t i = 0; i < count; i++)
-        if (strcmp(libraries[i].name, "libjpeg") == 0 || strcmp(libraries[i].name, "libpng") == 0)
+        if (strcmp(libraries[i].name, "libjpeg") == 0)
             picture_set_hash_string(state, libraries[i].version);
 }
 
