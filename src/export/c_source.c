@@ -54,20 +54,25 @@ static lk_status c_source_set_names(c_source *s, const char *path)
                     "%s: its header would stand in the place of <%s.h>, which it needs; expected another "
                     "name",
                     path, headers[i]);
-    static const char *const types[] = {"bool", "char",    "schar",      "uchar",  "shrt",    "ushrt",  "int",
-                                        "uint", "long",    "ulong",      "llong",  "ullong",  "size",   "wchar",
-                                        "wint", "ptrdiff", "sig_atomic", "intmax", "uintmax", "intptr", "uintptr"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcasecmp(s->file, types[i]) == 0)
-            LK_FAIL(LK_ERR_ARGUMENT,
-                    "%s: C has the macro that its header would define for the width of images; expected another name",
-                    path);
     int n = snprintf(s->name, sizeof s->name, "%s%s", isalpha((unsigned char)*s->file) ? "" : "net_", s->file);
     if (n >= (int)sizeof s->name)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: the name is too long for one in C", path);
     for (char *c = s->name; *c; c++)
         if (!isalnum((unsigned char)*c) || (unsigned char)*c > 127)
             *c = '_';
+    static const char *const types[] = {
+        "bool",         "char",         "schar",       "uchar",       "shrt",        "ushrt",       "int",
+        "uint",         "long",         "ulong",       "llong",       "ullong",      "size",        "wchar",
+        "wint",         "ptrdiff",      "sig_atomic",  "intmax",      "uintmax",     "intptr",      "uintptr",
+        "int8",         "int16",        "int32",       "int64",       "uint8",       "uint16",      "uint32",
+        "uint64",       "int_least8",   "int_least16", "int_least32", "int_least64", "uint_least8", "uint_least16",
+        "uint_least32", "uint_least64", "int_fast8",   "int_fast16",  "int_fast32",  "int_fast64",  "uint_fast8",
+        "uint_fast16",  "uint_fast32",  "uint_fast64"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcasecmp(s->name, types[i]) == 0)
+            LK_FAIL(LK_ERR_ARGUMENT,
+                    "%s: C has the macro that its header would define for the width of images; expected another name",
+                    path);
     return LK_OK;
 }
 

@@ -29,7 +29,7 @@ static void onnx_put_variables(onnx *o)
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-/* Returns "PATH/SUFFIX", which is unique because no layer's name contains a '/'. */
+/* Returns "PATH/SUFFIX", which is unique because no layer's name contains a '/' and no suffix begins with one. */
 static const char *onnx_name(const lk_node *node, const char *suffix, char text[NAME_BYTES])
 {
     snprintf(text, NAME_BYTES, "%s/%s", node->name, suffix);
@@ -230,7 +230,7 @@ static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const ch
 static const char *onnx_value_name(const onnx *o, int node, char text[NAME_BYTES])
 {
     if (node == 0)
-        return o->network->mean ? "images/prepared" : "images";
+        return o->network->mean ? "images//prepared" : "images";
     if (node == o->network->graph.n - 1)
         return "logits";
     return onnx_name(&o->network->graph.nodes[node], "output", text);
@@ -243,11 +243,11 @@ static void onnx_put_nodes(onnx *o)
     char x[NAME_BYTES], z[NAME_BYTES], y[NAME_BYTES];
     if (network->mean) {
         lk_shape shape = LK_SHAPE(1, network->input.channels, 1, 1);
-        lk__onnx_floats(&o->graph, "images/mean", shape, network->mean);
-        lk__onnx_floats(&o->graph, "images/divisor", shape, network->divisor);
-        lk__onnx_node(&o->graph, "Sub", "images/centered", INPUTS("images", "images/mean"), "images/centered");
-        lk__onnx_node(&o->graph, "Div", "images/prepared", INPUTS("images/centered", "images/divisor"),
-                      "images/prepared");
+        lk__onnx_floats(&o->graph, "images//mean", shape, network->mean);
+        lk__onnx_floats(&o->graph, "images//divisor", shape, network->divisor);
+        lk__onnx_node(&o->graph, "Sub", "images//centered", INPUTS("images", "images//mean"), "images//centered");
+        lk__onnx_node(&o->graph, "Div", "images//prepared", INPUTS("images//centered", "images//divisor"),
+                      "images//prepared");
     }
     for (int i = 1; i < graph->n; i++) {
         const lk_node *node = &graph->nodes[i];

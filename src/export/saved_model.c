@@ -62,7 +62,7 @@ static const char *saved_model_put_variable(saved_model *s, const lk_node *node,
     int variable = node->variable[i];
     const lk_model *model = s->network->model;
     lk_shape shape = lk_model_variable_shape(model, variable);
-    snprintf(name, NAME_BYTES, "network/%.*s", LK__EXPORT_MAX_PATH, lk_model_variable_name(model, variable));
+    snprintf(name, NAME_BYTES, "network/%s", lk_model_variable_name(model, variable));
     if (shape.ndim == 4)
         saved_model_put_filters(s, name, shape, s->network->variables[variable]);
     else

@@ -126,6 +126,50 @@ static void external_data_holds_the_weights(void **state)
     lk_scope_end();
 }
 
+/* Counts the values that the ONNX file defines with this name of less than 128 bytes: outputs of nodes (field 2) and
+ * weights (field 8). */
+static int onnx_definitions(const contents *file, const char *name)
+{
+    int count = 0;
+    char field[130];
+    for (int i = 0; i < 2; i++) {
+        int size = snprintf(field, sizeof field, "%c%c%s", i == 0 ? 0x12 : 0x42, (int)strlen(name), name);
+        const unsigned char *at = file->data, *end = at + file->size;
+        while ((at = memmem(at, (size_t)(end - at), field, (size_t)size))) {
+            at += size;
+            count++;
+        }
+    }
+    return count;
+}
+
+static void names_are_unique(void **state)
+{
+    (void)state;
+    char letters[512], text[700];
+    memset(letters, 'a', sizeof letters - 1);
+    letters[sizeof letters - 1] = '\0';
+    lk_scope_begin();
+    exported e = open_exported(export_case_of("odd-names"));
+    assert_no_error(lk_export(&e.source, LK_EXPORT_ONNX, path_of("net.onnx"), NULL) == LK_OK);
+    contents file = whole_file(path_of("net.onnx"));
+    assert_int_equal(onnx_definitions(&file, "images/mean"), 1);
+    assert_int_equal(onnx_definitions(&file, "images/centered"), 1);
+    free(file.data);
+    close_exported(&e);
+
+    /* A SavedModel's constants have the whole names of variables. */
+    snprintf(text, sizeof text, "flatten\n%s: dense classes\n", letters);
+    e = open_exported(&(export_case){"long-name", text, {1, 3, 3, 3}, .images = 2});
+    assert_no_error(lk_export(&e.source, LK_EXPORT_SAVEDMODEL, path_of("saved"), NULL) == LK_OK);
+    file = whole_file(path_of("saved/saved_model.pb"));
+    assert_non_null(memmem(file.data, file.size, "aaa.weight", strlen("aaa.weight")));
+    assert_non_null(memmem(file.data, file.size, "aaa.bias", strlen("aaa.bias")));
+    free(file.data);
+    close_exported(&e);
+    lk_scope_end();
+}
+
 static void safetensors_hold_all_variables(void **state)
 {
     (void)state;
@@ -240,6 +284,8 @@ static void unwritable_paths_are_refused(void **state)
     refuse(&e.source, LK_EXPORT_C, path_of("String.c"), LK_ERR_ARGUMENT,
            "its header would stand in the place of <string.h>");
     refuse(&e.source, LK_EXPORT_C, path_of("int.c"), LK_ERR_ARGUMENT, "C has the macro that its header would define");
+    refuse(&e.source, LK_EXPORT_C, path_of("int8.c"), LK_ERR_ARGUMENT, "C has the macro that its header would define");
+    refuse(&e.source, LK_EXPORT_C, path_of("Sig-Atomic.c"), LK_ERR_ARGUMENT, "C has the macro that its header would");
     assert_int_equal(mkdir(path_of("there"), 0777), 0);
     refuse(&e.source, LK_EXPORT_SAVEDMODEL, path_of("there"), LK_ERR_IO,
            "is there already; a SavedModel is written to a new folder");
@@ -376,11 +422,17 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(files_have_the_kept_bytes),      FOLDER_TEST(external_data_holds_the_weights),
-        FOLDER_TEST(safetensors_hold_all_variables), FOLDER_TEST(unsuitable_networks_are_refused),
-        FOLDER_TEST(unsuitable_models_are_refused),  FOLDER_TEST(layers_with_a_wrong_description_are_refused),
-        FOLDER_TEST(unwritable_paths_are_refused),   FOLDER_TEST(other_files_stay),
-        FOLDER_TEST(files_are_replaced_together),    FOLDER_TEST(full_disks_leave_the_old_files),
+        FOLDER_TEST(files_have_the_kept_bytes),
+        FOLDER_TEST(external_data_holds_the_weights),
+        FOLDER_TEST(names_are_unique),
+        FOLDER_TEST(safetensors_hold_all_variables),
+        FOLDER_TEST(unsuitable_networks_are_refused),
+        FOLDER_TEST(unsuitable_models_are_refused),
+        FOLDER_TEST(layers_with_a_wrong_description_are_refused),
+        FOLDER_TEST(unwritable_paths_are_refused),
+        FOLDER_TEST(other_files_stay),
+        FOLDER_TEST(files_are_replaced_together),
+        FOLDER_TEST(full_disks_leave_the_old_files),
         FOLDER_TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -154,7 +154,7 @@ static const char sample_norms[] = "conv2d 6 kernel=3\n"
 /* Names that a format may reserve or not allow. */
 static const char odd_names[] = "-a: conv2d 2 kernel=1\n"
                                 "_b: gelu\n"
-                                "images: conv2d 2 kernel=1\n"
+                                "images: layer_norm\n"
                                 "logits: gelu\n"
                                 "probabilities: conv2d 3 kernel=1\n"
                                 "network: flatten\n"
