@@ -18,13 +18,15 @@ static dnnl_format_tag_t cpu_avg_pool_preferred_tag(void)
     return lk__dnnl_has_avx512() ? dnnl_nChw16c : dnnl_nChw8c;
 }
 
-/* Describes the layout for a tensor of shape `shape` that matches `model`, the other side of the pooling. */
+/* Describes the layout for a tensor of shape `shape` that matches `model`, the other side of the pooling. A layout
+ * without a known tag, which oneDNN may choose for planes of one pixel, is converted too: a pooling cannot choose the
+ * layout of what it reads. */
 static lk_status cpu_avg_pool_describe_like(lk_md *md, lk_shape shape, const lk_tensor *model)
 {
     const lk_layout *layout = model->storage->layout;
     dnnl_format_tag_t tag = cpu_avg_pool_preferred_tag();
-    if (layout && lk__lanes_of_tag(layout->tag) == 0)
-        tag = layout->tag == dnnl_format_tag_undef ? dnnl_format_tag_any : layout->tag;
+    if (layout && layout->tag != dnnl_format_tag_undef && lk__lanes_of_tag(layout->tag) == 0)
+        tag = layout->tag;
     return lk__md_tagged(md, 4, shape.dim, dnnl_f32, tag);
 }
 

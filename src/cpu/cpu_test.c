@@ -378,6 +378,43 @@ static lk_tensor *lanes_to_max_pool(lk_device *device)
     return dw;
 }
 
+/* A padded pooling makes planes of one pixel larger. oneDNN may give it a layout without a tag, which other poolings
+ * read next. */
+static lk_tensor *grown_planes(lk_device *device, int64_t images, int64_t channels, bool gradient)
+{
+    lk_pool2d_opts pool = {.kernel = {2, 2}, .stride = {1, 1}, .padding = {1, 1}};
+    lk_tensor *x = numbers(device, LK_SHAPE(images, 3, 6, 6), 1), *dw;
+    lk_tensor *w[] = {numbers(device, LK_SHAPE(channels, 3, 6, 6), 2), numbers(device, LK_SHAPE(channels), 3),
+                      numbers(device, LK_SHAPE(channels), 4)};
+    lk_tape *tape = lk_tape_begin(w, 1);
+    assert_non_null(tape);
+    lk_tensor *y = lk_conv2d(x, w[0], NULL, NULL);
+    if (gradient)
+        y = lk_batch_norm(y, w[1], w[2], 1e-5, NULL);
+    y = lk_relu(lk_avg_pool2d(y, &pool));
+    lk_tensor *z = gradient ? lk_conv2d(y, numbers(device, LK_SHAPE(6, channels, 2, 2), 5), NULL,
+                                        &(lk_conv2d_opts){.padding = {1, 1}})
+                            : lk_global_avg_pool2d(y);
+    assert_int_equal(lk_tape_gradient(tape, lk_sum(lk_mul(z, z), NULL), NULL, &dw), LK_OK);
+    lk_tape_release(tape);
+    return gradient ? dw : z;
+}
+
+static lk_tensor *one_grown_plane(lk_device *device)
+{
+    return grown_planes(device, 1, 8, false);
+}
+
+static lk_tensor *several_grown_planes(lk_device *device)
+{
+    return grown_planes(device, 4, 8, false);
+}
+
+static lk_tensor *gradient_of_grown_planes(lk_device *device)
+{
+    return grown_planes(device, 4, 9, true);
+}
+
 static const struct {
     const char *name;
     case_fn run;
@@ -396,6 +433,9 @@ static const struct {
     {"no unit stride times one row several times", of_strided_planes},
     {"pooling, then the plain layout", pooled_then_flattened},
     {"gradients through pooling", gradient_of_pools},
+    {"pooling that makes a plane larger", one_grown_plane},
+    {"pooling that makes planes larger", several_grown_planes},
+    {"gradients through pooling that makes planes larger", gradient_of_grown_planes},
 };
 
 static void layouts_agree_with_the_reference(void **state)
