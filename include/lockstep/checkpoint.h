@@ -179,8 +179,8 @@ LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
  * num_batches_tracked, with PyTorch's names for a reference model, or with a weight of the transposed shape.
  * skip: patterns as for lk_model_freeze; variables, and tensors of the file, whose names fit are left out, and messages
  * (lockstep/log.h) list what is taken, skipped and not found; NULL: none. Errors: LK_ERR_IO, LK_ERR_FORMAT (a tensor is
- * missing, superfluous, or of another shape), LK_ERR_ARGUMENT (a pattern that fits nothing, or everything is skipped).
- */
+ * missing, superfluous, of another shape, or has values that are not finite as f32), LK_ERR_ARGUMENT (a pattern that
+ * fits nothing, or everything is skipped). */
 LK_API lk_status lk_replicas_load_weights(lk_replicas *replicas, const char *path, const char *skip);
 
 /* Sets variables of every replica, and the optimizer's state, from a checkpoint. If it was made on another kind of

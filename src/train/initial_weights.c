@@ -11,6 +11,7 @@
 #include "train/replicas.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -136,6 +137,16 @@ static lk_status weights_fail_missing(const weights_source *from, const lk_model
             more > 0 ? "PATTERNS" : ours, more > 0 ? "them as they are" : "it as it is");
 }
 
+/* Without this check, the first loss would not be finite, and its message would name the samples. */
+static lk_status weights_check_finite(const char *path, const lk_safetensor *tensor, const float *values)
+{
+    for (int64_t i = 0; i < tensor->count; i++)
+        if (!isfinite(values[i]))
+            LK_FAIL(LK_ERR_FORMAT, "--weights %s: %s has the value %g at %lld as f32; training needs finite ones", path,
+                    tensor->name, (double)values[i], (long long)i);
+    return LK_OK;
+}
+
 static lk_status weights_read_variable(const weights_source *from, const lk_model *model, int index, float *values)
 {
     const char *ours = lk_model_variable_name(model, index);
@@ -147,13 +158,14 @@ static lk_status weights_read_variable(const weights_source *from, const lk_mode
     if (!tensor)
         return weights_fail_missing(from, model, index);
     LK_TRY(weights_check_shape(from->path, tensor, ours, in_file, model));
-    if (!transposed)
-        return lk__safetensors_read(from->file, tensor, values);
-    float *stored = lk__calloc((size_t)tensor->count, sizeof *stored);
+    float *stored = transposed ? lk__calloc((size_t)tensor->count, sizeof *stored) : values;
     lk_status status = stored ? lk__safetensors_read(from->file, tensor, stored) : LK_ERR_MEMORY;
     if (status == LK_OK)
+        status = weights_check_finite(from->path, tensor, stored);
+    if (status == LK_OK && transposed)
         lk__transpose(stored, tensor->shape.dim[0], tensor->shape.dim[1], values);
-    lk__free(stored);
+    if (transposed)
+        lk__free(stored);
     return status;
 }
 

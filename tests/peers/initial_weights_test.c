@@ -231,6 +231,16 @@ static void refuses_weights_that_do_not_fit(void **state)
     entries[0].name = "module.0.weight";
     write_weights(entries, ALL - 1);
     refused("has no 6.bias, which is dense2.bias of model keras-cnn");
+    float bias[10] = {[7] = NAN};
+    entries[5].values = bias;
+    write_weights(entries, ALL);
+    refused("module.6.bias has the value nan at 7");
+    static float inputs[5408 * 64]; /* is transposed: the message has the place in the file */
+    inputs[100] = INFINITY;
+    entries[5].values = zeros;
+    entries[2].values = inputs;
+    write_weights(entries, ALL);
+    refused("module.4.weight has the value inf at 100");
     write_weights(&entries[ALL], 1);
     refused("nor as PyTorch calls them");
 }
