@@ -8,8 +8,13 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_folder.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 static char said[1024];
@@ -523,6 +528,58 @@ static void finds_a_checkpoint_that_was_being_replaced(void **state)
     assert_int_equal(access(replaced, F_OK), -1);
 }
 
+typedef struct exchanger {
+    char one[128], other[128];
+    atomic_int due; /* 1: an exchange is to happen; -1: end */
+    int delay;      /* of the next exchange, in microseconds */
+} exchanger;
+
+static int exchange_folders(const exchanger *e)
+{
+    return renameat2(AT_FDCWD, e->one, AT_FDCWD, e->other, RENAME_EXCHANGE);
+}
+
+static void *exchange_when_due(void *argument)
+{
+    exchanger *e = argument;
+    for (int due; (due = atomic_load(&e->due)) >= 0; sched_yield()) {
+        if (due == 0)
+            continue;
+        usleep((useconds_t)e->delay);
+        exchange_folders(e);
+        atomic_store(&e->due, 0);
+    }
+    return NULL;
+}
+
+/* A reader that finds the manifest of the old checkpoint and files of the new one reads again. */
+static void a_checkpoint_may_be_replaced_while_it_is_read(void **state)
+{
+    (void)state;
+    enum { TIMES = 300, LONGEST = 250 };
+    pthread_t thread;
+    static exchanger e;
+    snprintf(e.one, sizeof e.one, "%s/checkpoint-00000007", test_dir);
+    snprintf(e.other, sizeof e.other, "%s/other", test_dir);
+    save_at(7, 3);
+    assert_int_equal(rename(e.one, e.other), 0);
+    save_at(7, 4);
+    if (exchange_folders(&e) != 0) {
+        printf("SKIP: the file system cannot exchange folders\n");
+        skip();
+    }
+    assert_int_equal(pthread_create(&thread, NULL, exchange_when_due, &e), 0);
+    for (int i = 0; i < TIMES; i++) {
+        e.delay = i * 7 % LONGEST;
+        atomic_store(&e.due, 1);
+        lk_checkpoint_release(open_last(i % 2 ? test_dir : e.one));
+        while (atomic_load(&e.due) == 1)
+            sched_yield();
+    }
+    atomic_store(&e.due, -1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
 static void put_best(const char *name)
 {
     char path[128];
@@ -619,6 +676,7 @@ int main(void)
         FOLDER_TEST(loops_keep_values_of_their_own),
         FOLDER_TEST(other_names_are_no_checkpoints),
         SILENT_TEST(finds_a_checkpoint_that_was_being_replaced),
+        SILENT_TEST(a_checkpoint_may_be_replaced_while_it_is_read),
         SILENT_TEST(reports_a_missing_checkpoint),
         SILENT_TEST(in_memory_old_files_are_overwritten),
     };

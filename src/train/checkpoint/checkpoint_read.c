@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { TRIES = 100 }; /* of opening what a training replaces or removes meanwhile */
+
 /* --- contents ----------------------------------------------------------------------------------------------------- */
 
 static lk_status checkpoint_find_variable(lk_checkpoint *c, int index, const char *name)
@@ -59,7 +61,7 @@ static lk_status checkpoint_read_contents(lk_checkpoint *c)
     return LK_OK;
 }
 
-static lk_status checkpoint_open_path(const char *folder, bool is_model_only, lk_checkpoint **checkpoint)
+static lk_status checkpoint_open_once(const char *folder, bool is_model_only, lk_checkpoint **checkpoint)
 {
     lk_checkpoint *c = lk__calloc(1, sizeof *c);
     if (!c)
@@ -73,6 +75,21 @@ static lk_status checkpoint_open_path(const char *folder, bool is_model_only, lk
     else
         lk_checkpoint_release(c);
     return status;
+}
+
+/* A training may replace the folder by another one of its name while it is read. The manifest then does not fit the
+ * files, although nothing is damaged, so the new folder is read. */
+static lk_status checkpoint_open_path(const char *folder, bool is_model_only, lk_checkpoint **checkpoint)
+{
+    for (int tries = 1;; tries++) {
+        struct stat before, after;
+        bool was_there = stat(folder, &before) == 0;
+        lk_status status = checkpoint_open_once(folder, is_model_only, checkpoint);
+        if (status == LK_OK || tries == TRIES || !was_there || stat(folder, &after) != 0 ||
+            (before.st_dev == after.st_dev && before.st_ino == after.st_ino))
+            return status;
+        lk_error_clear();
+    }
 }
 
 void lk__checkpoint_drop_tensors(lk_checkpoint *c)
@@ -162,7 +179,6 @@ static lk_status checkpoint_open_best(const char *folder, bool is_model_only, lk
 static lk_status checkpoint_open_in_folder(const char *folder, lk_checkpoint_which which, bool is_model_only,
                                            lk_checkpoint **checkpoint)
 {
-    enum { TRIES = 100 };
     char path[PATH_MAX];
     *checkpoint = NULL;
     LK_TRY(lk__checkpoint_path(folder, "manifest.json", path));
