@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "data/loading/augment.h"
 #include "io/bytes.h"
 #include "nn/model.h"
 #include "train/checkpoint/checkpoint.h"
@@ -12,6 +13,7 @@
 #include "train/checkpoint/memory_checkpoints.h"
 #include "train/checkpoint/replicas_state.h"
 #include "train/plan/agreement.h"
+#include "train/plan/class_weights.h"
 #include "train/plan/plan.h"
 #include "train/plan/settings.h"
 #include "train/trainer.h"
@@ -155,6 +157,53 @@ static void resume_compare_models(comparison *c, const char *then, const char *n
     }
 }
 
+static bool resume_freezes_the_same(const lk_checkpoint *checkpoint, const lk_model *model)
+{
+    const json_t *frozen = json_object_get(lk__checkpoint_member(checkpoint, "model"), "frozen");
+    size_t n = 0;
+    for (int i = 0; i < lk_model_variable_count(model); i++) {
+        if (!lk_model_variable_is_frozen(model, i))
+            continue;
+        const char *name = json_string_value(json_array_get(frozen, n++));
+        if (!name || strcmp(name, lk_model_variable_name(model, i)) != 0)
+            return false;
+    }
+    return json_is_array(frozen) && n == json_array_size(frozen);
+}
+
+/* Compares lists by what they mean. Items of --augment come in any order. So do patterns of --freeze, and the
+ * checkpoint has the variables that they fit. Classes of --class-weights may be named, and names move when folders are
+ * renamed. */
+static lk_status resume_compare_lists(const comparison *c, const char *name, const char *then, const char *now,
+                                      bool *same)
+{
+    const lk_trainer *trainer = c->trainer;
+    const lk_checkpoint_info *info = &c->checkpoint->info;
+    *same = strcmp(then, now) == 0;
+    if (strcmp(name, "class-weights") == 0 && *then && *now && info->classes == trainer->plan.classes)
+        return lk__class_weights_compare(trainer, then, info->class_names, same);
+    if (strcmp(name, "augment") == 0 && !*same)
+        *same = lk__augment_texts_agree(then, now);
+    if (strcmp(name, "freeze") == 0 && !*same)
+        *same = resume_freezes_the_same(c->checkpoint, trainer->model);
+    return LK_OK;
+}
+
+/* Names the first class with another name than before, because the same --class-weights gives its factor to another. */
+static void resume_note_moved_class(comparison *c)
+{
+    const lk_checkpoint_info *info = &c->checkpoint->info;
+    for (int64_t i = 0; info->class_names && i < info->classes; i++) {
+        char what[64];
+        const char *now = lk_dataset_class_name(c->trainer->data.train_set, i);
+        if (now && strcmp(info->class_names[i], now) == 0)
+            continue;
+        snprintf(what, sizeof what, "the name of class %" PRId64 " (see --class-weights)", i);
+        resume_note_difference(c, what, info->class_names[i], now ? now : "");
+        return;
+    }
+}
+
 /* A setting's name as the user knows it: an option, or a quantity. */
 static const char *resume_setting_name(const char *setting, char name[64])
 {
@@ -197,12 +246,19 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
         return LK_OK;
     if (then && strcmp(setting->name, "model") == 0)
         resume_compare_models(c, then, now);
-    else if (then && strcmp(then, now) != 0 && !resume_name_is_one_of(setting->name, may_differ)) {
+    else if (then && !resume_name_is_one_of(setting->name, may_differ)) {
+        bool same;
+        LK_TRY(resume_compare_lists(c, setting->name, then, now, &same));
+        if (same)
+            return LK_OK;
         if (resume_name_is_one_of(setting->name, decide_batches))
             c->in_epoch = setting->name;
         c->stops |= resume_name_is_one_of(setting->name, decide_stops);
         c->freezes |= strcmp(setting->name, "freeze") == 0;
-        resume_note_difference(c, resume_setting_name(setting->name, name), then, now);
+        if (strcmp(then, now) == 0)
+            resume_note_moved_class(c);
+        else
+            resume_note_difference(c, resume_setting_name(setting->name, name), then, now);
     }
     return LK_OK;
 }

@@ -125,6 +125,45 @@ says 'the training set (its hash) was'
 run 2 "${own[@]}" --data "$work/set" --resume --override
 complains '--override: training set cannot be changed in the middle of an epoch'
 
+# Factors belong to classes, whose names move when folders are renamed; other names may change.
+own+=(--data "$work/set" --class-weights dog:3)
+keep_until 4 "${own[@]}"
+wanted=$(digests)
+for part in train val; do
+    mv "$work/set/$part/cat" "$work/set/$part/ape"
+done
+run 0 "${own[@]}" --resume
+ends_alike "$wanted"
+rewind
+run 0 "${own[@]}" --class-weights ape:1,1:3 --resume
+ends_alike "$wanted"
+rewind
+for part in train val; do
+    mv "$work/set/$part/dog" "$work/set/$part/fox"
+    mv "$work/set/$part/ape" "$work/set/$part/dog"
+done
+run 2 "${own[@]}" --resume
+says 'the name of class 0 (see --class-weights) was cat and is dog; --override goes on nevertheless'
+run 2 "${own[@]}" --class-weights 0:3 --resume
+says '--class-weights was dog:3 and is 0:3'
+run 0 "${own[@]}" --class-weights fox:3 --resume
+ends_alike "$wanted"
+
+# ---- lists ----
+
+# Words and patterns come in any order, and may ask for nothing.
+lists=(train --model lenet --data synthetic --limit-train 96 --limit-val 32 --batch-size 16 --epochs 4 --devices 1 --shards 2
+    --checkpoint-dir "$work/kept")
+keep_until 9 "${lists[@]}" --augment flip,crop=4 --freeze conv1,conv2
+wanted=$(digests)
+run 0 "${lists[@]}" --augment crop=4,flip,mixup=0 --freeze 'conv2,conv*' --resume
+ends_alike "$wanted"
+rewind
+run 2 "${lists[@]}" --augment crop=4,flip --freeze conv1 --resume
+complains '--freeze was conv1,conv2 and is conv1'
+run 2 "${lists[@]}" --augment crop=3,flip --freeze conv1,conv2 --resume
+complains '--augment was flip,crop=4 and is crop=3,flip'
+
 # ---- every other setting ----
 
 # Settings change in the middle of the second epoch, then at its beginning.

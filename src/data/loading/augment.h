@@ -9,3 +9,6 @@
 lk_status lk__augmentation_init(const lk_dataset *dataset, uint64_t seed, bool train, const lk_augment_opts *opts,
                                 const lk_channel_moments *moments, lk_augmentation *augmentation);
 void lk__augmentation_free(lk_augmentation *augmentation);
+
+/* Returns whether two valid texts of lk_augment_parse ask for the same changes. */
+bool lk__augment_texts_agree(const char *a, const char *b);

@@ -1,5 +1,7 @@
 /* Parses "shift=0.2,flip,crop=4". The words are in an option table, so that their values are read as those of
  * command-line options. */
+#include "data/loading/augment.h"
+
 #include "base/status.h"
 #include "lockstep/data.h"
 #include "lockstep/options.h"
@@ -134,4 +136,19 @@ lk_status lk_augment_parse(const char *text, lk_augment_opts *opts)
     parsed.standardize = opts->standardize;
     *opts = parsed;
     return LK_OK;
+}
+
+bool lk__augment_texts_agree(const char *a, const char *b)
+{
+    lk_augment_opts x = {0}, y = {0};
+    lk_error_state kept;
+    lk__error_save(&kept);
+    bool agree = lk_augment_parse(a, &x) == LK_OK && lk_augment_parse(b, &y) == LK_OK;
+    for (int i = 0; i < WORDS && agree; i++) {
+        char of_x[64], of_y[64];
+        agree = lk_options_text(&words[i], &x, of_x, sizeof of_x) == LK_OK &&
+                lk_options_text(&words[i], &y, of_y, sizeof of_y) == LK_OK && strcmp(of_x, of_y) == 0;
+    }
+    lk__error_restore(&kept);
+    return agree;
 }

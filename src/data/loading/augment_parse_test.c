@@ -1,4 +1,5 @@
 #include "data/data_testing.h"
+#include "data/loading/augment.h"
 
 #include <locale.h>
 
@@ -103,6 +104,25 @@ static void test_keeps_an_earlier_error(void **state)
     expect_failure(LK_ERR_ARGUMENT, LK_ERR_ARGUMENT, "crop=-1");
 }
 
+static void test_texts_that_agree(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool agree;
+    } texts[] = {
+        {"flip,crop=4", "crop=4,flip", true},
+        {"flip,crop=4", "flip,crop=4,mixup=0", true},
+        {"shift=0.2", "height-shift=0.20,width-shift=0.2", true},
+        {"", "none", true},
+        {"flip,crop=4", "flip,crop=5", false},
+        {"flip", "vflip", false},
+        {"flip", "", false},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_int_equal(lk__augment_texts_agree(texts[i].a, texts[i].b), texts[i].agree);
+}
+
 static void test_any_locale(void **state)
 {
     (void)state;
@@ -122,6 +142,7 @@ int main(void)
         cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_wrong_words),
         cmocka_unit_test(test_keeps_an_earlier_error),
+        cmocka_unit_test(test_texts_that_agree),
         cmocka_unit_test(test_any_locale),
     };
     return cmocka_run_group_tests_name("augment_parse", tests, NULL, NULL);

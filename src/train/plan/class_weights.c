@@ -25,12 +25,13 @@ static lk_status class_weights_balance(const lk_dataset *data, double *weights)
     return LK_OK;
 }
 
-/* Returns the class that text[0 … length) names, by number or name; -1: none. */
-static int64_t class_weights_find(const lk_dataset *data, const char *text, size_t length)
+/* Returns the class that text[0 … length) names, by number or name; -1: none. names: [classes]; NULL: the data set's.
+ */
+static int64_t class_weights_find(const lk_dataset *data, const char *const *names, const char *text, size_t length)
 {
     int64_t classes = lk_dataset_classes(data);
     for (int64_t c = 0; c < classes; c++) {
-        const char *name = lk_dataset_class_name(data, c);
+        const char *name = names ? names[c] : lk_dataset_class_name(data, c);
         if (name && strlen(name) == length && memcmp(name, text, length) == 0)
             return c;
     }
@@ -41,8 +42,8 @@ static int64_t class_weights_find(const lk_dataset *data, const char *text, size
 }
 
 /* Reads "CLASS:FACTOR" in text[0 … length). The last colon counts: names may have some. */
-static lk_status class_weights_read(const lk_dataset *data, const char *text, size_t length, double *weights,
-                                    bool *given)
+static lk_status class_weights_read(const lk_dataset *data, const char *const *names, const char *text, size_t length,
+                                    double *weights, bool *given)
 {
     size_t name = length;
     char *end;
@@ -54,7 +55,7 @@ static lk_status class_weights_read(const lk_dataset *data, const char *text, si
             LK_ERR_ARGUMENT,
             "--class-weights '%.*s': must be balanced, or CLASS:FACTOR,… with factors of 0 or more, as in 3:2,5:0.5",
             (int)length, text);
-    int64_t c = class_weights_find(data, text, name - 1);
+    int64_t c = class_weights_find(data, names, text, name - 1);
     if (c < 0)
         LK_FAIL(
             LK_ERR_ARGUMENT,
@@ -68,34 +69,55 @@ static lk_status class_weights_read(const lk_dataset *data, const char *text, si
     return LK_OK;
 }
 
-static lk_status class_weights_parse(const lk_dataset *data, const char *text, double *weights)
+static lk_status class_weights_parse(const lk_dataset *data, const char *const *names, const char *text,
+                                     double *weights)
 {
     bool *given = lk__calloc((size_t)lk_dataset_classes(data), sizeof *given);
     lk_status status = given ? LK_OK : LK_ERR_MEMORY;
     for (const char *item = text; item && status == LK_OK;) {
         size_t length = strcspn(item, ",");
-        status = class_weights_read(data, item, length, weights, given);
+        status = class_weights_read(data, names, item, length, weights, given);
         item = item[length] ? item + length + 1 : NULL;
     }
     lk__free(given);
     return status;
 }
 
+/* *weights: [classes]; the caller frees it, also after an error. */
+static lk_status class_weights_resolve(const lk_dataset *data, const char *const *names, const char *text,
+                                       double **weights)
+{
+    int64_t classes = lk_dataset_classes(data);
+    *weights = lk__calloc((size_t)classes, sizeof **weights);
+    if (!*weights)
+        return LK_ERR_MEMORY;
+    for (int64_t c = 0; c < classes; c++)
+        (*weights)[c] = 1;
+    return strcmp(text, "balanced") == 0 ? class_weights_balance(data, *weights)
+                                         : class_weights_parse(data, names, text, *weights);
+}
+
 lk_status lk__class_weights_plan(lk_trainer *trainer)
 {
     const char *text = trainer->config.optimizer.class_weights;
-    const lk_dataset *data = trainer->data.train_set;
-    int64_t classes = lk_dataset_classes(data);
     if (!text || !*text)
         return LK_OK;
-    double *weights = trainer->data.class_weights = lk__calloc((size_t)classes, sizeof *weights);
-    if (!weights)
-        return LK_ERR_MEMORY;
-    for (int64_t c = 0; c < classes; c++)
-        weights[c] = 1;
-    trainer->plan.class_weights = weights;
-    return strcmp(text, "balanced") == 0 ? class_weights_balance(data, weights)
-                                         : class_weights_parse(data, text, weights);
+    lk_status status = class_weights_resolve(trainer->data.train_set, NULL, text, &trainer->data.class_weights);
+    trainer->plan.class_weights = trainer->data.class_weights;
+    return status;
+}
+
+lk_status lk__class_weights_compare(const lk_trainer *trainer, const char *text, const char *const *names, bool *same)
+{
+    double *weights;
+    size_t bytes = (size_t)lk_dataset_classes(trainer->data.train_set) * sizeof *weights;
+    lk_status status = class_weights_resolve(trainer->data.train_set, names, text, &weights);
+    *same = status == LK_OK && memcmp(weights, trainer->data.class_weights, bytes) == 0;
+    lk__free(weights);
+    if (status != LK_ERR_ARGUMENT)
+        return status;
+    lk_error_clear();
+    return LK_OK;
 }
 
 lk_status lk__class_weights_place(lk_trainer *trainer)
