@@ -165,6 +165,45 @@ differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
 differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
 differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
 differ "has another --exchange: tree, where rank 0 has auto" --exchange tree
+
+# apart TEXT ARGUMENT…: runs two processes in folders whose files differ; both end with an error.
+apart()
+{
+    local text=$1
+    shift
+    arguments=("[in two folders]" "$@")
+    status=0
+    timeout -k 5 100 mpirun --quiet -n 1 -wdir "$work/one" "$LOCKSTEP" train "${alike[@]}" "$@" : -n 1 -wdir "$work/two" \
+        "$LOCKSTEP" train "${alike[@]}" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -ne 0 && $status -ne 124 ]] || fail "they train"
+    says "lockstep: rank 1 on "
+    says "$text"
+    says '; all processes have to be started alike'
+}
+
+# Each folder has other initial weights, a checkpoint of the same steps that came of them, and pictures whose classes have
+# other names.
+classes=(a b c)
+for folder in one two; do
+    mkdir -p "$work/$folder/set/train"
+    run 0 train --model lenet --data synthetic --limit-train 64 --limit-val 0 --epochs 1 --devices 1 --seed "${#classes[@]}" \
+        --checkpoint-dir "$work/$folder/first"
+    cp "$work/$folder"/first/checkpoint-*1/model.safetensors "$work/$folder/w.safetensors"
+    run 0 train --model lenet "${small[@]}" --epochs 1 --devices 1 --weights "$work/$folder/w.safetensors" \
+        --checkpoint-dir "$work/$folder/kept"
+    for class in 0 1; do
+        mkdir "$work/$folder/set/train/${classes[class]}"
+        for i in {1..16}; do
+            { printf 'P5\n28 28\n255\n'; head -c 784 <(yes "$class $i"); } \
+                >"$work/$folder/set/train/${classes[class]}/$i.pgm"
+        done
+    done
+    classes=("${classes[@]:1}")
+done
+apart 'has another set of starting values: ' --weights w.safetensors
+apart 'has another checkpoint to go on from: checkpoint-00000004 with hash ' --checkpoint-dir kept --resume
+apart 'has another set of class weights: ' --data set --limit-val 0 --class-weights b:3
+
 # Two kinds of processors in one job.
 if grep -qw avx512dq /proc/cpuinfo && "$LOCKSTEP" doctor | grep '^  oneDNN .*[0-9]' >/dev/null; then
     arguments=("[second process with AVX2]")

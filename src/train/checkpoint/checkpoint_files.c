@@ -228,6 +228,18 @@ static lk_status checkpoint_files_read_all(lk_checkpoint *c, json_t *files)
     return status;
 }
 
+/* state.json has times too, by which checkpoints of two processes may differ. */
+static uint64_t checkpoint_files_hash_values(const json_t *files)
+{
+    static const char *const names[] = {"model.safetensors", optimizer_file};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *xxh3 = json_string_value(json_object_get(json_object_get(files, names[i]), "xxh3"));
+        hash = xxh3 ? XXH3_64bits_withSeed(xxh3, strlen(xxh3), hash) : hash;
+    }
+    return hash;
+}
+
 static lk_status checkpoint_files_read_manifest(lk_checkpoint *c, const json_t *manifest)
 {
     static const char *const needed[] = {"model.safetensors", "state.json"};
@@ -240,6 +252,7 @@ static lk_status checkpoint_files_read_manifest(lk_checkpoint *c, const json_t *
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!json_object_get(files, needed[i]))
             LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: does not list %s", folder, needed[i]);
+    c->values_hash = checkpoint_files_hash_values(files);
     return checkpoint_files_read_all(c, files);
 }
 

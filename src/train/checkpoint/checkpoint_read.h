@@ -16,6 +16,7 @@ struct lk_checkpoint {
     lk_safetensors *model, *optimizer;  /* optimizer NULL: no such file, or is_model_only */
     const char *optimizer_kind;         /* NULL: no optimizer */
     int64_t optimizer_steps;
+    uint64_t values_hash;          /* of all variables and the optimizer's state, by the manifest */
     int n;                         /* variables */
     const lk_safetensor **tensors; /* [n], in the model's order */
     const float **values;          /* [n], inside `model` */

@@ -10,11 +10,13 @@
 #include "dist/process/group.h"
 #include "dist/service/wire.h"
 #include "nn/model.h"
+#include "train/checkpoint/checkpoint_read.h"
 #include "train/trainer.h"
 #include "lockstep/build.h"
 #include "lockstep/checkpoint.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -104,18 +106,23 @@ static lk_status agreement_compare(lk_group *group, const field *all, int n)
 }
 
 /* All ranks list the same number of fields. */
-static lk_status agreement_check_group(const lk_trainer *trainer, void (*fill)(const lk_trainer *, field_list *))
+static lk_status agreement_check_list(const field_list *list)
 {
     lk_group *group;
+    LK_TRY(lk__group_open(&group));
+    field *all = lk__group_gather_new(group, list->fields, (size_t)list->n * sizeof *all);
+    lk_status status = all ? agreement_compare(group, all, list->n) : lk_error_status();
+    lk__free(all);
+    return status;
+}
+
+static lk_status agreement_check_group(const lk_trainer *trainer, void (*fill)(const lk_trainer *, field_list *))
+{
     field_list list = {.n = 0};
     if (trainer->plan.processes == 1)
         return LK_OK;
-    LK_TRY(lk__group_open(&group));
     fill(trainer, &list);
-    field *all = lk__group_gather_new(group, list.fields, (size_t)list.n * sizeof *all);
-    lk_status status = all ? agreement_compare(group, all, list.n) : lk_error_status();
-    lk__free(all);
-    return status;
+    return agreement_check_list(&list);
 }
 
 /* --- fields ------------------------------------------------------------------------------------------------------- */
@@ -132,9 +139,13 @@ static void agreement_list_version(const lk_trainer *trainer, field_list *list)
 /* Each process reads the checkpoint on its own, so the check is that all read the same one. */
 static void agreement_list_checkpoint(const lk_trainer *trainer, field_list *list)
 {
-    const lk_checkpoint_info *resumed = trainer->resumed ? lk_checkpoint_get_info(trainer->resumed) : NULL;
-    const char *folder = resumed ? strrchr(resumed->folder, '/') : NULL;
-    agreement_add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
+    char text[PATH_MAX + 32] = "none";
+    if (trainer->resumed) {
+        const char *folder = lk_checkpoint_get_info(trainer->resumed)->folder, *slash = strrchr(folder, '/');
+        snprintf(text, sizeof text, "%s with hash %016" PRIx64, slash ? slash + 1 : folder,
+                 trainer->resumed->values_hash);
+    }
+    agreement_add_text(list, "checkpoint to go on from", text);
 }
 
 /* Options that change no result may differ between processes, except --exchange and --bucket-mb, which decide who sends
@@ -249,6 +260,9 @@ static void agreement_list_built(const lk_trainer *trainer, field_list *list)
     agreement_add_hash(list, "set of variables", agreement_hash_variables(trainer->model));
     agreement_add_hash(list, "training set", agreement_hash_split(trainer, LK_SPLIT_TRAIN));
     agreement_add_hash(list, "validation set", agreement_hash_split(trainer, LK_SPLIT_TEST));
+    const double *weights = trainer->data.class_weights;
+    size_t weight_bytes = (size_t)trainer->plan.classes * sizeof *weights;
+    agreement_add_hash(list, "set of class weights", weights ? XXH3_64bits(weights, weight_bytes) : 0);
     agreement_add_kernels(list, trainer);
 }
 
@@ -259,9 +273,23 @@ lk_status lk__agree_on_options(const lk_trainer *trainer)
     return agreement_check_group(trainer, agreement_list_options);
 }
 
+/* Checkpoints are compared before they are restored, so this finds other initial values. The optimizer has no state yet
+ * that is not the checkpoint's. */
+static lk_status agreement_check_values(const lk_trainer *trainer)
+{
+    field_list list = {.n = 0};
+    char digest[33];
+    if (trainer->plan.processes == 1)
+        return LK_OK;
+    LK_TRY(lk_replicas_digest(trainer->replicas, 0, digest));
+    agreement_add_text(&list, "set of starting values", digest);
+    return agreement_check_list(&list);
+}
+
 lk_status lk__agree_on_work(const lk_trainer *trainer)
 {
-    return agreement_check_group(trainer, agreement_list_built);
+    LK_TRY(agreement_check_group(trainer, agreement_list_built));
+    return agreement_check_values(trainer);
 }
 
 /* --- workers of a parameter server, which join one by one --------------------------------------------------------- */

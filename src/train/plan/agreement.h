@@ -3,8 +3,9 @@
 
 #include "train/trainer.h"
 
-/* Compare the options of all processes; and later the model, the data and the kernels that follow from them. Errors:
- * LK_ERR_ARGUMENT, which names the rank that differs and the field. */
+/* Compare the options of all processes, and the checkpoint that they go on from; and later what follows from them: the
+ * model, its values, the data and the kernels. Errors: LK_ERR_ARGUMENT, which names the rank that differs and the
+ * field; those of lk_replicas_digest. */
 lk_status lk__agree_on_options(const lk_trainer *trainer);
 lk_status lk__agree_on_work(const lk_trainer *trainer);
 
