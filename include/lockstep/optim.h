@@ -38,8 +38,8 @@ typedef enum lk_optimizer_kind { LK_SGD, LK_ADAM, LK_ADAMW, LK_LARS, LK_OPTIMIZE
  *           w -= l (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)                   (Kingma, Ba 2015)
  * LK_ADAMW  the same, with w -= l weight_decay w before it instead of g += …             (Loshchilov, Hutter 2019)
  * LK_LARS   g' = r (g + weight_decay w);  v = momentum v + l g';  w -= v                 (You, Gitman, Ginsburg 2017)
- *           r = trust |w| / (|g| + weight_decay |w|) for each tensor; r is 1 if |w| or |g| is 0, and for tensors of
- *           one dimension, which have no weight decay either */
+ *           r = trust |w| / (|g| + weight_decay |w|) for each tensor; r is 1 if |w| or |g| is 0, where l r would
+ *           not be finite in f32, and for tensors of one dimension, which have no weight decay either */
 /* clang-format on */
 typedef struct lk_optimizer_opts {
     lk_optimizer_kind kind;

@@ -157,7 +157,8 @@ lk_status lk__cpu_lars_update(lk_call *call)
     int64_t segments = lk_tensor_count(call->in[4]);
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
     for (int64_t s = 0; s < segments && !update_is_skipped(call->in[6]); s++) {
-        momentum u = {.rate = (float)lk__update_rate(call->in[8], 0, attrs->rate) * ratios[s],
+        float rate = (float)lk__update_rate(call->in[8], 0, attrs->rate), adapted_rate = rate * ratios[s];
+        momentum u = {.rate = isfinite(adapted_rate) ? adapted_rate : rate,
                       .momentum = (float)attrs->momentum,
                       .decay = (float)attrs->weight_decay * adapted[s],
                       .scale = cpu_update_gradient_scale(call->in[7])};

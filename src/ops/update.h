@@ -42,7 +42,8 @@ typedef struct lk_update_segments {
 } lk_update_segments;
 
 /* In segment i, with l = rate ratios[i] and d = weight_decay adapted[i], rounded once:
- * v = momentum v + l (scale g + d w);  w = w - v. */
+ * v = momentum v + l (scale g + d w);  w = w - v.
+ * l is the rate where that product is not finite, as with gradients so small that their ratio overflows. */
 typedef struct lk_lars_attrs { /* (w, g, v, offsets, ratios, adapted, skip, scale, rates) → w, v */
     double rate, momentum, weight_decay;
 } lk_lars_attrs;

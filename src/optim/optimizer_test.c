@@ -220,6 +220,22 @@ static void test_lars_of_nothing(void **state)
     close_fixture(&f);
 }
 
+/* Gradients so small that their ratio, or its product with the rate, is above all floats: the rate does not change. */
+static void test_lars_of_almost_nothing(void **state)
+{
+    (void)state;
+    lk_optimizer_opts opts = {.kind = LK_LARS, .trust = 0.5, .momentum = 0.9, .skip_nonfinite = true};
+    const float values[ELEMENTS] = {1}, gradients[][ELEMENTS] = {{1e-42F}, {5e-39F}};
+    const double rates[] = {0.1, 1000}, want[ELEMENTS] = {1};
+    for (int i = 0; i < 2; i++) {
+        fixture f = open_fixture("cpu:0", &opts, values);
+        step(&f, gradients[i], rates[i]);
+        step(&f, gradients[i], rates[i]);
+        expect_close(&f, want, 0);
+        close_fixture(&f);
+    }
+}
+
 /* --- clipping ----------------------------------------------------------------------------------------------------- */
 
 static void test_clipping(void **state)
@@ -434,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_formulas),
         cmocka_unit_test(test_lars_by_hand),
         cmocka_unit_test(test_lars_of_nothing),
+        cmocka_unit_test(test_lars_of_almost_nothing),
         cmocka_unit_test(test_clipping),
         cmocka_unit_test(test_clipping_infinity),
         cmocka_unit_test(test_absent_gradients),

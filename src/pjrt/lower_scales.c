@@ -6,8 +6,6 @@
 #include "ops/update.h"
 #include "pjrt/lower_ops.h"
 
-#include <math.h>
-
 /* The blocks of n segments; rows that belong to none are empty. */
 typedef struct norm_blocks {
     int64_t segments, rows;
@@ -130,12 +128,6 @@ static lk_hlo lower_tree_sum(lk_lowering *l, lk_hlo x)
     return lk__hlo_reshape(l, x, 0, NULL);
 }
 
-static lk_hlo lower_is_finite(lk_lowering *l, lk_hlo x)
-{
-    lk_hlo infinity = lk__hlo_number(l, x.type, (double)INFINITY);
-    return lk__hlo_compare(l, lk__hlo_unary(l, "abs", x), "LT", infinity);
-}
-
 static lk_hlo lower_is_above(lk_lowering *l, lk_hlo x, double bound)
 {
     return lk__hlo_compare(l, x, "GT", lk__hlo_number(l, x.type, bound));
@@ -152,9 +144,9 @@ static lk_hlo lower_skip_flag(lk_lowering *l, const lk_call *call, lk_hlo norm)
     }
     if (!attrs->skip_nonfinite)
         return skip;
-    lk_hlo is_finite = lower_is_finite(l, norm);
+    lk_hlo is_finite = lk__hlo_is_finite(l, norm);
     if (call->in[4])
-        is_finite = lk__hlo_and(l, is_finite, lower_is_finite(l, lk__hlo_read(l, call->in[4])));
+        is_finite = lk__hlo_and(l, is_finite, lk__hlo_is_finite(l, lk__hlo_read(l, call->in[4])));
     return lk__hlo_or(l, skip, lk__hlo_unary(l, "not", is_finite));
 }
 
@@ -164,7 +156,7 @@ static lk_hlo lower_clip_scale(lk_lowering *l, double clip_norm, lk_hlo norm)
     lk_hlo one = lk__hlo_number(l, LK_F32, 1);
     if (!(clip_norm > 0))
         return one;
-    lk_hlo clips = lk__hlo_and(l, lower_is_finite(l, norm), lower_is_above(l, norm, clip_norm));
+    lk_hlo clips = lk__hlo_and(l, lk__hlo_is_finite(l, norm), lower_is_above(l, norm, clip_norm));
     lk_hlo scale = lk__hlo_convert(l, lk__hlo_div(l, lk__hlo_number(l, LK_F64, clip_norm), norm), LK_F32);
     return lk__hlo_select(l, clips, scale, one);
 }
@@ -181,7 +173,7 @@ static lk_hlo lower_trust_ratios(lk_lowering *l, const lk_call *call, lk_hlo sca
     lk_hlo ratio = lk__hlo_convert(l, lk__hlo_div(l, trusted, lk__hlo_add(l, g, decay)), LK_F32);
     lk_hlo holds = lk__hlo_compare(l, adapted, "NE", lk__hlo_number(l, LK_F32, 0));
     holds = lk__hlo_and(l, holds, lk__hlo_and(l, lower_is_above(l, w, 0), lower_is_above(l, g, 0)));
-    holds = lk__hlo_and(l, holds, lk__hlo_and(l, lower_is_finite(l, w), lower_is_finite(l, g)));
+    holds = lk__hlo_and(l, holds, lk__hlo_and(l, lk__hlo_is_finite(l, w), lk__hlo_is_finite(l, g)));
     return lk__hlo_select(l, holds, ratio, lk__hlo_number(l, LK_F32, 1));
 }
 

@@ -292,6 +292,12 @@ lk_hlo lk__hlo_is_nan(lk_lowering *l, lk_hlo x)
     return lk__hlo_compare(l, x, "NE", x);
 }
 
+lk_hlo lk__hlo_is_finite(lk_lowering *l, lk_hlo x)
+{
+    lk_hlo infinity = lk__hlo_number(l, x.type, (double)INFINITY);
+    return lk__hlo_compare(l, lk__hlo_unary(l, "abs", x), "LT", infinity);
+}
+
 /* XLA lets LLVM contract a product and an addition to one fused operation. A selection between them prevents it, and
  * changes no number. */
 lk_hlo lk__hlo_rounded_mul(lk_lowering *l, lk_hlo a, lk_hlo b)

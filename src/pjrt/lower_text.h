@@ -84,6 +84,7 @@ lk_hlo lk__hlo_or(lk_lowering *l, lk_hlo a, lk_hlo b);
 lk_hlo lk__hlo_compare(lk_lowering *l, lk_hlo a, const char *direction, lk_hlo b);
 lk_hlo lk__hlo_select(lk_lowering *l, lk_hlo condition, lk_hlo yes, lk_hlo no);
 lk_hlo lk__hlo_is_nan(lk_lowering *l, lk_hlo x);
+lk_hlo lk__hlo_is_finite(lk_lowering *l, lk_hlo x);
 
 /* a b, rounded before it is used: no compiler may fuse it with an addition. */
 lk_hlo lk__hlo_rounded_mul(lk_lowering *l, lk_hlo a, lk_hlo b);

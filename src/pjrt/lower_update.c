@@ -124,7 +124,9 @@ static void lower_lars_update(lk_lowering *l, const lk_call *call, const int64_t
     lk_hlo ratios = lk__hlo_convert(l, lk__hlo_read(l, call->in[4]), type);
     lk_hlo adapted = lk__hlo_convert(l, lk__hlo_read(l, call->in[5]), type);
     lk_hlo w = lower_lars_inside(l, all_w, offsets, n), old = lower_lars_inside(l, all_v, offsets, n);
-    lk_hlo rates = lk__hlo_rounded_mul(l, lower_update_rate(l, call->in[8], 0, attrs->rate, type), ratios);
+    lk_hlo plain_rate = lower_update_rate(l, call->in[8], 0, attrs->rate, type);
+    lk_hlo rates = lk__hlo_rounded_mul(l, plain_rate, ratios);
+    rates = lk__hlo_select(l, lk__hlo_is_finite(l, rates), rates, plain_rate);
     lk_hlo decays = lk__hlo_rounded_mul(l, lk__hlo_number(l, type, attrs->weight_decay), adapted);
     lk_hlo rate = lower_lars_spread(l, rates, offsets, n, parts);
     lk_hlo decay = lower_lars_spread(l, decays, offsets, n, parts);

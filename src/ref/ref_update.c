@@ -188,8 +188,9 @@ lk_status lk__ref_lars_update(lk_call *call)
               .scale = ref_update_gradient_scale(call->in[7])};
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, count));
     for (int64_t s = 0; s < segments && !ref_update_is_skipped(call->in[6]); s++) {
-        double rate = ref_update_round(
-            ref_update_round(lk__update_rate(call->in[8], 0, attrs->rate), single) * (double)ratios[s], single);
+        double rate = ref_update_round(lk__update_rate(call->in[8], 0, attrs->rate), single);
+        double adapted_rate = ref_update_round(rate * (double)ratios[s], single);
+        rate = isfinite(adapted_rate) ? adapted_rate : rate;
         double decay = ref_update_round(ref_update_round(attrs->weight_decay, single) * (double)adapted[s], single);
         if (single)
             ref_lars_loop(&u, offsets[s], offsets[s + 1], rate, decay, true);

@@ -13,6 +13,7 @@ typedef struct update_parameters {
     bool controlled;                 /* with a skip flag, a scale, and rates */
     double skip;
     bool special; /* gradients that are not all finite */
+    float ratio;  /* LARS' factor of a segment's rate; 0: 0.0625 */
 } update_parameters;
 
 /* A copy of an operand, which an update may overwrite. */
@@ -94,10 +95,10 @@ static inline lk_tensor *lars_update_case(trial *t, const void *parameters)
     lk_lars_attrs attrs = {.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01};
     update_scale(t);
     lk_tensor *w = own_floats(t, p->n, -1, 1), *g = gradients_of(t, p), *v = own_floats(t, p->n, -1, 1);
-    lk_update_segments segments = {
-        .offsets = offsets_of(t, p->n),
-        .ratios = lk_tensor_from(t->device, LK_F32, LK_SHAPE(CASE_SEGMENTS), (float[]){1, 1, 0.0625F, 0.4F}),
-        .adapted = adapted_of(t)};
+    lk_update_segments segments = {.offsets = offsets_of(t, p->n),
+                                   .ratios = lk_tensor_from(t->device, LK_F32, LK_SHAPE(CASE_SEGMENTS),
+                                                            (float[]){1, 1, p->ratio != 0 ? p->ratio : 0.0625F, 0.4F}),
+                                   .adapted = adapted_of(t)};
     lk_update_control control = control_of(t, p);
     if (lk__lars_update(LK_HERE, w, g, v, &segments, &control, &attrs) != LK_OK)
         return NULL;

@@ -219,7 +219,8 @@ template <int WIDTH> static inline __device__ void update_lars(const lk_gpu_lars
     }
     if (s < 0 || begin >= a.offsets[s + 1])
         return;
-    lars u = {{a.w, a.v, (float *)a.g}, a.rate * a.ratios[s], a.momentum, a.weight_decay * a.adapted[s]};
+    float rate = a.rate * a.ratios[s];
+    lars u = {{a.w, a.v, (float *)a.g}, isfinite(rate) ? rate : a.rate, a.momentum, a.weight_decay * a.adapted[s]};
     update_pack<lars, WIDTH>(u, pack, scale);
 }
 
