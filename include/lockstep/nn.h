@@ -244,7 +244,8 @@ LK_API bool lk_model_has_batch_norm(const lk_model *model);
  * a variable behind the trainable parameters, of which lk_model_parameter_count are left, so it must be frozen before
  * variables are made. A batch-norm whose parameters are all frozen takes its running statistics in training too, and
  * keeps them, as Keras' does with trainable = False. (PyTorch's does so after eval(), not after requires_grad_(False)
- * alone.) NULL freezes nothing more. Errors: LK_ERR_ARGUMENT (a pattern that fits no parameter), LK_ERR_MEMORY. */
+ * alone.) NULL freezes nothing more. Errors: LK_ERR_ARGUMENT (a pattern that fits no parameter: then nothing is
+ * frozen), LK_ERR_MEMORY. */
 LK_API lk_status lk_model_freeze(lk_model *model, const char *patterns);
 LK_API bool lk_model_variable_is_frozen(const lk_model *model, int index);
 

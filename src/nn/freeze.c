@@ -97,26 +97,27 @@ bool lk_model_variable_is_frozen(const lk_model *model, int index)
     return model->variables[index].frozen;
 }
 
-static lk_status freeze_mark(lk_model *model, lk_name_pattern pattern)
+static bool freeze_fits(lk_name_pattern pattern, const lk_variable_spec *spec)
 {
-    int found = 0;
-    for (int i = 0; i < model->n_variables; i++) {
-        lk_variable_spec *spec = &model->variables[i];
-        if (spec->buffer || !lk__name_pattern_fits(pattern, spec->name))
-            continue;
-        spec->frozen = true;
-        found++;
-    }
-    if (found == 0)
-        LK_FAIL(LK_ERR_ARGUMENT, "--freeze %.*s: fits no parameter of model %s; they are called like %s",
-                pattern.length, pattern.text, model->name, model->n_variables ? model->variables[0].name : "nothing");
-    return LK_OK;
+    return !spec->buffer && lk__name_pattern_fits(pattern, spec->name);
+}
+
+static lk_status freeze_check(const lk_model *model, lk_name_pattern pattern)
+{
+    for (int i = 0; i < model->n_variables; i++)
+        if (freeze_fits(pattern, &model->variables[i]))
+            return LK_OK;
+    LK_FAIL(LK_ERR_ARGUMENT, "--freeze %.*s: fits no parameter of model %s; they are called like %s", pattern.length,
+            pattern.text, model->name, model->n_variables ? model->variables[0].name : "nothing");
 }
 
 lk_status lk_model_freeze(lk_model *model, const char *patterns)
 {
     lk_name_pattern pattern;
+    for (const char *list = patterns; list && lk__name_pattern_next(&list, &pattern);)
+        LK_TRY(freeze_check(model, pattern));
     while (patterns && lk__name_pattern_next(&patterns, &pattern))
-        LK_TRY(freeze_mark(model, pattern));
+        for (int i = 0; i < model->n_variables; i++)
+            model->variables[i].frozen = model->variables[i].frozen || freeze_fits(pattern, &model->variables[i]);
     return lk__model_order_variables(model);
 }

@@ -227,6 +227,11 @@ static void test_errors(void **state)
     lk_train_config config = small_training();
     config.freeze = "conv1,conv3";
     refused(&config, LK_ERR_ARGUMENT, "--freeze conv3: fits no parameter of model lenet");
+    lk_model *model = lk_model_new("lenet", (lk_model_input){1, 28, 28, 10});
+    assert_int_equal(lk_model_freeze(model, "conv1,conv3"), LK_ERR_ARGUMENT);
+    for (int i = 0; i < lk_model_variable_count(model); i++)
+        assert_false(lk_model_variable_is_frozen(model, i));
+    lk_model_release(model);
     config.freeze = "*";
     refused(&config, LK_ERR_ARGUMENT, "--freeze *: nothing is left to train");
     config.freeze = NULL;
