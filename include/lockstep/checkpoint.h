@@ -74,8 +74,9 @@ LK_API const lk_checkpoint_info *lk_checkpoint_get_info(const lk_checkpoint *che
 LK_API const char *lk_checkpoint_get_setting(const lk_checkpoint *checkpoint, const char *name);
 
 /* Builds the model again, for the same images; its variables are those of the checkpoint, in the same order. Release it
- * with lk_model_release. NULL on failure. Errors: LK_ERR_UNSUPPORTED (a network with layers of a program's own, which
- * only that program can build: lk_predictor_new_with), LK_ERR_FORMAT (its variables differ from the checkpoint's). */
+ * with lk_model_release. NULL on failure. Errors: LK_ERR_UNSUPPORTED (a network with layers of a program's own, or
+ * larger than a model file may be, which only that program can build: lk_predictor_new_with), LK_ERR_FORMAT (its
+ * variables differ from the checkpoint's). */
 LK_API lk_model *lk_checkpoint_model(const lk_checkpoint *checkpoint);
 
 /* The number of variables: parameters, then buffers. */

@@ -124,8 +124,9 @@ typedef struct lk_dense_layer_opts {
 LK_API lk_layer *lk_layer_dense(int64_t units, const lk_dense_layer_opts *opts);
 
 typedef struct lk_batch_norm_layer_opts {
-    double epsilon;  /* 0: 1e-5 */
-    double momentum; /* share of a new batch in the running statistics; 0: 0.1 (Keras' momentum is 1 minus this) */
+    double epsilon; /* 1e-37 to 1e37; 0: 1e-5 */
+    /* 1e-37 to 1: share of a new batch in the running statistics; 0: 0.1 (Keras' momentum is 1 minus this) */
+    double momentum;
 } lk_batch_norm_layer_opts;
 
 /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta for each channel, axis 1 (Ioffe, Szegedy 2015). Training uses
@@ -135,7 +136,7 @@ typedef struct lk_batch_norm_layer_opts {
 LK_API lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts);
 
 typedef struct lk_norm_layer_opts {
-    double epsilon; /* 0: 1e-5 */
+    double epsilon; /* 1e-37 to 1e37; 0: 1e-5 */
 } lk_norm_layer_opts;
 
 /* Group normalization (Wu, He 2018): y = gamma (x - mean) / sqrt(variance + epsilon) + beta, with mean and biased

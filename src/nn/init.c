@@ -6,7 +6,7 @@
 
 bool lk__init_is_deviation(double value)
 {
-    return value >= 0 && value <= 1e37;
+    return value >= 0 && value <= LK_LAYER_MAX_REAL;
 }
 
 lk_status lk__init_check(const char *kind, const char *what, lk_init init)

@@ -132,6 +132,13 @@ lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int
     return LK_OK;
 }
 
+lk_status lk__layer_real_range(const char *kind, const char *what, double value, double low, double high)
+{
+    if (!(value >= low && value <= high))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: %s is %g; it must be %g to %g", kind, what, value, low, high);
+    return LK_OK;
+}
+
 lk_status lk__layer_list_add(lk_layer_list *list, lk_layer *layer)
 {
     LK_TRY(LK_GROW(list->layers, &list->capacity, list->n + 1));

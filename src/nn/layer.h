@@ -78,6 +78,9 @@ int64_t lk__layer_count(lk_shape shape);
 /* Checks an argument of a constructor. Errors: LK_ERR_ARGUMENT, as in "conv2d: kernel is 0; it must be 1 to 4096". */
 lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int64_t low, int64_t high);
 
+/* The same of a real number. */
+lk_status lk__layer_real_range(const char *kind, const char *what, double value, double low, double high);
+
 /* Returns whether the name consists of letters, digits, '_' and '-', at least one. */
 bool lk__layer_name_ok(const char *name);
 
@@ -85,5 +88,7 @@ bool lk__layer_name_ok(const char *name);
  * memory. */
 #define LK_LAYER_MAX_SIZE (1 << 24) /* channels, units and other single sizes of a shape */
 #define LK_LAYER_MAX_KERNEL 4096
+#define LK_LAYER_LEAST_REAL 1e-37 /* epsilons and initial values stay finite in f32, and epsilons above 0 */
+#define LK_LAYER_MAX_REAL 1e37
 #define LK_LAYER_MAX_DEPTH 96           /* one block of a model file can be two layers */
 #define LK_MODEL_MAX_ELEMENTS INT32_MAX /* of a sample's output, and of all variables together */

@@ -21,14 +21,15 @@ typedef struct layer_values {
     lk_init init, bias_init;
 } layer_values;
 
-typedef enum setting_type { INTEGER, SIZE, PAIR, PADDING, REAL, BIAS, FROZEN, INITIALIZER } setting_type;
+typedef enum setting_type { INTEGER, SIZE, PAIR, PADDING, REAL, SHARE, BIAS, FROZEN, INITIALIZER } setting_type;
 
-/* A SIZE may also be "classes", a PAIR of sizes one for both, a PADDING, which is a PAIR otherwise, "same". */
+/* A SIZE may also be "classes", a PAIR of sizes one for both, a PADDING, which is a PAIR otherwise, "same". A SHARE is
+ * at least 0 and below 1. */
 typedef struct setting {
     const char *name;
     setting_type type;
     size_t offset;
-    double low, high; /* of numbers, inclusive */
+    double low, high; /* of other numbers, inclusive */
     bool required;
 } setting;
 
@@ -171,7 +172,7 @@ static lk_layer *model_word_make_dropout(const lk_model_line *line, const layer_
     {"init", INITIALIZER, AT(init), 0, 0, false}, \
     {"bias_init", INITIALIZER, AT(bias_init), 0, 0, false}, \
     FROZEN_SETTING
-#define EPSILON_SETTING {"epsilon", REAL, AT(epsilon), 1e-12, 1, false}
+#define EPSILON_SETTING {"epsilon", REAL, AT(epsilon), LK_LAYER_LEAST_REAL, LK_LAYER_MAX_REAL, false}
 #define POOL_SETTINGS                                     \
     {"kernel", PAIR, AT(kernel), 1, MAX_KERNEL, true},   \
     {"stride", PAIR, AT(stride), 1, MAX_KERNEL, false}, \
@@ -189,14 +190,14 @@ static const layer_word words[] = {
     {"dense", model_word_make_dense, 0, {{"units", SIZE, AT(size), 1, MAX_SIZE, true}, BIAS_SETTINGS}},
     {"batch_norm", model_word_make_batch_norm, 0, {
         EPSILON_SETTING,
-        {"momentum", REAL, AT(momentum), 1e-6, 1, false},
+        {"momentum", REAL, AT(momentum), LK_LAYER_LEAST_REAL, 1, false},
         FROZEN_SETTING}},
     {"group_norm", model_word_make_norm, GROUP_NORM, {
         {"groups", INTEGER, AT(size), 1, MAX_SIZE, true},
         EPSILON_SETTING,
         FROZEN_SETTING}},
     {"layer_norm", model_word_make_norm, LAYER_NORM, {EPSILON_SETTING, FROZEN_SETTING}},
-    {"scale", model_word_make_scale, 0, {{"initial", REAL, AT(initial), -1e6, 1e6, true}, FROZEN_SETTING}},
+    {"scale", model_word_make_scale, 0, {{"initial", REAL, AT(initial), -LK_LAYER_MAX_REAL, LK_LAYER_MAX_REAL, true}, FROZEN_SETTING}},
     {"relu", model_word_make_activation, LK_RELU, {{0}}},
     {"leaky_relu", model_word_make_activation, LK_LEAKY_RELU, {{0}}},
     {"elu", model_word_make_activation, LK_ELU, {{0}}},
@@ -214,8 +215,8 @@ static const layer_word words[] = {
         {"channels", INTEGER, AT(channels), 1, MAX_SIZE, true},
         {"height", INTEGER, AT(height), 1, MAX_SIZE, true},
         {"width", INTEGER, AT(width), 1, MAX_SIZE, true}}},
-    {"dropout", model_word_make_dropout, DROPOUT, {{"rate", REAL, AT(rate), 0, 0.999, true}}},
-    {"drop_path", model_word_make_dropout, DROP_PATH, {{"rate", REAL, AT(rate), 0, 0.999, true}}},
+    {"dropout", model_word_make_dropout, DROPOUT, {{"rate", SHARE, AT(rate), 0, 0, true}}},
+    {"drop_path", model_word_make_dropout, DROP_PATH, {{"rate", SHARE, AT(rate), 0, 0, true}}},
 };
 /* clang-format on */
 enum { WORD_COUNT = sizeof words / sizeof words[0] };
@@ -259,7 +260,9 @@ static lk_status model_setting_read_real(const lk_model_line *line, const settin
 {
     char *end = NULL;
     double number = lk__number_starts(text) ? lk__number_parse(text, &end) : 0;
-    if (!end || *end || !(number >= s->low && number <= s->high))
+    if (s->type == SHARE && (!end || *end || !(number >= 0 && number < 1)))
+        return lk__model_line_fail(line, "%s is '%.40s'; expected a number of at least 0 and below 1", s->name, text);
+    if (s->type == REAL && (!end || *end || !(number >= s->low && number <= s->high)))
         return lk__model_line_fail(line, "%s is '%.40s'; expected a number from %g to %g", s->name, text, s->low,
                                    s->high);
     *value = number;
@@ -340,6 +343,7 @@ static lk_status model_setting_read(const lk_model_line *line, const setting *s,
     const char *alternative = "";
     switch (s->type) {
     case REAL:
+    case SHARE:
         return model_setting_read_real(line, s, text, value);
     case BIAS:
         return model_setting_read_bias(line, text, value);

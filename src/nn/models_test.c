@@ -8,8 +8,10 @@
 #include "lockstep/autograd.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
+#include "base/mem.h"
 #include "core/shape.h"
 #include "nn/model.h"
+#include "nn/model_text.h"
 #include "nn/nn_testing.h"
 
 #include <math.h>
@@ -274,12 +276,16 @@ static void test_names_of_files(void **state)
 
 /* --- as text ------------------------------------------------------------------------------------------------------ */
 
-/* Builds the network again from its text, and compares all that names and initial values depend on. */
+/* Builds the network again from its text, and compares its text and all that names and initial values depend on. */
 static void expect_text_of_same(const lk_model *model)
 {
     assert_non_null(model->text);
+    char *text;
     lk_model *again = lk__model_from_text("again.lk", model->text, model->input);
     assert_no_error(again != NULL);
+    assert_int_equal(lk__model_text_make(again, &text), LK_OK);
+    assert_string_equal(text, model->text);
+    lk__free(text);
     assert_int_equal(again->n_variables, model->n_variables);
     for (int i = 0; i < model->n_variables; i++) {
         const lk_variable_spec *have = &again->variables[i], *want = &model->variables[i];
@@ -342,6 +348,26 @@ static void test_networks_in_c_have_a_text(void **state)
     lk_model_release(model);
 }
 
+/* Whatever a constructor takes, a model file takes. */
+static void test_extreme_settings_have_a_text(void **state)
+{
+    (void)state;
+    const double epsilons[] = {1e-37, 1e37}, momenta[] = {1e-37, 1}, initials[] = {-1e37, 1e37},
+                 rates[] = {0, 1 - 0x1p-53};
+    for (int i = 0; i < 2; i++) {
+        const lk_norm_layer_opts norm = {.epsilon = epsilons[i]};
+        const lk_batch_norm_layer_opts batch_norm = {.epsilon = epsilons[i], .momentum = momenta[i]};
+        lk_layer *net =
+            LK_SEQUENTIAL(lk_layer_conv2d(4, 3, NULL), lk_layer_batch_norm(&batch_norm), lk_layer_group_norm(2, &norm),
+                          lk_layer_layer_norm(&norm), lk_layer_scale(initials[i]), lk_layer_dropout(rates[i]),
+                          lk_layer_drop_path(rates[i]), lk_layer_flatten(), lk_layer_dense(10, NULL));
+        lk_model *model = lk_model_build("extreme", net, gray28);
+        assert_no_error(model != NULL);
+        expect_text_of_same(model);
+        lk_model_release(model);
+    }
+}
+
 static lk_tensor *forward_own(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     (void)call, (void)config;
@@ -381,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_names_of_files),
         cmocka_unit_test(test_networks_in_c_have_a_text),
+        cmocka_unit_test(test_extreme_settings_have_a_text),
         cmocka_unit_test(test_some_networks_have_no_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,8 +9,6 @@
 #include "nn/model_text.h"
 #include "lockstep/ops.h"
 
-#include <math.h>
-
 typedef struct batch_norm_config {
     double epsilon, momentum;
 } batch_norm_config;
@@ -149,12 +147,9 @@ lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts)
 {
     const batch_norm_config config = {.epsilon = opts && opts->epsilon != 0 ? opts->epsilon : 1e-5,
                                       .momentum = opts && opts->momentum != 0 ? opts->momentum : 0.1};
-    if (!(config.epsilon > 0 && isfinite(config.epsilon)))
-        lk__fail(LK_ERR_ARGUMENT, "batch_norm: epsilon is %g; it must be above 0 and finite", config.epsilon);
-    else if (!(config.momentum > 0 && config.momentum <= 1))
-        lk__fail(LK_ERR_ARGUMENT, "batch_norm: momentum is %g; it must be above 0 and at most 1", config.momentum);
-    else
-        return lk__layer_writes(lk_layer_new(&batch_norm_table, &config, sizeof config, NULL, 0),
-                                batch_norm_layer_write);
-    return NULL;
+    const char *kind = batch_norm_table.kind;
+    if (lk__layer_real_range(kind, "epsilon", config.epsilon, LK_LAYER_LEAST_REAL, LK_LAYER_MAX_REAL) != LK_OK ||
+        lk__layer_real_range(kind, "momentum", config.momentum, LK_LAYER_LEAST_REAL, 1) != LK_OK)
+        return NULL;
+    return lk__layer_writes(lk_layer_new(&batch_norm_table, &config, sizeof config, NULL, 0), batch_norm_layer_write);
 }

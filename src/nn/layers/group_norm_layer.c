@@ -6,7 +6,6 @@
 #include "lockstep/ops.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 enum { GAMMA, BETA };
 
@@ -63,11 +62,8 @@ static lk_layer *group_norm_layer_new(const lk_layer_table *table, int64_t group
     const lk_group_norm_opts config = {.groups = groups,
                                        .each_pixel = table == &layer_norm_table,
                                        .epsilon = opts && opts->epsilon != 0 ? opts->epsilon : 1e-5};
-    if (!(config.epsilon > 0 && isfinite(config.epsilon))) {
-        lk__fail(LK_ERR_ARGUMENT, "%s: epsilon is %g; it must be above 0 and finite", table->kind, config.epsilon);
-        return NULL;
-    }
-    if (lk__layer_range(table->kind, "number of groups", groups, 1, LK_LAYER_MAX_SIZE) != LK_OK)
+    if (lk__layer_real_range(table->kind, "epsilon", config.epsilon, LK_LAYER_LEAST_REAL, LK_LAYER_MAX_REAL) != LK_OK ||
+        lk__layer_range(table->kind, "number of groups", groups, 1, LK_LAYER_MAX_SIZE) != LK_OK)
         return NULL;
     return lk__layer_writes(lk_layer_new(table, &config, sizeof config, NULL, 0), group_norm_layer_write);
 }

@@ -287,8 +287,11 @@ lk_model *lk_checkpoint_model(const lk_checkpoint *c)
     const char *kind = json_string_value(json_object_get(json_object_get(c->state, "model"), "kind"));
     lk_model_input input = {info->channels, info->height, info->width, info->classes};
     if (strcmp(kind, "reference") != 0 && !info->model_file) {
-        lk__fail(LK_ERR_UNSUPPORTED, "%s: model %s has layers of a program's own, and only that program can build it",
-                 c->folder, info->model);
+        lk__fail(
+            LK_ERR_UNSUPPORTED,
+            "%s: model %s has layers of a program's own, or is larger than a model file may be; only that program can "
+            "build it",
+            c->folder, info->model);
         return NULL;
     }
     lk_model *model = info->model_file ? lk__model_from_text(info->model_file, c->model_text, input)
