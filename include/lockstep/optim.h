@@ -76,7 +76,8 @@ LK_API const char *lk_optimizer_name(int kind);
 
 /* Updates all parameters in place, with one fused operator. gradients: n tensors, f32, with the shapes and the device
  * of the parameters; NULL counts as zeros. Asynchronous. On failure parameters and state are unchanged. Errors:
- * LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_DEVICE (a gradient), LK_ERR_ARGUMENT (the rate is not finite), LK_ERR_MEMORY. */
+ * LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_DEVICE (a gradient), LK_ERR_ARGUMENT (the rate, or what Adam makes of it, is not
+ * finite in f32), LK_ERR_MEMORY. */
 LK_API lk_status lk_optimizer_step_at(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients,
                                       double rate);
 #define lk_optimizer_step(...) lk_optimizer_step_at(LK_HERE, __VA_ARGS__)

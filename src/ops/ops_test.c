@@ -271,7 +271,10 @@ static void test_sgd_update(void **state)
     refused_status(lk_sgd_update(ones(LK_BF16, LK_SHAPE(3)), gradient, 1), LK_ERR_DTYPE,
                    "sgd_update: the parameter is bf16; it must be f32 or f64");
     refused_status(lk_sgd_update(parameter, gradient, strtod("inf", NULL)), LK_ERR_ARGUMENT,
-                   "sgd_update: rate is inf; it must be finite");
+                   "sgd_update: rate is inf; it must be finite in f32");
+    refused_status(lk_sgd_update(parameter, gradient, 1e39), LK_ERR_ARGUMENT,
+                   "sgd_update: rate is 1e+39; it must be finite in f32");
+    assert_int_equal(lk_sgd_update(ones(LK_F64, LK_SHAPE(3)), ones(LK_F64, LK_SHAPE(3)), 1e39), LK_OK);
 }
 
 /* --- flops -------------------------------------------------------------------------------------------------------- */

@@ -9,8 +9,9 @@ static lk_status sgd_update_infer(const lk_call *call, lk_meta *out)
     LK_TRY(
         lk__check_dtype("sgd_update", "the parameter", parameter->dtype, LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64)));
     LK_TRY(lk__check_like("sgd_update", "the gradient", call->in[1], parameter->dtype, parameter->shape));
-    if (!isfinite(rate))
-        LK_FAIL(LK_ERR_ARGUMENT, "sgd_update: rate is %g; it must be finite", rate);
+    if (!isfinite(parameter->dtype == LK_F32 ? (float)rate : rate))
+        LK_FAIL(LK_ERR_ARGUMENT, "sgd_update: rate is %g; it must be finite in %s", rate,
+                lk_dtype_name(parameter->dtype));
     return lk__infer_same(call, out);
 }
 

@@ -33,13 +33,6 @@ static step step_new(lk_call_site at, lk_optimizer *optimizer, double rate)
                   .power2 = optimizer->power2 * optimizer->opts.beta2};
 }
 
-static lk_status step_check_rate(double rate)
-{
-    if (!isfinite(rate))
-        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: rate is %g; it must be finite", rate);
-    return LK_OK;
-}
-
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 static lk_status step_check_gradient(const lk_optimizer *o, int i, const lk_tensor *g)
@@ -136,6 +129,20 @@ static lk_adam_attrs step_adam_attrs(const step *s)
                            .epsilon = opts->epsilon,
                            .weight_decay = decoupled ? 0 : opts->weight_decay,
                            .keep = decoupled ? 1 - s->rate * opts->weight_decay : 1};
+}
+
+/* Kernels compute with the rate, and what Adam makes of it, in f32. */
+static lk_status step_check_rate(const step *s)
+{
+    lk_adam_attrs adam = step_adam_attrs(s);
+    bool is_adam = lk__optimizer_is_adam(s->optimizer->opts.kind);
+    if (!isfinite((float)s->rate))
+        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: rate is %g; it must be finite in f32", s->rate);
+    if (is_adam && !(isfinite((float)adam.step) && isfinite((float)adam.keep)))
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "optimizer: rate is %g, which makes Adam's factors %g and %g; they must be finite in f32", s->rate,
+                adam.step, adam.keep);
+    return LK_OK;
 }
 
 static lk_status step_update_adam(const step *s)
@@ -241,7 +248,7 @@ lk_status lk__optimizer_step(lk_call_site at, lk_optimizer *optimizer, lk_tensor
 {
     step s = step_new(at, optimizer, rate);
     s.loss = loss;
-    LK_TRY(step_check_rate(rate));
+    LK_TRY(step_check_rate(&s));
     lk_recorder recorder = lk__recorder_set((lk_recorder){.self = NULL});
     lk_scope_begin();
     lk_status status = step_run(&s, gradients);
@@ -306,7 +313,7 @@ int lk__optimizer_rate_count(const lk_optimizer *optimizer)
 lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[LK_OPTIMIZER_RATES])
 {
     step s = step_new(LK_HERE, optimizer, rate);
-    LK_TRY(step_check_rate(rate));
+    LK_TRY(step_check_rate(&s));
     lk_adam_attrs adam = step_adam_attrs(&s);
     bool is_adam = lk__optimizer_is_adam(optimizer->opts.kind);
     values[0] = is_adam ? adam.step : rate;

@@ -416,10 +416,39 @@ static void test_refused_gradients(void **state)
     refuse_step(&f, lk_ones(other, LK_F32, LK_SHAPE(3, 4)), 1, LK_ERR_DEVICE,
                 "optimizer: gradient 0 is on ref:1; its parameter is on ref:0");
     refuse_step(&f, lk_ones(f.device, LK_F32, LK_SHAPE(3, 4)), (double)INFINITY, LK_ERR_ARGUMENT,
-                "optimizer: rate is inf; it must be finite");
+                "optimizer: rate is inf; it must be finite in f32");
+    refuse_step(&f, lk_ones(f.device, LK_F32, LK_SHAPE(3, 4)), 1e39, LK_ERR_ARGUMENT,
+                "optimizer: rate is 1e+39; it must be finite in f32");
     lk_scope_end();
     close_fixture(&f);
     lk_device_release(other);
+}
+
+/* A rate that f32 has, and of which Adam makes a factor that f32 does not have: in a step and in a replayed one. */
+static void test_refused_factors_of_adam(void **state)
+{
+    (void)state;
+    static const struct {
+        lk_optimizer_opts opts;
+        const char *message;
+    } cases[] = {
+        {{.kind = LK_ADAM, .beta1 = 0.99},
+         "optimizer: rate is 1e+38, which makes Adam's factors 1e+40 and 1; they must be finite in f32"},
+        {{.kind = LK_ADAMW, .weight_decay = 10, .beta1 = 0.5},
+         "optimizer: rate is 1e+38, which makes Adam's factors 2e+38 and -1e+39; they must be finite in f32"},
+    };
+    const float zeros[ELEMENTS] = {0};
+    double rates[LK_OPTIMIZER_RATES];
+    for (int i = 0; i < 2; i++) {
+        fixture f = open_fixture("ref:0", &cases[i].opts, zeros);
+        lk_scope_begin();
+        refuse_step(&f, NULL, 1e38, LK_ERR_ARGUMENT, cases[i].message);
+        lk_error_clear();
+        assert_int_equal(lk__optimizer_rates(f.optimizer, 1e38, rates), LK_ERR_ARGUMENT);
+        assert_string_equal(lk_error_message(), cases[i].message);
+        lk_scope_end();
+        close_fixture(&f);
+    }
 }
 
 /* The powers of beta equal those of steps that were taken, and are found at once for any number of steps. */
@@ -460,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_refused_options),
         cmocka_unit_test(test_refused_parameters),
         cmocka_unit_test(test_refused_gradients),
+        cmocka_unit_test(test_refused_factors_of_adam),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
