@@ -36,7 +36,8 @@ LK_API lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int repl
 
 /* Updates all variables. sums[replica * stride + i] are those of lk_run_shards over `samples` samples: from i = 0 on
  * the gradients of the model's parameters, then its batch-norm statistics (lk_forward_opts.statistics); other sums may
- * follow. rate: learning rate. Asynchronous. Errors: those of lk_optimizer_step and lk_model_update_statistics. */
+ * follow. rate: learning rate. Asynchronous. Errors: those of lk_optimizer_step and lk_model_update_statistics; wrong
+ * arguments leave all replicas as they are. */
 LK_API lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples,
                                    double rate);
 

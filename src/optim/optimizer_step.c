@@ -191,11 +191,17 @@ static lk_status step_update_average(const step *s)
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
+static lk_status step_check_gradients(const lk_optimizer *o, lk_tensor *const *gradients)
+{
+    for (int i = 0; i < o->n; i++)
+        LK_TRY(step_check_gradient(o, i, gradients[i]));
+    return LK_OK;
+}
+
 static lk_status step_run(step *s, lk_tensor *const *gradients)
 {
     lk_optimizer *o = s->optimizer;
-    for (int i = 0; i < o->n; i++)
-        LK_TRY(step_check_gradient(o, i, gradients[i]));
+    LK_TRY(step_check_gradients(o, gradients));
     for (int i = 0; i < o->n; i++)
         LK_TRY(step_copy_gradient(s, i, gradients[i]));
     if (step_needs_norms(&o->opts))
@@ -241,6 +247,13 @@ static lk_status step_finish(const step *s)
     step_keep_result(s->scales.skip, &o->skip);
     step_keep_result(s->scales.norm, &o->norm);
     return LK_OK;
+}
+
+lk_status lk__optimizer_check_step(lk_optimizer *optimizer, lk_tensor *const *gradients, double rate)
+{
+    step s = step_new(LK_HERE, optimizer, rate);
+    LK_TRY(step_check_rate(&s));
+    return step_check_gradients(optimizer, gradients);
 }
 
 lk_status lk__optimizer_step(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,

@@ -9,6 +9,9 @@
 lk_status lk__optimizer_step(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
                              double rate);
 
+/* Checks what lk__optimizer_step would be given, and changes nothing. Errors: those of lk_optimizer_step. */
+lk_status lk__optimizer_check_step(lk_optimizer *optimizer, lk_tensor *const *gradients, double rate);
+
 /* A step that is recorded in a program and replayed:
  *   lk__optimizer_prepare_recording(o);                  … once, before anything is recorded
  *   lk__optimizer_record(at, o, gradients, loss, rates); … in the recorded function

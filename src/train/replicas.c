@@ -6,6 +6,8 @@
 #include "dist/collectives/slices.h"
 #include "dist/strategy.h"
 #include "dist/sum/stored.h"
+#include "nn/layers/batch_norm_layer.h"
+#include "ops/support.h"
 #include "optim/optimizer.h"
 #include "optim/optimizer_step.h"
 #include "train/checkpoint/checkpoint.h"
@@ -289,11 +291,37 @@ lk_tensor *lk__replicas_skipped(const lk_replicas *replicas)
     return replicas_compile(replicas) ? replicas->skipped : lk_optimizer_skipped(lk_replicas_optimizer(replicas, 0));
 }
 
+/* Checks the sums for an owner's update. */
+static lk_status replicas_check_sums(const lk_replicas *replicas, int owner, lk_tensor *const *sums, int64_t samples,
+                                     double rate)
+{
+    lk_tensor *const *variables = lk__replicas_owned(replicas, owner);
+    LK_TRY(lk__optimizer_check_step(replicas->optimizers[owner], sums, rate));
+    for (int i = 0; i < replicas->n_statistics; i++) {
+        const lk_tensor *have = sums[replicas->n_parameters + i];
+        int mean, variance;
+        lk__batch_norm_running(replicas->model->statistics.layers[i], &mean, &variance);
+        if (!have)
+            LK_FAIL(LK_ERR_ARGUMENT, "replicas: statistics %d of batch-norm are NULL", i);
+        LK_TRY(lk__check_like("replicas", "a sum of batch-norm", have, LK_F64,
+                              LK_SHAPE(2, lk_tensor_shape(variables[mean]).dim[0])));
+        if (lk_tensor_device(have) != lk_tensor_device(variables[mean]))
+            LK_FAIL(LK_ERR_DEVICE, "replicas: statistics %d of batch-norm are on %s; the variables are on %s", i,
+                    lk_device_name(lk_tensor_device(have)), lk_device_name(lk_tensor_device(variables[mean])));
+    }
+    if (replicas->n_statistics > 0 && samples < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "replicas: %lld samples; there must be at least 1", (long long)samples);
+    return LK_OK;
+}
+
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
                              double rate)
 {
     if (!replicas->optimizers)
         LK_FAIL(LK_ERR_STATE, "replicas: there is no optimizer to apply gradients with");
+    /* All are checked before the first owner's update, because an error must not leave replicas that differ. */
+    for (int o = 0; o < replicas->n_owners; o++)
+        LK_TRY(replicas_check_sums(replicas, o, sums + (int64_t)o * stride, samples, rate));
     LK_TRY(lk__replicas_begin_update(replicas));
     for (int o = 0; o < replicas->n_owners; o++) {
         lk_tensor *const *values = sums + (int64_t)o * stride;

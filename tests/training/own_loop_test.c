@@ -578,6 +578,53 @@ static void replicas_need_no_optimizer(void **state)
     end(&l);
 }
 
+/* Wrong sums of the second replica change nothing of the first. */
+static void wrong_sums_change_no_replica(void **state)
+{
+    (void)state;
+    loop l;
+    char before[33], after[33];
+    lk_tensor *sums[2 * MAX_VALUES] = {NULL};
+    begin(&l, "2xcpu");
+    int k = l.n_values, statistics = lk_model_statistics_count(l.model), last = k + l.n_parameters + statistics - 1;
+    assert_true(statistics > 0);
+    assert_ok(lk_replicas_digest(l.replicas, 0, before));
+    lk_scope_begin();
+    lk_device *const devices[] = {lk_strategy_device(l.strategy, 0), lk_strategy_device(l.strategy, 1)};
+    for (int r = 0; r < 2; r++) {
+        lk_tensor *const *variables = lk_replicas_variables(l.replicas, r);
+        for (int i = 0; i < l.n_parameters; i++)
+            sums[r * k + i] = lk_ones(devices[r], LK_F32, lk_tensor_shape(variables[i]));
+        for (int i = 0; i < statistics; i++) {
+            int64_t channels = lk_tensor_shape(variables[l.n_parameters + 2 * i]).dim[0];
+            sums[r * k + l.n_parameters + i] = lk_ones(devices[r], LK_F64, LK_SHAPE(2, channels));
+        }
+    }
+    lk_tensor *good = sums[last];
+    sums[last] = NULL;
+    expect_error(lk_replicas_apply(l.replicas, sums, k, 8, 0.1), LK_ERR_ARGUMENT,
+                 "replicas: statistics 1 of batch-norm are NULL");
+    sums[last] = lk_ones(devices[1], LK_F64, LK_SHAPE(2, 1));
+    expect_error(lk_replicas_apply(l.replicas, sums, k, 8, 0.1), LK_ERR_SHAPE,
+                 "replicas: a sum of batch-norm has shape [2,1]; it must be [2,6]");
+    sums[last] = sums[last - k];
+    expect_error(lk_replicas_apply(l.replicas, sums, k, 8, 0.1), LK_ERR_DEVICE,
+                 "replicas: statistics 1 of batch-norm are on cpu:0; the variables are on cpu:1");
+    sums[last] = good;
+    expect_error(lk_replicas_apply(l.replicas, sums, k, 0, 0.1), LK_ERR_ARGUMENT,
+                 "replicas: 0 samples; there must be at least 1");
+    sums[k] = lk_ones(devices[1], LK_F32, LK_SHAPE(1));
+    expect_error(lk_replicas_apply(l.replicas, sums, k, 8, 0.1), LK_ERR_SHAPE,
+                 "optimizer: gradient 0 has shape [1]; its parameter has [4,1,3,3]");
+    lk_scope_end();
+    for (int r = 0; r < 2; r++) {
+        assert_ok(lk_replicas_digest(l.replicas, r, after));
+        assert_string_equal(after, before);
+    }
+    assert_int_equal(lk_optimizer_steps(lk_replicas_optimizer(l.replicas, 0)), 0);
+    end(&l);
+}
+
 #define COUNTING_TEST(function) cmocka_unit_test_setup_teardown(function, begin_counting, end_counting)
 
 int main(void)
@@ -594,6 +641,7 @@ int main(void)
         COUNTING_TEST(warns_that_bits_will_differ),
         cmocka_unit_test(a_failed_shard_leaves_the_sum_usable),
         cmocka_unit_test(replicas_need_no_optimizer),
+        cmocka_unit_test(wrong_sums_change_no_replica),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
