@@ -144,8 +144,8 @@ LK_API lk_callback lk_callback_memory_checkpoints(const char *folder);
  * many steps is replaced. Waits for the devices and the disk. Of several processes one calls it; if they divide the
  * optimizer's state among themselves (lk_strategy_set_sharded), all call it and the first one writes. Errors:
  * LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_STATE (a training or a writer, of this program or another, writes there),
- * LK_ERR_ARGUMENT (a position below 0; a metric's name of more than 63 bytes; two settings with one name; a folder that
- * is itself a checkpoint). */
+ * LK_ERR_ARGUMENT (a position below 0 or above 2^53; a normalization without finite moments; a metric's name of more
+ * than 63 bytes; two settings with one name; a folder that is itself a checkpoint). */
 LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
 
 /* Writes checkpoints in a thread of its own, and keeps only the newest `keep` (0: 3) and the best. One writer at a time

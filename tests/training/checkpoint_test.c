@@ -445,9 +445,20 @@ static void loops_keep_values_of_their_own(void **state)
     const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
     assert_true(strcmp(info->metric, "loss") == 0 && info->best == INFINITY);
     lk_checkpoint_release(checkpoint);
-    assert_int_equal(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.steps = -1}), LK_ERR_ARGUMENT);
-    assert_non_null(strstr(lk_error_message(), "steps -1"));
-    lk_error_clear();
+    const struct {
+        lk_checkpoint_info info;
+        const char *message;
+    } refused[] = {
+        {{.steps = -1}, "steps -1"},
+        {{.samples_seen = (INT64_C(1) << 53) + 1}, "samples_seen 9007199254740993: each must be from 0 to 2^53"},
+        {{.center = true}, "mean or deviation is NULL"},
+        {{.center = true, .mean = (double[]){NAN}, .deviation = (double[]){1}}, "channel 0 has mean nan"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(lk_replicas_save(replicas, test_dir, &refused[i].info), LK_ERR_ARGUMENT);
+        assert_non_null(strstr(lk_error_message(), refused[i].message));
+        lk_error_clear();
+    }
     char metric[65] = "";
     memset(metric, 'm', sizeof metric - 1);
     assert_int_equal(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.metric = metric}), LK_ERR_ARGUMENT);
@@ -474,6 +485,15 @@ static void loops_keep_values_of_their_own(void **state)
     assert_string_equal(lk_checkpoint_get_info(checkpoint)->settings[0].value, value);
     lk_checkpoint_release(checkpoint);
     free(value);
+    lk_replicas_release(replicas);
+
+    /* Without an optimizer no updates are counted, whatever the loop says of them. */
+    replicas = lk_replicas_new(strategy, model, NULL, 1);
+    assert_ok(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.steps = INT64_C(1) << 53, .updates = -3}));
+    checkpoint = open_last(test_dir);
+    assert_true(lk_checkpoint_get_info(checkpoint)->steps == INT64_C(1) << 53);
+    assert_int_equal(lk_checkpoint_get_info(checkpoint)->updates, 0);
+    lk_checkpoint_release(checkpoint);
     lk_replicas_release(replicas);
     lk_strategy_release(strategy);
     lk_model_release(model);

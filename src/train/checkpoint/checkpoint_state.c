@@ -127,13 +127,12 @@ static lk_status checkpoint_state_fail_missing(const char *path, const char *wha
     LK_FAIL(LK_ERR_FORMAT, "%s: %s is missing, or not what it should be", path, what);
 }
 
-/* Counts are limited to those that a double holds, so that going on from them does not overflow. */
 static lk_status checkpoint_state_read_integer(const char *path, const json_t *object, const char *name, int64_t least,
                                                int64_t *value)
 {
     const json_t *found = json_object_get(object, name);
     *value = json_integer_value(found);
-    bool is_good = json_is_integer(found) && *value >= least && *value <= INT64_C(1) << 53;
+    bool is_good = json_is_integer(found) && *value >= least && *value <= LK_CHECKPOINT_MOST;
     return is_good ? LK_OK : checkpoint_state_fail_missing(path, name);
 }
 

@@ -4,6 +4,9 @@
 #include "io/bytes.h"
 #include "train/checkpoint/checkpoint.h"
 
+/* Counts are at most as large as doubles count, so that going on from them does not overflow. */
+#define LK_CHECKPOINT_MOST (INT64_C(1) << 53)
+
 /* Begins the JSON object with the contents of info, the model and the optimizer. The caller may add members before
  * lk__checkpoint_state_end. */
 void lk__checkpoint_state_begin(lk_bytes *out, const lk_checkpoint_info *info, const lk_model *model,

@@ -14,6 +14,7 @@
 #include "train/checkpoint/replicas_state.h"
 #include "train/replicas.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,13 +33,23 @@ static lk_status loop_checkpoint_put_tuning(lk_device *device, lk_bytes *text)
 }
 
 /* Rejects values that could be written but not read back. */
-static lk_status loop_checkpoint_check_info(const lk_checkpoint_info *info)
+static lk_status loop_checkpoint_check_info(const lk_checkpoint_info *info, int64_t channels)
 {
     size_t longest = sizeof((lk_best *)NULL)->metric - 1;
-    if (info->epoch < 0 || info->batch < 0 || info->steps < 0 || info->samples_seen < 0)
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "checkpoint: epoch %lld, batch %lld, steps %lld, samples_seen %lld: none may be below 0",
-                (long long)info->epoch, (long long)info->batch, (long long)info->steps, (long long)info->samples_seen);
+    const int64_t counts[] = {info->epoch, info->batch, info->steps, info->samples_seen};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i] < 0 || counts[i] > LK_CHECKPOINT_MOST)
+            LK_FAIL(LK_ERR_ARGUMENT,
+                    "checkpoint: epoch %lld, batch %lld, steps %lld, samples_seen %lld: each must be from 0 to 2^53",
+                    (long long)info->epoch, (long long)info->batch, (long long)info->steps,
+                    (long long)info->samples_seen);
+    bool has_moments = info->mean && info->deviation;
+    if ((info->center || info->standardize) && !has_moments)
+        LK_FAIL(LK_ERR_ARGUMENT, "checkpoint: images are centered or standardized, but mean or deviation is NULL");
+    for (int64_t c = 0; has_moments && c < channels; c++)
+        if (!isfinite(info->mean[c]) || !isfinite(info->deviation[c]))
+            LK_FAIL(LK_ERR_ARGUMENT, "checkpoint: channel %lld has mean %g and deviation %g; they must be finite",
+                    (long long)c, info->mean[c], info->deviation[c]);
     if (info->metric && strlen(info->metric) > longest)
         LK_FAIL(LK_ERR_ARGUMENT, "checkpoint: the metric's name has %zu bytes, and may have %zu", strlen(info->metric),
                 longest);
@@ -48,12 +59,11 @@ static lk_status loop_checkpoint_check_info(const lk_checkpoint_info *info)
 static lk_status loop_checkpoint_fill(lk_replicas *replicas, const lk_checkpoint_info *info,
                                       lk_checkpoint_contents *contents)
 {
-    LK_TRY(loop_checkpoint_check_info(info));
+    LK_TRY(loop_checkpoint_check_info(info, lk_model_get_input(lk__replicas_model(replicas)).channels));
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     lk_checkpoint_info known = *info;
     lk_bytes *state = &contents->state;
-    if (optimizer)
-        known.updates = lk_optimizer_steps(optimizer);
+    known.updates = optimizer ? lk_optimizer_steps(optimizer) : 0;
     LK_TRY(lk__checkpoint_contents_copy(contents, replicas));
     LK_TRY(
         loop_checkpoint_put_tuning(lk_tensor_device(lk__replicas_owned(replicas, 0)[0]), &contents->implementations));
