@@ -66,7 +66,7 @@ LK_API void lk_scope_end(void);
 LK_API lk_tensor *lk_tensor_retain(lk_tensor *tensor);
 LK_API void lk_tensor_release(lk_tensor *tensor);
 
-/* A new tensor whose elements are not set. Errors: LK_ERR_SHAPE (a negative size, too many bytes), LK_ERR_MEMORY. */
+/* A tensor without values. Errors: LK_ERR_SHAPE (negative or too large), LK_ERR_ARGUMENT (no device), LK_ERR_MEMORY. */
 LK_API lk_tensor *lk_tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape);
 
 /* A new tensor with a copy of `data`, which is row-major without gaps and may be changed as soon as the call returns.
@@ -76,7 +76,7 @@ LK_API lk_tensor *lk_tensor_from(lk_device *device, lk_dtype dtype, lk_shape sha
 /* A new tensor over the caller's memory, which is row-major without gaps, aligned to its elements, and must not be
  * changed or freed until `release(user)` is called. That happens once, when the last use has run, in any thread, even a
  * device's; so `release` must not push work. It is not called on failure. Devices with memory of their own copy the
- * elements when they are first used. Errors: LK_ERR_ARGUMENT (not aligned), LK_ERR_SHAPE, LK_ERR_MEMORY. */
+ * elements when they are first used. Errors: LK_ERR_ARGUMENT (not aligned; no device), LK_ERR_SHAPE, LK_ERR_MEMORY. */
 LK_API lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, void *data,
                                  void (*release)(void *user), void *user);
 

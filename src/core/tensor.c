@@ -62,6 +62,8 @@ lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_t
 {
     size_t bytes;
     *out = NULL;
+    if (!device)
+        LK_FAIL(LK_ERR_ARGUMENT, "tensor: the device is NULL");
     LK_TRY(lk__shape_bytes(shape, dtype, &bytes));
     lk_tensor *tensor = lk__cell_new();
     if (!tensor)
@@ -110,7 +112,7 @@ void lk_tensor_release(lk_tensor *tensor)
 lk_tensor *lk_tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape)
 {
     lk_tensor *tensor;
-    if (!device || lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
+    if (lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
         return NULL;
     return lk__scope_adopt(tensor);
 }
@@ -118,7 +120,7 @@ lk_tensor *lk_tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape)
 lk_tensor *lk_tensor_from(lk_device *device, lk_dtype dtype, lk_shape shape, const void *data)
 {
     lk_tensor *tensor;
-    if (!device || lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
+    if (lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
         return NULL;
     if (lk_tensor_write(tensor, data, tensor->storage->bytes) != LK_OK) {
         lk_tensor_release(tensor);
@@ -131,8 +133,6 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
                           void *user)
 {
     lk_tensor *tensor;
-    if (!device)
-        return NULL;
     if ((uintptr_t)data % (lk_dtype_size(dtype) ? lk_dtype_size(dtype) : 1) != 0) {
         lk__fail(LK_ERR_ARGUMENT, "tensor: wrapped memory at %p is not aligned to elements of %zu bytes", data,
                  lk_dtype_size(dtype));

@@ -76,7 +76,10 @@ static lk_status layer_forward_each_shard(const lk_layer_call *call, lk_tensor *
 
 static lk_status layer_forward_together(lk_layer_call *call, lk_tensor *const *x, lk_tensor **y)
 {
-    LK_TRY(call->layer->table->forward_shards(call, call->layer->config, x, y));
+    lk_status status = call->layer->table->forward_shards(call, call->layer->config, x, y);
+    if (status != LK_OK && lk_error_status() == LK_OK)
+        LK_FAIL(status, "%s: its forward pass failed: %s", call->layer->path, lk_status_name(status));
+    LK_TRY(status);
     for (int s = 0; s < call->n; s++)
         LK_TRY(layer_forward_check_made(call->layer, y[s]));
     return LK_OK;

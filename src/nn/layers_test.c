@@ -404,6 +404,12 @@ static lk_tensor *gives_nothing(lk_layer_call *call, const void *config, lk_tens
     return lk_layer_call_training(call) ? lk_layer_call_variable(call, 0, 1) : NULL;
 }
 
+static lk_status fails_silently(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+{
+    (void)call, (void)config, (void)x, (void)y;
+    return LK_ERR_UNSUPPORTED;
+}
+
 static void test_own_layers_that_are_wrong(void **state)
 {
     (void)state;
@@ -426,6 +432,11 @@ static void test_own_layers_that_are_wrong(void **state)
     assert_error(LK_ERR_ARGUMENT, "careless: its forward pass gave nothing");
     assert_null(lk_model_forward(net.model, net.variables, images(&net, 1), &(lk_forward_opts){.training = true}));
     assert_error(LK_ERR_ARGUMENT, "careless: there is no variable 1 of shard 0; it has 1");
+    close_network(&net);
+    const lk_layer_table failing = {.kind = "failing", .forward_shards = fails_silently};
+    net = open_layers(lk_layer_new(&failing, NULL, 0, NULL, 0), image);
+    assert_null(lk_model_forward(net.model, net.variables, images(&net, 1), NULL));
+    assert_error(LK_ERR_UNSUPPORTED, "failing: its forward pass failed: ");
     close_network(&net);
     lk_scope_end();
 }

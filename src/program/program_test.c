@@ -242,6 +242,12 @@ static lk_status leave_the_device(void *user, lk_tensor *const *in, lk_tensor **
     return lk_error_status();
 }
 
+static lk_status fail_silently(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user, (void)in, (void)out;
+    return LK_ERR_UNSUPPORTED;
+}
+
 static void wrong_use_is_refused(void **state)
 {
     (void)state;
@@ -252,6 +258,8 @@ static void wrong_use_is_refused(void **state)
     expect_failure(lk_error_status(), LK_ERR_STATE, "");
     assert_null(lk_program_record(device, leave_the_device, other, in, 1, 1, NULL));
     expect_failure(lk_error_status(), LK_ERR_DEVICE, "");
+    assert_null(lk_program_record(device, fail_silently, NULL, in, 1, 1, NULL));
+    expect_failure(lk_error_status(), LK_ERR_UNSUPPORTED, "program: the recorded function failed: ");
 
     lk_program *program = lk_program_record(device, take_a_sum, NULL, in, 1, 1, NULL);
     lk_program_memory memory;

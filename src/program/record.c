@@ -94,6 +94,8 @@ static lk_status program_record_calls(lk_program *program, lk_program_fn fn, voi
     lk_status status = fn(user, program->in, program->out);
     recording.on = false;
     recording.branch = recording.pass = 0;
+    if (status != LK_OK && lk_error_status() == LK_OK)
+        lk__fail(status, "program: the recorded function failed: %s", lk_status_name(status));
     if (status == LK_OK)
         status = program_record_finish_outputs(program);
     for (int i = 0; i < program->n_out; i++)

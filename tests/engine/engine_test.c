@@ -307,7 +307,17 @@ static void wrapped_memory_is_the_tensor(void **state)
     assert_null(lk_tensor_wrap(d->a, LK_F32, LK_SHAPE(1), (char *)memory + 1, count, &released));
     assert_non_null(strstr(lk_error_message(), "not aligned to elements of 4 bytes"));
     lk_error_clear();
+    assert_null(lk_tensor_wrap(NULL, LK_F32, LK_SHAPE(1), memory, count, &released));
+    assert_string_equal(lk_error_message(), "tensor: the device is NULL");
+    lk_error_clear();
     assert_int_equal(atomic_load(&released), 1);
+
+    assert_null(lk_tensor_new(NULL, LK_F32, LK_SHAPE(1)));
+    assert_string_equal(lk_error_message(), "tensor: the device is NULL");
+    lk_error_clear();
+    assert_null(lk_tensor_from(NULL, LK_F32, LK_SHAPE(1), memory));
+    assert_string_equal(lk_error_message(), "tensor: the device is NULL");
+    lk_error_clear();
 }
 
 static void scopes_release_their_tensors(void **state)
