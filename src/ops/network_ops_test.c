@@ -45,19 +45,22 @@ static void test_conv2d_refuses(void **state)
             "conv2d: a kernel of 33 with dilation 1 does not fit into H = 28 with padding 2 on both sides");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.dilation = {1, 14}}), LK_ERR_SHAPE,
             "conv2d: a kernel of 3 with dilation 14 does not fit into W = 28 with padding 0 on both sides");
-    refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.dilation = {INT64_MAX, 1}}), LK_ERR_SHAPE,
-            "conv2d: a kernel of 3 with dilation 9223372036854775807 does not fit into H = 28 with padding 0 on both "
-            "sides");
+    refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.dilation = {INT32_MAX, 1}}), LK_ERR_SHAPE,
+            "conv2d: a kernel of 3 with dilation 2147483647 does not fit into H = 28 with padding 0 on both sides");
+    refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.dilation = {INT64_C(1) << 31, 1}}), LK_ERR_ARGUMENT,
+            "conv2d: dilation of 2147483648 along H; it must be at least 1 and below 2^31");
+    refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.stride = {1, INT64_C(1) << 31}}), LK_ERR_ARGUMENT,
+            "conv2d: stride of 2147483648 along W; it must be at least 1 and below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.stride = {-1, 1}}), LK_ERR_ARGUMENT,
-            "conv2d: stride of -1 along H; it must be at least 1");
+            "conv2d: stride of -1 along H; it must be at least 1 and below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.dilation = {1, -2}}), LK_ERR_ARGUMENT,
-            "conv2d: dilation of -2 along W; it must be at least 1");
+            "conv2d: dilation of -2 along W; it must be at least 1 and below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.groups = -1}), LK_ERR_ARGUMENT,
             "conv2d: groups is -1; it must be at least 1");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.padding = {-1, 0}}), LK_ERR_ARGUMENT,
-            "conv2d: padding of -1 along H; it must be 0 or more, and H with padding fit int64");
+            "conv2d: padding of -1 along H; it must be at least 0 and below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.padding = {0, INT64_MAX}}), LK_ERR_ARGUMENT,
-            "conv2d: padding of 9223372036854775807 along W; it must be 0 or more, and W with padding fit int64");
+            "conv2d: padding of 9223372036854775807 along W; it must be at least 0 and below 2^31");
     refused(lk_conv2d(ones(LK_U8, LK_SHAPE(1, 3, 5, 5)), w, NULL, NULL), LK_ERR_DTYPE,
             "conv2d: x is u8; it must be f32, bf16 or f64");
     refused(lk_conv2d(x, ones(LK_BF16, LK_SHAPE(20, 3, 3, 3)), NULL, NULL), LK_ERR_DTYPE,
@@ -82,7 +85,7 @@ static void test_pool2d(void **state)
     refused(lk_avg_pool2d(x, &(lk_pool2d_opts){.kernel = {3, 3}, .padding = {1, 2}}), LK_ERR_ARGUMENT,
             "avg_pool2d: padding of 2 along W; it must be at most 1, half the kernel of 3");
     refused(lk_max_pool2d(x, &(lk_pool2d_opts){.kernel = {3, 3}, .stride = {-1, 1}}), LK_ERR_ARGUMENT,
-            "max_pool2d: stride of -1 along H; it must be at least 1");
+            "max_pool2d: stride of -1 along H; it must be at least 1 and below 2^31");
     refused(lk_max_pool2d(x, &(lk_pool2d_opts){.kernel = {4, 1}}), LK_ERR_SHAPE,
             "max_pool2d: a kernel of 4 with dilation 1 does not fit into H = 3 with padding 0 on both sides");
     refused(lk_global_avg_pool2d(f32(LK_SHAPE(2, 2, 0, 5))), LK_ERR_SHAPE,

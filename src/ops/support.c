@@ -82,15 +82,16 @@ lk_status lk__window_count(const char *op, const char *axis, int64_t size, lk_wi
     if (window.kernel < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: kernel of %lld along %s; it must be at least 1", op, (long long)window.kernel,
                 axis);
-    if (window.stride < 1)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: stride of %lld along %s; it must be at least 1", op, (long long)window.stride,
-                axis);
-    if (window.dilation < 1)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: dilation of %lld along %s; it must be at least 1", op, (long long)window.dilation,
-                axis);
-    if (window.padding < 0 || window.padding > (INT64_MAX - size) / 2)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: padding of %lld along %s; it must be 0 or more, and %s with padding fit int64",
-                op, (long long)window.padding, axis, axis);
+    /* Kernels compute positions of int64 with these, and libraries those of int32. */
+    if (window.stride < 1 || window.stride > INT32_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: stride of %lld along %s; it must be at least 1 and below 2^31", op,
+                (long long)window.stride, axis);
+    if (window.dilation < 1 || window.dilation > INT32_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: dilation of %lld along %s; it must be at least 1 and below 2^31", op,
+                (long long)window.dilation, axis);
+    if (window.padding < 0 || window.padding > INT32_MAX || size > INT64_MAX - 2 * window.padding)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: padding of %lld along %s; it must be at least 0 and below 2^31", op,
+                (long long)window.padding, axis);
     int64_t padded = size + 2 * window.padding;
     int64_t span;
     if (!lk__mul_i64(window.dilation, window.kernel - 1, &span) || span >= padded)
