@@ -175,6 +175,16 @@ static void the_message_names_the_loss(void **state)
     assert_memory_equal(stops(config, with_logits_far_apart), prefix, strlen(prefix));
 }
 
+/* The samples' losses are finite, and not their products with the weights of their classes. */
+static void the_message_names_the_weighted_loss(void **state)
+{
+    (void)state;
+    lk_train_config config = unstable(LK_NAN_GUARD_STOP);
+    const char *prefix = "epoch 1, step 1: the loss is not finite, first seen with sample";
+    config.optimizer.class_weights = "0:3e38";
+    assert_memory_equal(stops(config, small_trainer), prefix, strlen(prefix));
+}
+
 static lk_trainer *with_impossible_classes(const lk_train_config *config)
 {
     lk_trainer *trainer = small_trainer(config);
@@ -424,6 +434,7 @@ int main(void)
         cmocka_unit_test(the_message_names_the_first_layer),
         cmocka_unit_test(the_message_names_the_gradient),
         cmocka_unit_test(the_message_names_the_loss),
+        cmocka_unit_test(the_message_names_the_weighted_loss),
         cmocka_unit_test(the_message_names_the_layer_not_the_loss),
         cmocka_unit_test(the_message_names_the_sum_of_losses),
         cmocka_unit_test(too_large_a_rate_ends_training),

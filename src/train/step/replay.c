@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "train/step/groups.h"
 #include "train/step/shard_pass.h"
+#include "train/step/step.h"
 #include "train/trainer.h"
 #include "lockstep/ops.h"
 
@@ -110,9 +111,7 @@ static void replay_update_visit_layer(void *user, const char *path, int shard, l
 
 static lk_tensor *replay_update_loss(const replay *r, int shard, lk_reduction reduction)
 {
-    const lk_shard_pass *pass = &r->pass;
-    return lk_smoothed_cross_entropy(pass->logits[shard], pass->shards[shard].labels, r->trainer->plan.label_smoothing,
-                                     reduction);
+    return lk__training_loss(r->trainer, r->pass.logits[shard], &r->pass.shards[shard], reduction);
 }
 
 static lk_status replay_update_check_layers(replay *r)

@@ -30,20 +30,23 @@ static lk_tensor *train_step_count_hits(lk_tensor *logits, lk_tensor *labels, in
     return lk_sum(lk_in_top_k(logits, labels, (int)k), NULL);
 }
 
-/* The sum of the samples' losses, each times its factor. */
-static lk_tensor *train_step_weigh_loss(lk_tensor *logits, const lk_shard *shard, double smoothing, lk_tensor *weights)
+lk_tensor *lk__training_loss(const lk_trainer *trainer, lk_tensor *logits, const lk_shard *shard,
+                             lk_reduction reduction)
 {
-    lk_tensor *losses = lk_smoothed_cross_entropy(logits, shard->labels, smoothing, LK_REDUCTION_NONE);
-    return lk_sum(lk_mul(losses, lk_gather(weights, shard->indices)), NULL);
+    lk_tensor *weights = trainer->sums.weights[shard->replica];
+    lk_reduction first = weights ? LK_REDUCTION_NONE : reduction;
+    lk_tensor *loss = lk_smoothed_cross_entropy(logits, shard->labels, trainer->plan.label_smoothing, first);
+    if (weights)
+        loss = lk_mul(loss, lk_gather(weights, shard->indices));
+    return first == reduction ? loss : lk_sum(loss, NULL);
 }
 
 lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, const lk_shard *shard, bool training,
                          lk_tensor **metrics)
 {
-    lk_tensor *labels = shard->labels, *weights = training ? trainer->sums.weights[shard->replica] : NULL;
-    double smoothing = training ? trainer->plan.label_smoothing : 0;
-    metrics[0] = weights ? train_step_weigh_loss(logits, shard, smoothing, weights)
-                         : lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM);
+    lk_tensor *labels = shard->labels;
+    metrics[0] = training ? lk__training_loss(trainer, logits, shard, LK_REDUCTION_SUM)
+                          : lk_smoothed_cross_entropy(logits, labels, 0, LK_REDUCTION_SUM);
     metrics[1] = train_step_count_hits(logits, labels, 1);
     lk_tensor *last = metrics[1];
     if (trainer->plan.top_k > 0)

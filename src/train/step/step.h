@@ -2,14 +2,20 @@
 #pragma once
 
 #include "train/trainer.h"
+#include "lockstep/ops.h"
 #include "lockstep/replicas.h"
 
 /* A step has two metrics, loss and hits; with --top-k a third, top-k hits. */
 enum { LK_MAX_METRICS = 3 };
 int lk__metric_count(const lk_trainer *trainer);
 
-/* Pushes the metrics of a shard: sets metrics[], scalars, each a sum over the samples. training: the loss has the
- * plan's label smoothing and class weights. */
+/* Pushes a shard's loss of training: with the plan's label smoothing, each sample's times its class's weight.
+ * reduction: LK_REDUCTION_SUM or LK_REDUCTION_NONE. */
+lk_tensor *lk__training_loss(const lk_trainer *trainer, lk_tensor *logits, const lk_shard *shard,
+                             lk_reduction reduction);
+
+/* Pushes the metrics of a shard: sets metrics[], scalars, each a sum over the samples. training: the loss is that of
+ * lk__training_loss. */
 lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, const lk_shard *shard, bool training,
                          lk_tensor **metrics);
 
