@@ -154,7 +154,7 @@ static lk_status json_lines_step_end(void *self, lk_trainer *trainer, const lk_s
 
 static lk_status json_lines_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
-    (void)trainer, (void)stop;
+    (void)stop;
     json_lines *j = self;
     const lk_metrics *train = &report->train, *val = &report->val;
     j->epoch_open = false;
@@ -170,7 +170,7 @@ static lk_status json_lines_epoch_end(void *self, lk_trainer *trainer, const lk_
     json_lines_put_real(j, "rate", report->rate);
     json_lines_put_real(j, "total_seconds", report->total_seconds);
     json_lines_put_int(j, "skipped_steps", report->skipped_steps);
-    if (train->top_k.count) {
+    if (lk_trainer_plan(trainer)->top_k > 0) {
         json_lines_put_mean(j, "train_top_k", train->top_k);
         json_lines_put_mean(j, "val_top_k", val->top_k);
     }

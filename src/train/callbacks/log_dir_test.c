@@ -310,6 +310,28 @@ static void draws_what_was_measured(void **state)
     free(text);
 }
 
+/* An epoch of which no update counts has no measure of training. */
+static void lines_have_what_was_not_measured(void **state)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/lines", (char *)*state);
+    lk_callback callback = lk_callback_json_lines(path, NULL);
+    lk_trainer *trainer = new_trainer();
+    bool stop = false;
+    lk_epoch_report report = {.epoch = 1, .val = {.loss = {2, 4}, .accuracy = {1, 4}, .top_k = {3, 4}}};
+    assert_int_equal(callback.train_begin(callback.self, trainer), LK_OK);
+    assert_int_equal(callback.epoch_end(callback.self, trainer, &report, &stop), LK_OK);
+    callback.release(callback.self);
+    lk_trainer_release(trainer);
+    size_t size;
+    char *lines = read_file(*state, "lines", &size), *rest = lines;
+    json_t *line = parse_line(&rest);
+    assert_true(json_is_null(json_object_get(line, "train_top_k")));
+    assert_true(json_real_value(json_object_get(line, "val_top_k")) == 0.75);
+    json_decref(line);
+    free(lines);
+}
+
 static lk_status interrupt_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
 {
     if (report->epoch == *(int *)self)
@@ -388,6 +410,7 @@ int main(void)
         cmocka_unit_test(gives_back_what_a_constructor_said),
         FOLDER_TEST(leaves_records_without_an_epoch),
         FOLDER_TEST(draws_what_was_measured),
+        FOLDER_TEST(lines_have_what_was_not_measured),
         FOLDER_TEST(says_how_an_interrupted_training_ended),
         FOLDER_TEST(leaves_every_record_of_what_goes_on),
         FOLDER_TEST(unwinds_without_memory),
