@@ -120,11 +120,8 @@ static lk_range step_program_merged(const lk_trainer *trainer, int replica, int6
     lk_range own = lk__replica_shards(trainer, replica);
     int64_t most = lk__max(MERGED_SAMPLES / lk__divide_up(plan->batch_size, plan->shards), 1), n = own.end - own.begin;
     int64_t runs = lk__divide_up(n, most);
-    for (int64_t i = 0;; i++) {
-        lk_range run = lk_part(n, runs, i);
-        if (own.begin + run.end > shard)
-            return (lk_range){own.begin + run.begin, own.begin + run.end};
-    }
+    lk_range run = lk_part(n, runs, lk__divide_up((shard - own.begin + 1) * runs, n) - 1);
+    return (lk_range){own.begin + run.begin, own.begin + run.end};
 }
 
 static lk_range step_program_group(const lk_trainer *trainer, int replica, int64_t shard)
