@@ -111,6 +111,14 @@ wanted=$(digest)
 says "gradients exchanged as bf16"
 ranks 2 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices cpu:0 --compress bf16
 [[ -n $wanted && $(digest) == "$wanted" ]] || fail "digest $(digest), of one process $wanted"
+# They depend on the buckets too, which a resumed training compares.
+buckets=(train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices cpu:0 --checkpoint-dir "$work/buckets")
+ranks 1 0 "${buckets[@]}" --compress bf16
+ranks 1 2 "${buckets[@]}" --compress bf16 --resume --epochs 3 --bucket-mb 0.05
+says '--bucket-mb was 25 and is 0.05; --override goes on nevertheless'
+rm -r "$work/buckets"
+ranks 1 0 "${buckets[@]}"
+ranks 1 0 "${buckets[@]}" --resume --epochs 3 --bucket-mb 0.05
 
 # The tree would round sums in every step; and ranks must agree on the way.
 run 2 train --model lenet "${small[@]}" --strategy multi-worker --devices 3xcpu:0 --compress bf16 --exchange tree

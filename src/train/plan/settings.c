@@ -90,11 +90,17 @@ static lk_field settings_option_field(const lk_option *option, const lk_train_co
     return field;
 }
 
+/* The buckets decide which rank adds up what, which the bits of compressed gradients depend on. */
+static bool settings_is_recorded(const lk_option *option, const lk_train_config *config)
+{
+    return option->recorded || (config->devices.compress != 0 && strcmp(option->name, "bucket-mb") == 0);
+}
+
 static lk_status settings_visit_options(const lk_train_config *config, lk__setting_fn fn, void *user)
 {
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         char text[STEPS_BYTES];
-        if (!lk_train_options[i].recorded)
+        if (!settings_is_recorded(&lk_train_options[i], config))
             continue;
         lk_status status = lk_options_text(&lk_train_options[i], config, text, sizeof text);
         lk_field field = settings_option_field(&lk_train_options[i], config, text);

@@ -235,7 +235,8 @@ const lk_option lk_train_options[] = {
      .value = "MB",
      .help =
          "megabytes (10^6 bytes) of gradients that are summed over shards and devices together, while the "
-         "backward pass continues, between processes at most 4.2; 0: all of them, after it; never changes a result"},
+         "backward pass continues, between processes at most 4.2; 0: all of them, after it; changes no result without "
+         "--compress bf16"},
     {.name = "graphs",
      .group = KERNELS,
      .type = LK_OPTION_CHOICE,
