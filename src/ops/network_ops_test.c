@@ -58,9 +58,11 @@ static void test_conv2d_refuses(void **state)
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.groups = -1}), LK_ERR_ARGUMENT,
             "conv2d: groups is -1; it must be at least 1");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.padding = {-1, 0}}), LK_ERR_ARGUMENT,
-            "conv2d: padding of -1 along H; it must be at least 0 and below 2^31");
+            "conv2d: padding of -1 along H; it must be at least 0, and H with padding below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.padding = {0, INT64_MAX}}), LK_ERR_ARGUMENT,
-            "conv2d: padding of 9223372036854775807 along W; it must be at least 0 and below 2^31");
+            "conv2d: padding of 9223372036854775807 along W; it must be at least 0, and W with padding below 2^31");
+    refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.padding = {0, 1 << 30}, .stride = {1, 1 << 30}}), LK_ERR_ARGUMENT,
+            "conv2d: padding of 1073741824 along W; it must be at least 0, and W with padding below 2^31");
     refused(lk_conv2d(ones(LK_U8, LK_SHAPE(1, 3, 5, 5)), w, NULL, NULL), LK_ERR_DTYPE,
             "conv2d: x is u8; it must be f32, bf16 or f64");
     refused(lk_conv2d(x, ones(LK_BF16, LK_SHAPE(20, 3, 3, 3)), NULL, NULL), LK_ERR_DTYPE,

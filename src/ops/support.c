@@ -1,4 +1,5 @@
 #include "ops/support.h"
+#include "base/minmax.h"
 #include "core/scope.h"
 #include "core/text.h"
 
@@ -89,9 +90,9 @@ lk_status lk__window_count(const char *op, const char *axis, int64_t size, lk_wi
     if (window.dilation < 1 || window.dilation > INT32_MAX)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: dilation of %lld along %s; it must be at least 1 and below 2^31", op,
                 (long long)window.dilation, axis);
-    if (window.padding < 0 || window.padding > INT32_MAX || size > INT64_MAX - 2 * window.padding)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: padding of %lld along %s; it must be at least 0 and below 2^31", op,
-                (long long)window.padding, axis);
+    if (window.padding < 0 || window.padding > (INT32_MAX - lk__min(size, INT32_MAX)) / 2)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: padding of %lld along %s; it must be at least 0, and %s with padding below 2^31",
+                op, (long long)window.padding, axis, axis);
     int64_t padded = size + 2 * window.padding;
     int64_t span;
     if (!lk__mul_i64(window.dilation, window.kernel - 1, &span) || span >= padded)
