@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const schedule_names[] = {
     [LK_SCHEDULE_CONSTANT] = "constant", [LK_SCHEDULE_STEP] = "step", [LK_SCHEDULE_COSINE] = "cosine"};
