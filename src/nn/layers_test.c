@@ -433,8 +433,8 @@ static void test_own_layers_that_are_wrong(void **state)
     assert_null(lk_model_forward(net.model, net.variables, images(&net, 1), &(lk_forward_opts){.training = true}));
     assert_error(LK_ERR_ARGUMENT, "careless: there is no variable 1 of shard 0; it has 1");
     close_network(&net);
-    const lk_layer_table failing = {.kind = "failing", .forward_shards = fails_silently};
-    net = open_layers(lk_layer_new(&failing, NULL, 0, NULL, 0), image);
+    const lk_layer_table wordless = {.kind = "failing", .forward_shards = fails_silently};
+    net = open_layers(lk_layer_new(&wordless, NULL, 0, NULL, 0), image);
     assert_null(lk_model_forward(net.model, net.variables, images(&net, 1), NULL));
     assert_error(LK_ERR_UNSUPPORTED, "failing: its forward pass failed: ");
     close_network(&net);
