@@ -13,7 +13,7 @@ run 0 export run --out net.onnx
 silent_stderr
 lines '^net\.onnx: lenet for images of 1x28x28 in 10 classes, 129068 values, after 8 steps$'
 [[ $(stat -c %s net.onnx) -gt $((129068 * 4)) ]] || fail "net.onnx is too small for its weights"
-holds net.onnx conv1.weight images/divisor probabilities
+holds net.onnx conv1.weight images//divisor probabilities
 
 run 0 export run --out beside.onnx --external-data
 [[ $(stat -c %s beside.onnx.data) -ge $((129068 * 4)) && $(stat -c %s beside.onnx) -lt 10000 ]] ||

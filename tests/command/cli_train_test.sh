@@ -77,7 +77,7 @@ for list in '' 0 1,,2 1,2xnpu 1,x; do
     run 2 "${verify[@]}" "--devices=$list"
     complains 'device'
 done
-run 2 "${verify[@]}" --devices 64
+run 2 "${verify[@]}" --devices 1,64
 complains '--devices' '64 devices' 'batch size, 8'
 run 2 "${verify[@]}" --devices "$(printf '1,%.0s' {1..64})1"
 complains '65' '64'
@@ -215,7 +215,7 @@ run 0 "${small[@]}" --data auto --epochs 1
 silent_stdout
 says 'note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead'
 says 'on synthetic (generated)'
-run 0 "${verify[@]}" --data auto --devices 1
+run 0 "${verify[@]}" --data auto --devices 1,2
 says 'training on synthetic images instead'
 run 1 "${small[@]}" --data fashion-mnist
 complains 'fashion-mnist' 'train-images-idx3-ubyte' "$work/home/cache/lockstep/fashion-mnist"
