@@ -19,7 +19,7 @@ typedef struct lk_codec {
      * LK_ERR_MEMORY. */
     lk_status (*read)(lk_encoded *encoded, lk_image *header, uint8_t *pixels);
     /* Returns the version of the loaded library. NULL: there is none, or it does not tell. */
-    const char *(*library_version)(void);
+    const char *(*loaded_version)(void);
 } lk_codec;
 
 extern const lk_codec lk__png_codec, lk__jpeg_codec, lk__pnm_codec;

@@ -52,8 +52,8 @@ static void picture_set_hash_settings(XXH3_state_t *state, const build *b)
     XXH3_128bits_update(state, numbers, sizeof numbers);
     size_t count;
     const lk_component *libraries = lk_build_components(&count);
-    if (lk__png_codec.library_version)
-        picture_set_hash_string(state, lk__png_codec.library_version());
+    if (lk__png_codec.loaded_version)
+        picture_set_hash_string(state, lk__png_codec.loaded_version());
     for (size_t i = 0; i < count; i++)
         if (strcmp(libraries[i].name, "libjpeg") == 0)
             picture_set_hash_string(state, libraries[i].version);

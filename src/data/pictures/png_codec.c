@@ -126,7 +126,7 @@ static lk_status png_codec_read(lk_encoded *encoded, lk_image *header, uint8_t *
     return status;
 }
 
-static const char *png_codec_library_version(void)
+static const char *png_codec_loaded_version(void)
 {
     return png_get_libpng_ver(NULL);
 }
@@ -134,7 +134,7 @@ static const char *png_codec_library_version(void)
 const lk_codec lk__png_codec = {.name = "PNG",
                                 .recognizes = png_codec_recognizes,
                                 .read = png_codec_read,
-                                .library_version = png_codec_library_version};
+                                .loaded_version = png_codec_loaded_version};
 
 #else
 
