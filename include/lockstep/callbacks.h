@@ -86,7 +86,8 @@ LK_API lk_callback lk_callback_csv(const char *path);
 /* Writes losses, accuracies and rates by step, as CSV with a row of names, or as JSON lines:
  *     step,epoch,train_loss,train_accuracy,rate,skipped_steps
  * The first 1,023 steps have a row each. From then on each doubling of the number of steps adds 512 rows, and values
- * are means over the steps since the row before, without skipped ones: a million steps make 6,097 rows. The last row
+ * are means over the steps since the row before, without skipped ones: a million steps make 6,097 rows. With
+ * accumulation, steps with finite losses count if only a later step shows that their update is skipped. The last row
  * holds what is left when training ends. Which steps have a row depends on their numbers alone, so a resumed training
  * has the rows of one that was not interrupted. step counts from the beginning of training; epoch is a fraction, 1.5 in
  * the middle of the second. Errors when training begins: LK_ERR_IO. */

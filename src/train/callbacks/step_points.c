@@ -2,6 +2,15 @@
 
 #include "train/checkpoint/callback_state.h"
 
+#include <math.h>
+
+/* With accumulation only the last step of an update tells that it is skipped. An earlier sign is a loss that is not
+ * finite and that the epoch's means leave out. */
+static bool step_points_leave_out(const lk_step_report *report)
+{
+    return report->skipped || (!isfinite(report->batch.loss.sum) && isfinite(report->so_far.loss.sum));
+}
+
 static void step_points_add_mean(lk_mean *sum, lk_mean mean)
 {
     sum->sum += mean.sum;
@@ -24,7 +33,7 @@ bool lk__step_points_add(lk_step_points *points, const lk_step_report *report, l
     open->epoch = (double)(report->epoch - 1) + (double)report->step / (double)report->steps;
     open->rate = report->rate;
     open->skipped += report->skipped;
-    if (!report->skipped) {
+    if (!step_points_leave_out(report)) {
         step_points_add_mean(&open->loss, report->batch.loss);
         step_points_add_mean(&open->accuracy, report->batch.accuracy);
     }

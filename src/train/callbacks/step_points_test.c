@@ -5,6 +5,7 @@
 #include "base/folder_testing.h"
 #include "base/mem_testing.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,22 @@ static void points_hold_all_steps(void **state)
     assert_int_equal(samples, 2 * (MANY - skipped));
     assert_true(losses == wanted);
     assert_false(lk__step_points_end(&points, &point));
+}
+
+/* The first of two batches of an update that is skipped, and a training without a guard. */
+static void infinite_losses_count_only_without_a_guard(void **state)
+{
+    (void)state;
+    for (int guarded = 0; guarded < 2; guarded++) {
+        lk_step_points points = {.every = LK_STEP_POINTS};
+        lk_step_point point;
+        lk_step_report report = report_of(1);
+        report.batch.loss.sum = INFINITY;
+        report.so_far.loss = guarded ? (lk_mean){0} : report.batch.loss;
+        assert_true(lk__step_points_add(&points, &report, &point));
+        assert_int_equal(point.loss.count, guarded ? 0 : 2);
+        assert_int_equal(point.accuracy.count, guarded ? 0 : 2);
+    }
 }
 
 static char *rows_of(lk_row_format format, int64_t steps, size_t *size)
@@ -99,6 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(points_hold_all_steps),
+        cmocka_unit_test(infinite_losses_count_only_without_a_guard),
         cmocka_unit_test(rows_are_what_the_header_says),
         cmocka_unit_test(a_million_steps_stay_small),
     };
