@@ -23,8 +23,8 @@ extern "C" {
 typedef struct lk_program lk_program;
 
 /* The function that is recorded. It computes out[0 … n_out) from in[0 … n_in) and from variables, tensors of its own
- * that stay in place. An out[i] that it leaves NULL is absent from every replay. It may depend on shapes but not on
- * values: reading an element fails. */
+ * that stay in place and were written before. It writes no input. An out[i] that it leaves NULL is absent from every
+ * replay. It may depend on shapes but not on values: reading an element fails. */
 typedef lk_status (*lk_program_fn)(void *user, lk_tensor *const *in, lk_tensor **out);
 
 typedef struct lk_program_opts {
@@ -55,7 +55,8 @@ typedef struct lk_program_opts {
 
 /* Records `fn` on `device`, in the calling thread, and compiles it. like[i] has the shape and dtype of in[i]; its
  * elements do not matter. opts NULL: fused, one segment. NULL on failure. Errors: those of `fn`; LK_ERR_DEVICE (an
- * operator on another device), LK_ERR_STATE (it cannot be cut as opts.cuts asks), LK_ERR_MEMORY. */
+ * operator on another device), LK_ERR_ARGUMENT (an input is NULL or written), LK_ERR_STATE (it cannot be cut as
+ * opts.cuts asks), LK_ERR_MEMORY. */
 LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
                                      int n_out, const lk_program_opts *opts);
 

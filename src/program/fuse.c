@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
+#include "core/execute.h"
 #include "core/tensor.h"
 #include "program/rewrite.h"
 #include "program/values.h"
@@ -29,14 +30,6 @@ static bool rewrite_reads(const lk_rewrite *r, int i, const lk_tensor *t)
 {
     const lk_call *call = lk__rewrite_call(r, i);
     return !r->removed[i] && lk__lists_storage(call->in, call->n_in, t->storage);
-}
-
-bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int call)
-{
-    for (int i = lk__rewrite_span(r, t).first; i < call; i++)
-        if (rewrite_reads(r, i, t))
-            return true;
-    return false;
 }
 
 int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, int capacity)
@@ -92,7 +85,7 @@ bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *
     int found[MOST], count = lk__rewrite_readers(r, t, found, MOST);
     const lk_program *program = r->program;
     if (count > MOST || lk__rewrite_writer(r, t) < 0 || lk__lists_storage(program->in, program->n_in, t->storage) ||
-        lk__lists_storage(program->out, program->n_out, t->storage))
+        lk__lists_storage(program->out, program->n_out, t->storage) || lk__storage_is_written(t->storage))
         return false;
     for (int i = 0; i < count; i++)
         if (!fuse_list_has(found[i], readers, n) || !rewrite_reads_as_it_is(r, found[i], t))
@@ -113,12 +106,41 @@ int lk__rewrite_only_reader(const lk_rewrite *r, int i)
     return only ? reader : -1;
 }
 
-bool lk__rewrite_may_move_up(const lk_rewrite *r, const lk_call *call, int to, int from)
+/* Returns whether the call uses elements of t, or, with only_writes, changes them. */
+static bool rewrite_meets(const lk_call *call, const lk_tensor *t, bool only_writes)
 {
-    for (int i = to; i < from; i++) {
-        const lk_call *other = lk__rewrite_call(r, i);
-        for (int k = 1; k < call->n_in && !r->removed[i]; k++)
-            if (call->in[k] && lk__lists_storage(other->out, other->n_out, call->in[k]->storage))
+    for (int k = 0; k < call->n_out; k++)
+        if (call->out[k] && lk__tensors_may_overlap(call->out[k], t))
+            return true;
+    for (int k = 0; k < call->n_in && !only_writes; k++)
+        if (call->in[k] && lk__tensors_may_overlap(call->in[k], t))
+            return true;
+    return false;
+}
+
+/* Returns whether `other` stands in the way if `call` does the work of `moved` on the other side of it. */
+static bool rewrite_is_in_the_way(const lk_call *other, const lk_call *moved, const lk_call *call)
+{
+    if (other->op == &lk__op_plain) /* changes no values */
+        return false;
+    for (int k = 0; k < moved->n_in; k++)
+        if (moved->in[k] && lk__lists_storage(call->in, call->n_in, moved->in[k]->storage) &&
+            rewrite_meets(other, moved->in[k], true))
+            return true;
+    for (int k = 0; k < moved->n_out; k++)
+        if (moved->out[k] && lk__lists_storage(call->out, call->n_out, moved->out[k]->storage) &&
+            rewrite_meets(other, moved->out[k], false))
+            return true;
+    return false;
+}
+
+bool lk__rewrite_may_stand(const lk_rewrite *r, int at, const lk_call *call, const int *from, int n)
+{
+    for (int k = 0; k < n; k++) {
+        int low = from[k] < at ? from[k] : at, high = from[k] < at ? at : from[k];
+        for (int i = low + 1; from[k] >= 0 && i < high; i++)
+            if (!r->removed[i] && !fuse_list_has(i, from, n) &&
+                rewrite_is_in_the_way(lk__rewrite_call(r, i), lk__rewrite_call(r, from[k]), call))
                 return false;
     }
     return true;

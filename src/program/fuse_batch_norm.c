@@ -127,23 +127,22 @@ static lk_call fuse_norm_backward_call(const lk_rewrite *r, const pattern *p)
     return call;
 }
 
-/* Returns false if the device has no kernels for the fused calls. */
+/* Returns false if the device has no kernels for the fused calls, or they would come too late or too early. The fused
+ * gradient computes relu's mask from what batch_norm read. */
 static bool fuse_norm_apply(lk_rewrite *r, const pattern *p)
 {
     lk_call forward = fuse_norm_forward_call(r, p), backward;
     int at = p->add_last >= 0 ? p->add_last : p->relu;
-    if (!lk__rewrite_fits(r, &forward))
-        return false;
-    /* The fused call takes the last one's position, so batch_norm's sums must not be read earlier. */
-    if (forward.out[1] && lk__rewrite_is_read_before(r, forward.out[1], at))
+    const int gone[] = {p->norm, p->add, p->relu}, read[] = {p->norm_grad, p->norm};
+    if (!lk__rewrite_fits(r, &forward) || !lk__rewrite_may_stand(r, at, &forward, gone, 3))
         return false;
     if (p->relu_grad >= 0) {
         backward = fuse_norm_backward_call(r, p);
-        if (!lk__rewrite_fits(r, &backward))
+        if (!lk__rewrite_fits(r, &backward) || !lk__rewrite_may_stand(r, p->relu_grad, &backward, read, 2))
             return false;
         lk__rewrite_replace(r, p->relu_grad, &backward, &p->norm_grad, 1);
     }
-    lk__rewrite_replace(r, at, &forward, (int[]){p->norm, p->add, p->relu}, 3);
+    lk__rewrite_replace(r, at, &forward, gone, 3);
     return true;
 }
 

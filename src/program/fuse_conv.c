@@ -146,16 +146,17 @@ static lk_status fuse_conv_try_pattern(lk_rewrite *r, pattern p, bool *fused)
         return LK_OK;
     LK_TRY(lk__rewrite_output(&forward, 1, &saved));
     forward.out[1] = saved;
-    bool fits = true;
-    if (p.relu_grad >= 0) {
-        backward = fuse_conv_backward_call(r, &p, &attrs, saved);
-        fits = lk__rewrite_fits(r, &backward);
-    }
+    const int gone[] = {p.relu, p.pool}, gone_grads[] = {p.pool_grad, p.relu_grad, p.weight_grad, p.input_grad};
     int first = p.pool_grad >= 0 ? p.pool_grad : p.relu_grad;
+    bool fits = lk__rewrite_may_stand(r, p.conv, &forward, gone, 2);
+    if (first >= 0) {
+        backward = fuse_conv_backward_call(r, &p, &attrs, saved);
+        fits = fits && lk__rewrite_fits(r, &backward) && lk__rewrite_may_stand(r, first, &backward, gone_grads, 4);
+    }
     if (fits)
-        lk__rewrite_replace(r, p.conv, &forward, (int[]){p.relu, p.pool}, 2);
+        lk__rewrite_replace(r, p.conv, &forward, gone, 2);
     if (fits && first >= 0)
-        lk__rewrite_replace(r, first, &backward, (int[]){p.pool_grad, p.relu_grad, p.weight_grad, p.input_grad}, 4);
+        lk__rewrite_replace(r, first, &backward, gone_grads, 4);
     *fused = fits;
     lk_tensor_release(saved);
     return LK_OK;

@@ -29,7 +29,8 @@ lk_status lk__fuse_dense(lk_rewrite *r, int i)
                     .out = {lk__rewrite_result(r, last)}};
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
     /* The fused call runs where the last one did: the bias may be made after the product. */
-    if (lk__rewrite_fits(r, &call))
-        lk__rewrite_replace(r, last, &call, (int[]){i, relu ? add : -1}, 2);
+    const int gone[] = {i, relu ? add : -1};
+    if (lk__rewrite_fits(r, &call) && lk__rewrite_may_stand(r, last, &call, gone, 2))
+        lk__rewrite_replace(r, last, &call, gone, 2);
     return LK_OK;
 }

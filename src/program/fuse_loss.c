@@ -10,17 +10,6 @@ typedef struct pattern {
     int top_k, sum; /* the first metric that sums hits: both, or none */
 } pattern;
 
-/* Returns whether dloss, the gradient that backward starts with, is complete before the loss. */
-static bool fuse_loss_seed_is_ready(const lk_rewrite *r, const lk_tensor *dloss, int loss)
-{
-    lk_span span = lk__rewrite_span(r, dloss);
-    for (int i = loss; i <= span.last_write; i++)
-        if (!r->removed[i] &&
-            lk__lists_storage(lk__rewrite_call(r, i)->out, lk__rewrite_call(r, i)->n_out, dloss->storage))
-            return false;
-    return true;
-}
-
 static bool fuse_loss_is_gradient(const lk_rewrite *r, int i, const lk_call *loss)
 {
     const lk_call *call = lk__rewrite_call(r, i);
@@ -49,7 +38,7 @@ static bool fuse_loss_find(const lk_rewrite *r, int i, pattern *p)
     int n = lk__rewrite_readers(r, loss->in[0], readers, MOST);
     for (int k = 0; k < n && k < MOST; k++) {
         const lk_call *call = lk__rewrite_call(r, readers[k]);
-        if (fuse_loss_is_gradient(r, readers[k], loss) && fuse_loss_seed_is_ready(r, call->in[0], i))
+        if (fuse_loss_is_gradient(r, readers[k], loss))
             p->gradient = readers[k];
         else if (lk__rewrite_is(r, readers[k], LK_OP_IN_TOP_K) && call->in[0] == loss->in[0] &&
                  call->in[1] == loss->in[1] && p->sum < 0) {
@@ -78,8 +67,9 @@ lk_status lk__fuse_loss(lk_rewrite *r, int i)
         call.out[call.n_out++] = lk__rewrite_result(r, p.sum);
     }
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
-    if (lk__rewrite_fits(r, &call))
-        lk__rewrite_replace(r, i, &call, (int[]){p.gradient, p.top_k, p.sum}, 3);
+    const int gone[] = {p.gradient, p.top_k, p.sum}; /* dloss may be made after the loss */
+    if (lk__rewrite_fits(r, &call) && lk__rewrite_may_stand(r, i, &call, gone, 3))
+        lk__rewrite_replace(r, i, &call, gone, 3);
     return LK_OK;
 }
 
@@ -105,7 +95,8 @@ lk_status lk__fuse_loss_casts(lk_rewrite *r, int i)
         return LK_OK;
     call.in[1] = lk__rewrite_call(r, widened)->in[0];
     call.out[1] = lk__rewrite_result(r, narrowed);
-    if (lk__rewrite_fits(r, &call))
-        lk__rewrite_replace(r, i, &call, (int[]){widened, narrowed}, 2);
+    const int gone[] = {widened, narrowed};
+    if (lk__rewrite_fits(r, &call) && lk__rewrite_may_stand(r, i, &call, gone, 2))
+        lk__rewrite_replace(r, i, &call, gone, 2);
     return LK_OK;
 }

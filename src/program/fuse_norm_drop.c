@@ -43,8 +43,7 @@ static bool fuse_drop_find(const lk_rewrite *r, int i, pattern *p)
         return false;
     const lk_call *norm_grad = lk__rewrite_call(r, p->norm_grad);
     return norm_grad->in[0] == relu_grad->out[0] && norm_grad->in[1] == norm->in[0] &&
-           norm_grad->in[3] == norm->out[1] && norm_grad->n_out == 3 &&
-           !lk__rewrite_is_read_before(r, norm->out[1], p->drop);
+           norm_grad->in[3] == norm->out[1] && norm_grad->n_out == 3;
 }
 
 lk_status lk__fuse_batch_norm_drop(lk_rewrite *r, int i)
@@ -72,13 +71,16 @@ lk_status lk__fuse_batch_norm_drop(lk_rewrite *r, int i)
                         .out = {norm_grad->out[0], norm_grad->out[1], norm_grad->out[2]}};
     lk__call_set_attrs(&forward, &attrs, sizeof attrs);
     lk__call_set_attrs(&backward, &attrs, sizeof attrs);
-    if (!lk__rewrite_fits(r, &forward) || !lk__rewrite_fits(r, &backward))
+    const int gone[] = {p.norm, p.relu};
+    if (!lk__rewrite_fits(r, &forward) || !lk__rewrite_fits(r, &backward) ||
+        !lk__rewrite_may_stand(r, p.drop, &forward, gone, 2) ||
+        !lk__rewrite_may_stand(r, p.relu_grad, &backward, (int[]){p.drop_grad, p.norm_grad, p.norm}, 3))
         return LK_OK;
     lk_tensor *kept;
     LK_TRY(lk__rewrite_output(&forward, 2, &kept));
     forward.out[2] = backward.in[1] = kept;
     lk__rewrite_replace(r, p.relu_grad, &backward, (int[]){p.drop_grad, p.norm_grad}, 2);
-    lk__rewrite_replace(r, p.drop, &forward, (int[]){p.norm, p.relu}, 2);
+    lk__rewrite_replace(r, p.drop, &forward, gone, 2);
     lk_tensor_release(kept);
     return LK_OK;
 }

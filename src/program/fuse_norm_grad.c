@@ -29,14 +29,14 @@ lk_status lk__fuse_gradient_sum(lk_rewrite *r, int i)
     lk_tensor *d = call.in[0];
     int sum = lk__rewrite_writer(r, d);
     if (call.n_out != (beta ? 3 : 4) || !call.free_layout || !fuse_norm_grad_is_sum(r, sum, d) ||
-        !lk__rewrite_may_move_up(r, &call, sum, i) || (!beta && !lk__rewrite_is_between(r, d, &i, 1)))
+        (!beta && !lk__rewrite_is_between(r, d, &i, 1)))
         return LK_OK;
     if (beta)
         call.out[call.n_out++] = d;
     call.n_in = 7;
     call.in[0] = lk__rewrite_call(r, sum)->in[0];
     call.in[6] = lk__rewrite_call(r, sum)->in[1];
-    if (lk__rewrite_fits(r, &call))
+    if (lk__rewrite_fits(r, &call) && lk__rewrite_may_stand(r, sum, &call, &i, 1))
         lk__rewrite_replace(r, sum, &call, &i, 1);
     return LK_OK;
 }
@@ -77,7 +77,7 @@ lk_status lk__fuse_bias_gradient(lk_rewrite *r, int i)
     lk_conv2d_grad_attrs attrs = *LK_ATTRS(&weights, lk_conv2d_grad_attrs);
     attrs.bias = false;
     lk__call_set_attrs(&weights, &attrs, sizeof attrs);
-    if (!lk__rewrite_fits(r, &call) || !lk__rewrite_fits(r, &weights))
+    if (!lk__rewrite_fits(r, &call) || !lk__rewrite_fits(r, &weights) || !lk__rewrite_may_stand(r, norm, &call, &i, 1))
         return LK_OK;
     lk__rewrite_replace(r, norm, &call, NULL, 0);
     lk__rewrite_replace(r, i, &weights, NULL, 0);

@@ -33,8 +33,7 @@ static bool fuse_norm_pool_find_gradient(const lk_rewrite *r, pattern *p)
     for (int k = 0; k < n && k < MOST && p->norm_grad < 0; k++)
         if (fuse_norm_pool_is_gradient(r, readers[k], norm, d))
             p->norm_grad = readers[k];
-    return n <= MOST && p->norm_grad >= 0 && lk__rewrite_writer(r, d) == p->pool_grad &&
-           lk__rewrite_may_move_up(r, lk__rewrite_call(r, p->norm_grad), p->pool_grad, p->norm_grad);
+    return n <= MOST && p->norm_grad >= 0 && lk__rewrite_writer(r, d) == p->pool_grad;
 }
 
 static void fuse_norm_pool_find_sum(const lk_rewrite *r, pattern *p)
@@ -61,8 +60,7 @@ static bool fuse_norm_pool_find(const lk_rewrite *r, int i, pattern *p)
         return false;
     const lk_tensor *where = lk__rewrite_call(r, p->pool)->out[1];
     if (lk__rewrite_readers(r, where, &p->pool_grad, 1) != 1 || !lk__rewrite_is_between(r, where, &p->pool_grad, 1) ||
-        !lk__rewrite_is(r, p->pool_grad, LK_OP_MAX_POOL2D_GRAD) ||
-        lk__rewrite_is_read_before(r, lk__rewrite_call(r, i)->out[1], p->pool))
+        !lk__rewrite_is(r, p->pool_grad, LK_OP_MAX_POOL2D_GRAD))
         return false;
     fuse_norm_pool_find_sum(r, p);
     return fuse_norm_pool_find_gradient(r, p);
@@ -94,12 +92,15 @@ lk_status lk__fuse_batch_norm_pool(lk_rewrite *r, int i)
                         .out = {norm_grad->out[0], norm_grad->out[1], norm_grad->out[2], pool_grad->out[0]}};
     lk__call_set_attrs(&forward, &attrs, sizeof attrs);
     lk__call_set_attrs(&backward, &attrs, sizeof attrs);
-    if (!lk__rewrite_fits(r, &forward) || !lk__rewrite_fits(r, &backward))
+    const int gone[] = {p.sum, p.norm_grad};
+    if (!lk__rewrite_fits(r, &forward) || !lk__rewrite_fits(r, &backward) ||
+        !lk__rewrite_may_stand(r, p.pool, &forward, &p.norm, 1) ||
+        !lk__rewrite_may_stand(r, p.pool_grad, &backward, gone, 2))
         return LK_OK;
     lk_tensor *where;
     LK_TRY(lk__rewrite_output(&forward, 2, &where));
     forward.out[2] = backward.in[1] = where;
-    lk__rewrite_replace(r, p.pool_grad, &backward, (int[]){p.sum, p.norm_grad}, 2);
+    lk__rewrite_replace(r, p.pool_grad, &backward, gone, 2);
     lk__rewrite_replace(r, p.pool, &forward, &p.norm, 1);
     lk_tensor_release(where);
     return LK_OK;

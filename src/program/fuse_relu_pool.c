@@ -82,14 +82,15 @@ lk_status lk__fuse_relu_pool(lk_rewrite *r, int i)
     forward.n_in = 1;
     forward.n_out = is_max ? 2 : 1;
     forward.in[0] = x;
-    if (!lk__rewrite_fits(r, &forward))
+    if (!lk__rewrite_fits(r, &forward) || !lk__rewrite_may_stand(r, p.pool, &forward, &p.relu, 1))
         return LK_OK;
     if (has_gradient) {
         backward = fuse_relu_pool_call(r, op_grad, p.pool_grad, p.relu_grad);
         backward.n_in = 2;
         backward.in[0] = lk__rewrite_call(r, p.pool_grad)->in[0];
         backward.in[1] = x;
-        if (!lk__rewrite_fits(r, &backward))
+        if (!lk__rewrite_fits(r, &backward) ||
+            !lk__rewrite_may_stand(r, p.relu_grad, &backward, (int[]){p.pool_grad, p.relu}, 2))
             return LK_OK;
     }
     if (is_max) {

@@ -248,6 +248,69 @@ static lk_status fail_silently(void *user, lk_tensor *const *in, lk_tensor **out
     return LK_ERR_UNSUPPORTED;
 }
 
+static lk_status write_an_input(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user;
+    out[0] = in[0];
+    return lk_add_into(in[0], in[0], in[0]);
+}
+
+/* Variables that a function writes on the way to its output. */
+typedef struct written {
+    lk_tensor *variable, *w, *bias;
+} written;
+
+static lk_status write_and_return(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const written *v = user;
+    out[0] = v->variable;
+    return lk_copy_into(v->variable, lk_relu(in[0]));
+}
+
+static lk_status write_and_use(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const written *v = user;
+    lk_status status = lk_add_into(v->variable, lk_matmul(in[0], v->w), v->bias);
+    out[0] = lk_relu(v->variable);
+    return status;
+}
+
+static lk_status use_and_overwrite(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const written *v = user;
+    lk_tensor *y = lk_matmul(in[0], v->variable);
+    lk_status status = lk_copy_into(v->variable, v->w);
+    out[0] = lk_add(y, v->bias);
+    return status;
+}
+
+/* No copy or operator that is left out or moved may be one that a variable's value depends on. */
+static void variables_are_as_without_fusion(void **state)
+{
+    (void)state;
+    static const lk_program_fn fns[] = {write_and_return, write_and_use, use_and_overwrite};
+    lk_device *device = open_device("cpu");
+    for (int f = 0; f < 3; f++) {
+        lk_scope_begin();
+        lk_tensor *x = numbers(device, LK_SHAPE(4, 4), 1), *eager, *out[1];
+        written v[2];
+        for (int i = 0; i < 2; i++)
+            v[i] = (written){numbers(device, LK_SHAPE(4, 4), 2), numbers(device, LK_SHAPE(4, 4), 3),
+                             numbers(device, LK_SHAPE(4), 4)};
+        lk_program *program = lk_program_record(device, fns[f], &v[0], &x, 1, 1, NULL);
+        assert_non_null(program);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(fns[f](&v[1], &x, &eager), LK_OK);
+            assert_int_equal(lk_program_run(program, &x, 0, out), LK_OK);
+            expect_equal(out[0], eager);
+            expect_equal(v[0].variable, v[1].variable);
+        }
+        lk_program_release(program);
+        lk_scope_end();
+    }
+    lk_device_release(device);
+}
+
 static void wrong_use_is_refused(void **state)
 {
     (void)state;
@@ -260,6 +323,14 @@ static void wrong_use_is_refused(void **state)
     expect_failure(lk_error_status(), LK_ERR_DEVICE, "");
     assert_null(lk_program_record(device, fail_silently, NULL, in, 1, 1, NULL));
     expect_failure(lk_error_status(), LK_ERR_UNSUPPORTED, "program: the recorded function failed: ");
+
+    assert_null(lk_program_record(device, write_an_input, NULL, in, 1, 1, NULL));
+    expect_failure(lk_error_status(), LK_ERR_ARGUMENT, "program: add writes input 0");
+    assert_null(lk_program_record(NULL, take_a_sum, NULL, in, 1, 1, NULL));
+    expect_failure(lk_error_status(), LK_ERR_ARGUMENT, "program: the device must not be NULL");
+    assert_null(lk_program_record(device, take_a_sum, NULL, &(lk_tensor *){NULL}, 1, 1, NULL));
+    expect_failure(lk_error_status(), LK_ERR_ARGUMENT, "program: the tensors that inputs are like must not be NULL");
+    expect_failure(lk_program_run(NULL, in, 0, out), LK_ERR_ARGUMENT, "program: must not be NULL");
 
     lk_program *program = lk_program_record(device, take_a_sum, NULL, in, 1, 1, NULL);
     lk_program_memory memory;
@@ -311,13 +382,10 @@ static void a_failing_operator_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replays_have_the_operators_bits),
-        cmocka_unit_test(replays_do_not_disturb_each_other),
-        cmocka_unit_test(everything_may_go_while_replays_run),
-        cmocka_unit_test(a_closed_device_is_refused),
-        cmocka_unit_test(outputs_are_tensors_of_their_own),
-        cmocka_unit_test(variables_are_updated_in_order),
-        cmocka_unit_test(wrong_use_is_refused),
+        cmocka_unit_test(replays_have_the_operators_bits),     cmocka_unit_test(replays_do_not_disturb_each_other),
+        cmocka_unit_test(everything_may_go_while_replays_run), cmocka_unit_test(a_closed_device_is_refused),
+        cmocka_unit_test(outputs_are_tensors_of_their_own),    cmocka_unit_test(variables_are_updated_in_order),
+        cmocka_unit_test(variables_are_as_without_fusion),     cmocka_unit_test(wrong_use_is_refused),
         cmocka_unit_test(a_failing_operator_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,6 +115,17 @@ static bool program_uses_one_device(const lk_program *program)
     return true;
 }
 
+/* Replays borrow an input's memory or copy it, so that a write would reach the caller's tensor or not. */
+static lk_status program_check_inputs_stay(const lk_program *program)
+{
+    for (int i = 0; i < program->n_calls; i++)
+        for (int k = 0; k < program->n_in; k++)
+            if (lk__lists_storage(program->calls[i].out, program->calls[i].n_out, program->in[k]->storage))
+                LK_FAIL(LK_ERR_ARGUMENT, "program: %s writes input %d; write a copy of it, or a variable",
+                        program->calls[i].op->name, k);
+    return LK_OK;
+}
+
 /* Records the calls of `fn` and compiles them. */
 static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user,
                                const lk_program_opts *opts)
@@ -126,6 +137,7 @@ static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_p
     for (int i = 0; i < program->n_in; i++)
         LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
     LK_TRY(program_record_calls(program, fn, user));
+    LK_TRY(program_check_inputs_stay(program));
     lk_program_opts segments = *opts;
     if (program->device->backend->modules) /* `cuts` alone cut it */
         segments.segment_bytes = 0, segments.buckets = NULL;
@@ -157,6 +169,14 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
                               int n_out, const lk_program_opts *opts)
 {
     static const lk_program_opts defaults = {.fuse = true, .graphs = true};
+    int missing = 0;
+    while (missing < n_in && like[missing])
+        missing++;
+    if (!device || missing < n_in) {
+        lk__fail(LK_ERR_ARGUMENT, "program: %s must not be NULL",
+                 device ? "the tensors that inputs are like" : "the device");
+        return NULL;
+    }
     lk_program *program = lk__calloc(1, sizeof *program);
     if (!program)
         return NULL;

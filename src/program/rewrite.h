@@ -28,14 +28,11 @@ lk_span lk__rewrite_span(const lk_rewrite *r, const lk_tensor *t);
 /* Counts the calls that read t, and lists the first `capacity` of them in order. */
 int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, int capacity);
 
-/* Returns whether a call before `call` reads t. */
-bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int call);
-
 /* Returns the call that writes t, if there is exactly one; else -1. */
 int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t);
 
 /* Returns whether t is written by one call and read by readers[0 … n) alone, as it is and through no other view: no
- * other call, and no caller of the program, sees it. */
+ * other call, and no caller of the program, sees it. It is no variable. */
 bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *readers, int n);
 
 /* Returns the first result of call i. */
@@ -44,9 +41,9 @@ lk_tensor *lk__rewrite_result(const lk_rewrite *r, int i);
 /* Returns the one call that reads the first result of call i, if nothing else sees that result; else -1. */
 int lk__rewrite_only_reader(const lk_rewrite *r, int i);
 
-/* Returns whether `call`, at `from`, can run at the earlier position `to` if it makes its first input itself: nothing
- * in between writes its other inputs. */
-bool lk__rewrite_may_move_up(const lk_rewrite *r, const lk_call *call, int to, int from);
+/* Returns whether `call` can do at position `at` what the calls from[0 … n) do, where entries may be -1: no other call
+ * on the way changes what it reads, or uses what it writes. */
+bool lk__rewrite_may_stand(const lk_rewrite *r, int at, const lk_call *call, const int *from, int n);
 
 /* Completes `call`, whose op, place, n_in, in[], n_out and attributes are set, with device, dtype and kernel. Returns
  * false if the device has no fast kernel for it. */

@@ -181,7 +181,10 @@ static void program_replay_compare_versions(lk_program *program, const part *p)
         if (value->written || !program_replay_shares_value(value, p->segment))
             continue;
         changed |= value->kind == LK_VALUE_OUTSIDE && value->version != *version;
-        value->version = *version++;
+        if (p->segment ==
+            program->segments) /* else the next replay sees the change too: some of what is kept is older */
+            value->version = *version;
+        version++;
     }
     if (changed)
         lk__program_forget_kept(program, p->segment);
@@ -411,7 +414,7 @@ lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t s
     lk_replay *r;
     *replay = NULL;
     lk_status status = program_replay_begin(program, in, step, out, &r);
-    status = lk__scope_adopt_all(out, program->n_out, status);
+    status = program ? lk__scope_adopt_all(out, program->n_out, status) : status;
     if (status == LK_OK)
         *replay = r;
     else
@@ -428,7 +431,7 @@ lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t ste
     while (status == LK_OK && lk_replay_segments_left(r) > 0)
         status = lk_replay_push(r, &ready, &n_ready);
     lk_replay_end(r);
-    return lk__scope_adopt_all(out, program->n_out, status);
+    return program ? lk__scope_adopt_all(out, program->n_out, status) : status;
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
