@@ -93,6 +93,8 @@ bool lk__program_leaves_out(const lk_program *program, int i)
         !program_keep_is_cast(program, call->out[0]))
         return false;
     const lk_value *value = lk__program_value(program, call->out[0]);
+    if (!value->storage->data) /* another replay has the plan's memory */
+        return false;
     for (int c = i + 1; c <= value->last; c++)
         if (!program_keep_needs_no(&program->calls[c], value->storage))
             return false;

@@ -219,6 +219,84 @@ static void weights_may_change_between_segments(void **state)
     lk_device_release(device);
 }
 
+/* Weights whose copy in bf16 is kept, and that a later segment reads as well. */
+static lk_status cast_and_squares(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const network *net = user;
+    lk_tensor *w = lk_cast(net->w, LK_BF16), *x = lk_cast(in[0], LK_BF16);
+    out[0] = lk_cast(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.padding = {1, 1}}), LK_F32);
+    out[1] = lk_cast(lk_conv2d(lk_relu(x), w, NULL, &(lk_conv2d_opts){.padding = {1, 1}}), LK_F32);
+    out[2] = lk_mul(net->w, net->w);
+    return out[2] ? LK_OK : lk_error_status();
+}
+
+static lk_program *record_squares(lk_device *device, network *net, size_t keep, size_t segment_bytes)
+{
+    lk_tensor *like = images(device, net->c, 3);
+    const lk_program_opts opts = {.fuse = true, .keep_bytes = keep, .segment_bytes = segment_bytes};
+    lk_program *program = lk_program_record(device, cast_and_squares, net, &like, 1, OUTPUTS, &opts);
+    assert_non_null(program);
+    return program;
+}
+
+/* A replay that begins after such a change sees the new weights everywhere. */
+static void weights_that_changed_between_segments_stay_changed(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    network net = make_network(device, &cases[IN_BF16], 1);
+    lk_program *have = record_squares(device, &net, MOST_KEPT, 1), *want = record_squares(device, &net, 0, 0);
+    lk_tensor *x = images(device, net.c, 3), *out[OUTPUTS];
+    for (int i = 0; i < 5; i++) {
+        const int *ready;
+        int n_ready;
+        lk_replay *replay;
+        expect_same(have, want, x);
+        assert_int_equal(lk_program_begin(have, &x, 0, out, &replay), LK_OK);
+        assert_int_equal(lk_replay_push(replay, &ready, &n_ready), LK_OK);
+        change(&net, 30 + i, i % 2);
+        while (lk_replay_segments_left(replay) > 0)
+            assert_int_equal(lk_replay_push(replay, &ready, &n_ready), LK_OK);
+        lk_replay_end(replay);
+    }
+    assert_true(kept_bytes(have) > 0);
+    lk_program_release(have);
+    lk_program_release(want);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* Another program's replay with segments left has the memory that they share. */
+static void other_programs_may_be_between_their_segments(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    network net = make_network(device, &cases[IN_BF16], 1);
+    lk_program *other = record_squares(device, &net, 0, 1), *want = record_squares(device, &net, 0, 0);
+    lk_program *have = record_squares(device, &net, MOST_KEPT, 0);
+    lk_tensor *x = images(device, net.c, 3), *out[OUTPUTS];
+    for (int i = 0; i < 2; i++)
+        expect_same(have, want, x);
+    assert_int_equal(lk_program_run(other, &x, 0, out), LK_OK);
+    for (int i = 0; i < 3; i++) {
+        const int *ready;
+        int n_ready;
+        lk_replay *replay;
+        assert_int_equal(lk_program_begin(other, &x, 0, out, &replay), LK_OK);
+        assert_int_equal(lk_replay_push(replay, &ready, &n_ready), LK_OK);
+        expect_same(have, want, x);
+        lk_replay_end(replay);
+    }
+    assert_true(kept_bytes(have) > 0);
+    lk_program_release(have);
+    lk_program_release(want);
+    lk_program_release(other);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 /* The limit allows one order of the weights but not both, or none. */
 static void no_more_is_kept_than_allowed(void **state)
 {
@@ -340,6 +418,8 @@ int main(void)
         cmocka_unit_test(changed_weights_are_seen),
         cmocka_unit_test(remade_weights_are_seen),
         cmocka_unit_test(weights_may_change_between_segments),
+        cmocka_unit_test(weights_that_changed_between_segments_stay_changed),
+        cmocka_unit_test(other_programs_may_be_between_their_segments),
         cmocka_unit_test(no_more_is_kept_than_allowed),
         cmocka_unit_test(computed_weights_are_not_kept),
         cmocka_unit_test(without_memory_nothing_is_wrong),

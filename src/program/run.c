@@ -342,8 +342,10 @@ static lk_replay *program_replay_allocate(lk_program *program)
 static lk_status program_replay_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
                                       lk_replay **replay)
 {
-    memset(out, 0, (size_t)program->n_out * sizeof *out);
     *replay = NULL;
+    if (!program)
+        LK_FAIL(LK_ERR_ARGUMENT, "program: must not be NULL");
+    memset(out, 0, (size_t)program->n_out * sizeof *out);
     if (program->n_segments > 1 && atomic_exchange(&program->being_pushed, true))
         LK_FAIL(LK_ERR_STATE, "program: a replay of it has segments left to push; end it with lk_replay_end first");
     lk_replay *r = program_replay_allocate(program);
