@@ -197,6 +197,8 @@ static void f32_gradients(const size *s)
     lk_tensor *dw = lk__conv2d_weight_grad(LK_HERE, dy, x, of_w, &conv, true, &dbias);
     expect_multiplied(dw, lk__conv2d_weight_grad(LK_HERE, wide(dy), wide(x), of_w, &conv, false, &want_dbias), s->name);
     expect_same_bits(dbias, want_dbias, s->name);
+    lk_tensor *rounded = lk__conv2d_weight_grad(LK_HERE, dy, x, of_w, &conv, false, &dbias);
+    expect_multiplied(rounded, lk_cast(dw, LK_BF16), s->name);
     f32_block_gradients(s, x, LK_BLOCK_AVG_POOL);
     f32_block_gradients(s, x, LK_BLOCK_NO_POOL);
     lk_tensor *rows = lk_flatten(dy), *columns = lk_transpose(lk_flatten(x), 0, 1);

@@ -47,6 +47,7 @@ void lk__key_call(lk_key *key, const lk_call *call)
         lk__key_tensor(key, call->in[i]);
     for (int i = 0; i < call->n_out; i++) {
         key->words[key->n++] = call->out[i]->shape.ndim;
+        key->words[key->n++] = call->out[i]->dtype;
         lk__key_add(key, call->out[i]->strides, call->out[i]->shape.ndim);
     }
 }

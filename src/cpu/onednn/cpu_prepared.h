@@ -16,7 +16,7 @@ enum {
     LK_OWN_OUTPUTS = 4,
     LK_KEY_ATTRIBUTES = 24,
     /* The operator and whether outputs may have layouts, then inputs, outputs and attributes. */
-    LK_MAX_KEY = 2 + LK_OWN_INPUTS * (3 + 2 * LK_MAX_DIMS) + LK_OWN_OUTPUTS * (1 + LK_MAX_DIMS) + LK_KEY_ATTRIBUTES,
+    LK_MAX_KEY = 2 + LK_OWN_INPUTS * (3 + 2 * LK_MAX_DIMS) + LK_OWN_OUTPUTS * (2 + LK_MAX_DIMS) + LK_KEY_ATTRIBUTES,
     LK_PROBLEM_TEXT = 320,
     LK_IMPLEMENTATION_TEXT = 64
 };
