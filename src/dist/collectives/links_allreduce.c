@@ -530,6 +530,8 @@ static lk_status links_allreduce_job_list_pieces(job *j, const lk_links_allreduc
         int span = j->of.row.copied > 0;
         for (int q = 0; q < sum->n_quantities; q++) {
             lk_tensor *value = sum->parts[m].values[sum->quantities[q]];
+            if (lk_tensor_count(value) == 0) /* has no place in the row */
+                continue;
             LK_TRY(lk__tensor_make_plain(value));
             j->pieces[j->n_pieces] =
                 (piece){lk_tensor_retain(value), m, position, q, j->begins[q] < j->of.row.copied ? 0 : span++};
