@@ -9,7 +9,8 @@
  *     lk_devices_release(devices, n);
  *
  * A device does not survive fork: in the child, operators on a device of the parent fail with LK_ERR_STATE. The child
- * may open CPU devices of its own. */
+ * may open CPU devices of its own, if the parent had no work in flight (lk_wait_all) and no other thread in a function
+ * of the library: a lock that is held at a fork stays held in the child. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 

@@ -39,7 +39,7 @@ static lk_status engine_acquire_queue(lk_device *device, lk_queue **out)
     if (!notes_forks)
         notes_forks = pthread_atfork(NULL, NULL, engine_note_fork) == 0;
     for (int i = 0; i < LK_MAX_QUEUES && !queue && status == LK_OK; i++) {
-        if (queues[i] && queues[i]->device)
+        if (queues[i] && (queues[i]->device || queues[i]->is_lost))
             continue;
         if (!queues[i])
             queues[i] = lk__queue_new(i);
@@ -85,8 +85,10 @@ void lk__queue_close(lk_queue *queue)
     queue->device->queue = NULL; /* refuses pushes: an entry that the stopping thread misses would never run */
     queue->device->flops += queue->flops;
     queue->flops = 0;
+    queue->is_lost = engine_is_foreign(queue);
     pthread_mutex_unlock(&engine_lock);
-    lk__queue_stop(queue);
+    if (!queue->is_lost)
+        lk__queue_stop(queue);
     pthread_mutex_lock(&engine_lock);
     queue->device = NULL;
     pthread_mutex_unlock(&engine_lock);

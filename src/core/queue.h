@@ -35,6 +35,7 @@ struct lk_queue {
     int number;
     lk_device *device;         /* NULL while unused */
     int forks;                 /* tells the process whose thread runs entries: see engine.c */
+    bool is_lost;              /* closed in another process than its thread's: never used again */
     const lk_offload *offload; /* of the present device, or of the last one */
     int core;
     bool shares_core; /* with a device's thread; neither spins then, because the other may be working. Threads that

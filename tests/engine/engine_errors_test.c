@@ -216,6 +216,33 @@ static void a_child_is_refused_its_parents_devices(void **state)
     assert_int_equal(lk_tensor_item(lk_add(one, one), &value), LK_OK);
 }
 
+/* The child cannot stop the thread that the device has in the parent. */
+static void a_child_may_release_its_parents_devices(void **state)
+{
+    (void)state;
+    lk_device *device = lk_device_open("cpu");
+    lk_tensor *x = lk_full(device, LK_F32, LK_SHAPE(4), 1);
+    assert_int_equal(lk_tensor_wait(x), LK_OK);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        double value = 0;
+        lk_tensor_release(x);
+        lk_device_release(device);
+        lk_device *own = lk_device_open("cpu");
+        lk_tensor *y = lk_full(own, LK_F32, LK_SCALAR, 2);
+        bool is_right = lk_tensor_item(y, &value) == LK_OK && value == 2;
+        lk_tensor_release(y);
+        lk_device_release(own);
+        _exit(is_right ? 0 : 1);
+    }
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    lk_tensor_release(x);
+    lk_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,7 +250,7 @@ int main(void)
         TEST(a_failure_spreads_to_all_results),       TEST(a_failure_spreads_to_tensors_written_in_place),
         TEST(independent_tensors_stay_readable),      TEST(the_first_of_several_failures_is_kept),
         TEST(tensors_never_written_cannot_be_read),   TEST(a_skipped_task_is_told),
-        TEST(a_child_is_refused_its_parents_devices),
+        TEST(a_child_is_refused_its_parents_devices), TEST(a_child_may_release_its_parents_devices),
     };
     int failed = cmocka_run_group_tests_name("asynchronous engine", tests, NULL, NULL);
     setenv("LOCKSTEP_ENGINE", "sync", 1);
