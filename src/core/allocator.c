@@ -103,6 +103,7 @@ lk_status lk__allocator_get(lk_allocator *allocator, size_t bytes, lk_block **ou
     int c = allocator_size_class(bytes, &size);
     if (c >= CLASSES)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: %zu bytes are more than a device can have", bytes);
+    bool is_clean = lk_error_status() == LK_OK;
     pthread_mutex_lock(&allocator->lock);
     lk_block *block = allocator->cached[c];
     if (block) {
@@ -111,7 +112,8 @@ lk_status lk__allocator_get(lk_allocator *allocator, size_t bytes, lk_block **ou
         block = allocator_new_block(allocator, size);
         if (!block) {
             allocator_drop_cached(allocator);
-            lk_error_clear();
+            if (is_clean)
+                lk_error_clear();
             block = allocator_new_block(allocator, size);
         }
     }

@@ -321,7 +321,7 @@ static lk_status print_tensor(lk_tensor *tensor, const char *after, FILE *file)
 {
     char *text = lk_tensor_text(tensor);
     if (!text)
-        return lk_error_status() != LK_OK ? lk_error_status() : LK_ERR_ARGUMENT;
+        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "tensor: must not be NULL");
     bool written = fprintf(file, "%s\n%s", text, after) >= 0;
     lk__free(text);
     if (!written)

@@ -3,15 +3,19 @@
 
 #include <stdio.h>
 
+/* Strides skip sizes of 0, so the others must not overflow either. */
 int64_t lk_shape_count(lk_shape shape)
 {
     int64_t count = 1;
+    bool is_empty = false;
     if (shape.ndim < 0 || shape.ndim > LK_MAX_DIMS)
         return -1;
-    for (int i = 0; i < shape.ndim; i++)
-        if (shape.dim[i] < 0 || !lk__mul_i64(count, shape.dim[i], &count))
+    for (int i = 0; i < shape.ndim; i++) {
+        is_empty |= shape.dim[i] == 0;
+        if (shape.dim[i] < 0 || !lk__mul_i64(count, shape.dim[i] ? shape.dim[i] : 1, &count))
             return -1;
-    return count;
+    }
+    return is_empty ? 0 : count;
 }
 
 lk_status lk__shape_count(lk_shape shape, int64_t *count)

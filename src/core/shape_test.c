@@ -20,6 +20,8 @@ static void what_cannot_be_counted_is_minus_one(void **state)
     (void)state;
     assert_int_equal(lk_shape_count(LK_SHAPE(2, -1)), -1);
     assert_int_equal(lk_shape_count(LK_SHAPE(INT64_MAX, 2)), -1);
+    assert_int_equal(lk_shape_count(LK_SHAPE(0, INT64_MAX, 2)), -1); /* strides could not be counted */
+    assert_int_equal(lk_shape_count(LK_SHAPE(2, 0, 3)), 0);
     assert_int_equal(lk_shape_count((lk_shape){.ndim = LK_MAX_DIMS + 1}), -1);
     assert_int_equal(lk_shape_count((lk_shape){.ndim = -1}), -1);
 }

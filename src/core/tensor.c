@@ -8,6 +8,7 @@
 #include "core/scope.h"
 #include "core/shape.h"
 
+#include <pthread.h>
 #include <string.h>
 
 static const struct {
@@ -140,14 +141,16 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
     }
     if (lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
         return NULL;
-    /* The scope comes first: if it cannot grow, the caller keeps the memory and `release` is not called. */
+    if (device->backend->offload && tensor_push_store(tensor, data, false) != LK_OK) {
+        lk_tensor_release(tensor);
+        return NULL;
+    }
+    /* If the scope cannot grow, the caller keeps the memory and `release` is not called. */
     lk_tensor *adopted = lk__scope_adopt(tensor);
     if (!adopted)
         return NULL;
     if (!device->backend->offload)
         adopted->storage->data = data;
-    else if (tensor_push_store(adopted, data, false) != LK_OK)
-        return NULL;
     adopted->storage->release = release;
     adopted->storage->user = user;
     return adopted;
@@ -334,8 +337,7 @@ static lk_status tensor_write_offload(lk_tensor *tensor, const void *data)
     return status;
 }
 
-/* A released device has no thread that could convert, so its tensors are converted on this one. */
-static lk_status tensor_read_closed(lk_tensor *tensor, void *data)
+static lk_status tensor_convert_closed(lk_tensor *tensor, void *data)
 {
     lk_device *device = tensor->storage->device;
     const lk_offload *offload = device->backend->offload;
@@ -349,6 +351,17 @@ static lk_status tensor_read_closed(lk_tensor *tensor, void *data)
     if (status == LK_OK)
         status = offload->read(device, plain->data, data, tensor->storage->bytes);
     lk__allocator_put(device->allocator, plain);
+    return status;
+}
+
+/* A released device has no thread that could convert, so its tensors are converted on this one. The device's state is
+ * for one thread at a time. */
+static lk_status tensor_read_closed(lk_tensor *tensor, void *data)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    lk_status status = tensor_convert_closed(tensor, data);
+    pthread_mutex_unlock(&lock);
     return status;
 }
 

@@ -117,6 +117,12 @@ static lk_status tuning_replace_choice(choice *c, const char *implementation)
 static lk_status tuning_put(lk_tuning *tuning, const char *op, const char *problem, const char *implementation)
 {
     bool found;
+    if (strlen(op) >= LK_CHOICE_NAME || strlen(problem) >= LK_CHOICE_TEXT || strlen(implementation) >= LK_CHOICE_NAME)
+        LK_FAIL(
+            LK_ERR_ARGUMENT,
+            "'%.40s' %.40s on '%.40s': is too long: an operator and an implementation have at most %d characters, a "
+            "problem %d",
+            op, problem, implementation, LK_CHOICE_NAME - 1, LK_CHOICE_TEXT - 1);
     int position = tuning_position(tuning, op, problem, &found);
     if (found)
         return tuning_replace_choice(&tuning->choices[position], implementation);
@@ -232,7 +238,7 @@ void lk_tuning_visit(const lk_tuning *tuning, lk_implementation_fn visit, void *
 static void tuning_add_to_hash(void *user, const char *op, const char *problem, const char *implementation)
 {
     uint64_t *hash = user;
-    char line[LK_CHOICE_TEXT + 256];
+    char line[LK_CHOICE_TEXT + 2 * LK_CHOICE_NAME + 8];
     int length = snprintf(line, sizeof line, "%s %s = %s\n", op, problem, implementation);
     *hash = XXH3_64bits_withSeed(line, (size_t)length, *hash);
 }

@@ -178,13 +178,35 @@ static void no_memory_is_an_error(void **state)
     }
 }
 
+/* Any name is taken for devices whose libraries are asked later, but none that is too long for a line. */
+static void long_names_are_refused(void **state)
+{
+    (void)state;
+    char name[400];
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    lk_tuning *tuning = lk_tuning_new("cuda");
+    assert_non_null(tuning);
+    assert_int_equal(lk_tuning_set(tuning, "conv2d", "a problem", "engine 7"), LK_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(
+            lk_tuning_set(tuning, i == 0 ? name : "conv2d", i == 1 ? name : "a problem", i == 2 ? name : "engine 8"),
+            LK_ERR_ARGUMENT);
+        assert_non_null(strstr(lk_error_message(), "is too long"));
+        lk_error_clear();
+    }
+    assert_int_equal(lk_tuning_count(tuning), 1);
+    assert_int_not_equal(lk_tuning_hash(tuning), 0);
+    lk_tuning_release(tuning);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),   cmocka_unit_test(order_and_comments_do_not_matter),
-        cmocka_unit_test(wrong_lines_are_named),     cmocka_unit_test(other_machines_files_are_refused),
-        cmocka_unit_test(missing_files_are_refused), cmocka_unit_test(devices_take_their_kinds_tunings),
-        cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(long_names_are_refused),           cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(order_and_comments_do_not_matter), cmocka_unit_test(wrong_lines_are_named),
+        cmocka_unit_test(other_machines_files_are_refused), cmocka_unit_test(missing_files_are_refused),
+        cmocka_unit_test(devices_take_their_kinds_tunings), cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_path, remove_test_dir);
 }

@@ -10,12 +10,14 @@
 lk_status lk__in_process_open(lk_strategy *strategy)
 {
     const lk_links_table *links = lk__links_of(strategy->devices[0]);
+    lk_error_state kept;
+    lk__error_save(&kept);
     bool by_library = links && links->check_library(strategy->devices, strategy->n_devices) == LK_OK;
     lk_links_allreduce_opts opts = {.table = links,
                                     .devices = strategy->devices,
                                     .n = strategy->n_devices,
                                     .transport = by_library ? &lk__transport_nccl : &lk__transport_peer};
-    lk_error_clear(); /* the user did not ask for NCCL, so it is no error if it cannot be used */
+    lk__error_restore(&kept); /* the user did not ask for NCCL, so it is no error if it cannot be used */
     if (strategy->n_devices == 1)
         return LK_OK;
     snprintf(strategy->transport, sizeof strategy->transport, "%s",
