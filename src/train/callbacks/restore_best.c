@@ -50,10 +50,11 @@ static lk_status restore_best_rest(void *self, lk_trainer *trainer, const lk_res
     restorer *r = self;
     if (!report->ends || r->epoch == 0 || r->epoch == report->epoch)
         return LK_OK;
+    LK_TRY(lk_replicas_take_back(trainer->replicas));
     r->taken_back = trainer->progress.taken_back = true;
     if (r->val.loss.count)
         trainer->fit->result->val = trainer->fit->whole.val = r->val;
-    return lk_replicas_take_back(trainer->replicas);
+    return LK_OK;
 }
 
 static lk_status restore_best_train_end(void *self, lk_trainer *trainer, const lk_train_result *result,

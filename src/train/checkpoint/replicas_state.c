@@ -200,22 +200,35 @@ static lk_status replicas_state_write_variables(lk_replicas *replicas, const flo
     return lk__replicas_end_update(replicas);
 }
 
-static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int slot,
-                                             const char *slot_name)
+/* Finds the tensors `name` of the optimizer's file, one for each parameter: own[0 … parameters). */
+static lk_status replicas_state_find_own(const lk_replicas *replicas, const lk_checkpoint *checkpoint, const char *name,
+                                         const float **own)
 {
     const lk_model *model = lk__replicas_model(replicas);
-    lk_tensor *const *parameters = lk__replicas_owned(replicas, 0);
-    const float **own = lk__calloc((size_t)lk_model_variable_count(model), sizeof *own);
-    bool is_average = strcmp(slot_name, LK_TRAINED) == 0;
-    lk_status status = own ? LK_OK : LK_ERR_MEMORY;
-    for (int i = 0; i < lk_model_parameter_count(model) && status == LK_OK; i++) {
-        int64_t count = lk_tensor_count(parameters[i]);
-        status = replicas_state_find_values(checkpoint, slot_name, lk_model_variable_name(model, i), count, &own[i]);
-        if (status == LK_OK && !is_average)
-            status = lk__replicas_write_state(replicas, slot, i, own[i]);
+    for (int i = 0; i < lk_model_parameter_count(model); i++) {
+        int64_t count = lk_shape_count(lk_model_variable_shape(model, i));
+        LK_TRY(replicas_state_find_values(checkpoint, name, lk_model_variable_name(model, i), count, &own[i]));
     }
-    if (status == LK_OK && is_average) /* the model's values are the averages already */
-        status = replicas_state_write_variables(replicas, own);
+    return LK_OK;
+}
+
+static lk_status replicas_state_write_slot(lk_replicas *replicas, int slot, const float *const *own)
+{
+    for (int i = 0; i < lk_model_parameter_count(lk__replicas_model(replicas)); i++)
+        LK_TRY(lk__replicas_write_state(replicas, slot, i, own[i]));
+    return LK_OK;
+}
+
+/* slot -1: the parameters themselves, where the model's values are averages. */
+static lk_status replicas_state_restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int slot,
+                                             const char *name)
+{
+    size_t n = (size_t)lk_model_variable_count(lk__replicas_model(replicas));
+    const float **own = lk__calloc(n, sizeof *own);
+    lk_status status = own ? replicas_state_find_own(replicas, checkpoint, name, own) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        status =
+            slot < 0 ? replicas_state_write_variables(replicas, own) : replicas_state_write_slot(replicas, slot, own);
     lk__free((void *)own);
     return status;
 }
@@ -225,15 +238,23 @@ static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const l
 {
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     const char *name, *first = lk_model_variable_name(lk__replicas_model(replicas), 0);
-    for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++) {
-        if (strcmp(name, LK_AVERAGE) == 0)
-            name = LK_TRAINED;
-        if (same_settings || replicas_state_find_tensor(checkpoint, name, first))
+    for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++)
+        if (strcmp(name, LK_AVERAGE) != 0 && (same_settings || replicas_state_find_tensor(checkpoint, name, first)))
             LK_TRY(replicas_state_restore_slot(replicas, checkpoint, s, name));
-    }
     for (int o = 0; o < lk__replicas_owners(replicas); o++)
         lk__optimizer_resume(lk_replicas_optimizer(replicas, o), checkpoint->optimizer_steps);
     return LK_OK;
+}
+
+/* Where a checkpoint has averages, training goes on from the parameters that were trained, with whatever optimizer. */
+static lk_status replicas_state_restore_trained(lk_replicas *replicas, const lk_checkpoint *checkpoint,
+                                                bool same_settings)
+{
+    const char *first = lk_model_variable_name(lk__replicas_model(replicas), 0);
+    bool must_be = same_settings && lk__replicas_average_slot(replicas) >= 0;
+    return must_be || replicas_state_find_tensor(checkpoint, LK_TRAINED, first)
+               ? replicas_state_restore_slot(replicas, checkpoint, -1, LK_TRAINED)
+               : LK_OK;
 }
 
 /* *same: true if the checkpoint's optimizer is of the same kind. With must_be another kind is an error. */
@@ -290,8 +311,8 @@ lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *check
     LK_TRY(lk__checkpoint_check_model(checkpoint, lk__replicas_model(replicas)));
     LK_TRY(replicas_state_compare_kind(checkpoint, lk_replicas_optimizer(replicas, 0), same_settings, &same));
     LK_TRY(lk__replicas_write(replicas, checkpoint->values));
-    if (!same)
-        return LK_OK;
-    LK_TRY(replicas_state_restore_optimizer(replicas, checkpoint, same_settings));
+    if (same)
+        LK_TRY(replicas_state_restore_optimizer(replicas, checkpoint, same_settings));
+    LK_TRY(replicas_state_restore_trained(replicas, checkpoint, same_settings));
     return replicas_state_restore_kept(replicas, checkpoint);
 }
