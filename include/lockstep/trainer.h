@@ -42,8 +42,8 @@ typedef struct lk_metrics {
     lk_mean top_k;    /* share of samples whose label is among the lk_check_config.top_k likeliest classes */
 } lk_metrics;
 
-/* Describes the whole training, including the part before a checkpoint that it resumed from. Only images_per_second and
- * flops_per_second are of this run alone. */
+/* Describes the whole training, including the part before a checkpoint that it resumed from. images_per_second and
+ * flops_per_second are of this run alone; seconds and total_seconds leave out earlier calls of this process. */
 typedef struct lk_train_result {
     int64_t epochs, steps, samples_seen;
     int64_t resumed_steps;    /* those of `steps` before the checkpoint that this run resumed from */
@@ -54,9 +54,10 @@ typedef struct lk_train_result {
     double flops_per_second;  /* floating-point operations, as operators count them, over the same time */
     lk_metrics val;           /* of the last epoch, or of that whose weights lk_callback_restore_best took back */
     int64_t audits;           /* comparisons of replicas since the trainer was made; all found them equal */
-    const char *stopped_by;   /* name of the callback that ended training early; NULL: none did */
-    char digest[33];          /* see lk_trainer_digest */
-    char state_digest[33];    /* see lk_trainer_state_digest */
+    const char
+        *stopped_by; /* name of the callback that ended training early, valid as long as the trainer; NULL: none did */
+    char digest[33]; /* see lk_trainer_digest */
+    char state_digest[33]; /* see lk_trainer_state_digest */
 } lk_train_result;
 
 /* Opens data and devices, and builds the model and its replicas. NULL on failure. Errors: LK_ERR_ARGUMENT (settings
@@ -74,7 +75,7 @@ LK_API void lk_trainer_release(lk_trainer *trainer);
 /* Trains all epochs. Blocks. *result is set as far as training went, also on failure. Errors: those of operators and
  * callbacks; LK_ERR_INTERRUPTED; LK_ERR_NUMERIC (with LK_NAN_GUARD_STOP; the message names layer or loss, step and
  * samples); LK_ERR_STATE (a sample was not used exactly once in an epoch; an audit found replicas that differ;
- * lk_trainer_run, or a fit that step_end ended, stopped in the middle of an epoch).
+ * lk_trainer_run, or a fit that step_end ended, stopped in the middle of an epoch; a callback calls it).
  * When it first trains, it adds the callbacks that the configuration asks for (lockstep/callbacks.h): lk_stop_config,
  * lk_checkpoint_config and lk_record_config. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
@@ -288,7 +289,8 @@ LK_API lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback);
 /* --- advanced ----------------------------------------------------------------------------------------------------- */
 
 /* Trains `steps` more steps, over ends of epochs, without evaluation and callbacks. Blocks. Errors: those of
- * lk_trainer_fit; LK_ERR_STATE (called from step_end or eval_step); after LK_ERR_INTERRUPTED it can be called again. */
+ * lk_trainer_fit; LK_ERR_STATE (called from a callback of lk_trainer_fit); after LK_ERR_INTERRUPTED it can be called
+ * again. */
 LK_API lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps);
 
 /* The gradients of the last update, before clipping, of the mean loss over the whole batch: one tensor per parameter,

@@ -40,12 +40,22 @@ void lk__callbacks_release(lk_callbacks *callbacks)
     lk__free(callbacks->list);
 }
 
+/* Says which hook has failed, unless it has said more itself. */
+static lk_status callback_name_failure(const lk_callback *callback, const char *hook, lk_status status)
+{
+    if (status != LK_OK && lk_error_status() == LK_OK)
+        lk__fail(status, "callback %s: its %s failed: %s", callback->name, hook, lk_status_name(status));
+    return status;
+}
+
+/* A hook may add callbacks, which moves the list: the loops copy each callback. */
+
 lk_status lk__callbacks_train_begin(lk_callbacks *callbacks, lk_trainer *trainer)
 {
     for (callbacks->begun = 0; callbacks->begun < callbacks->n; callbacks->begun++) {
-        const lk_callback *callback = &callbacks->list[callbacks->begun];
-        if (callback->train_begin)
-            LK_TRY(callback->train_begin(callback->self, trainer));
+        const lk_callback callback = callbacks->list[callbacks->begun];
+        if (callback.train_begin)
+            LK_TRY(callback_name_failure(&callback, "train_begin", callback.train_begin(callback.self, trainer)));
     }
     return LK_OK;
 }
@@ -53,9 +63,10 @@ lk_status lk__callbacks_train_begin(lk_callbacks *callbacks, lk_trainer *trainer
 lk_status lk__callbacks_epoch_begin(const lk_callbacks *callbacks, lk_trainer *trainer, int64_t epoch)
 {
     for (int i = 0; i < callbacks->n; i++) {
-        const lk_callback *callback = &callbacks->list[i];
-        if (callback->epoch_begin)
-            LK_TRY(callback->epoch_begin(callback->self, trainer, epoch));
+        const lk_callback callback = callbacks->list[i];
+        if (callback.epoch_begin)
+            LK_TRY(
+                callback_name_failure(&callback, "epoch_begin", callback.epoch_begin(callback.self, trainer, epoch)));
     }
     return LK_OK;
 }
@@ -63,9 +74,9 @@ lk_status lk__callbacks_epoch_begin(const lk_callbacks *callbacks, lk_trainer *t
 double lk__callbacks_rate(const lk_callbacks *callbacks, lk_trainer *trainer, double epoch, double rate)
 {
     for (int i = 0; i < callbacks->n; i++) {
-        const lk_callback *callback = &callbacks->list[i];
-        if (callback->rate)
-            rate = callback->rate(callback->self, trainer, epoch, rate);
+        const lk_callback callback = callbacks->list[i];
+        if (callback.rate)
+            rate = callback.rate(callback.self, trainer, epoch, rate);
     }
     return rate;
 }
@@ -74,12 +85,13 @@ lk_status lk__callbacks_step_end(const lk_callbacks *callbacks, lk_trainer *trai
                                  const char **stopped_by)
 {
     for (int i = 0; i < callbacks->n; i++) {
-        const lk_callback *callback = &callbacks->list[i];
+        const lk_callback callback = callbacks->list[i];
         bool stop = false;
-        if (callback->step_end)
-            LK_TRY(callback->step_end(callback->self, trainer, report, &stop));
+        if (callback.step_end)
+            LK_TRY(
+                callback_name_failure(&callback, "step_end", callback.step_end(callback.self, trainer, report, &stop)));
         if (stop && !*stopped_by)
-            *stopped_by = callback->name;
+            *stopped_by = callback.name;
     }
     return LK_OK;
 }
@@ -88,12 +100,13 @@ lk_status lk__callbacks_epoch_end(const lk_callbacks *callbacks, lk_trainer *tra
                                   const char **stopped_by)
 {
     for (int i = 0; i < callbacks->n; i++) {
-        const lk_callback *callback = &callbacks->list[i];
+        const lk_callback callback = callbacks->list[i];
         bool stop = false;
-        if (callback->epoch_end)
-            LK_TRY(callback->epoch_end(callback->self, trainer, report, &stop));
+        if (callback.epoch_end)
+            LK_TRY(callback_name_failure(&callback, "epoch_end",
+                                         callback.epoch_end(callback.self, trainer, report, &stop)));
         if (stop && !*stopped_by)
-            *stopped_by = callback->name;
+            *stopped_by = callback.name;
     }
     return LK_OK;
 }
@@ -101,9 +114,9 @@ lk_status lk__callbacks_epoch_end(const lk_callbacks *callbacks, lk_trainer *tra
 lk_status lk__callbacks_eval_step(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_eval_report *report)
 {
     for (int i = 0; i < callbacks->n; i++) {
-        const lk_callback *callback = &callbacks->list[i];
-        if (callback->eval_step)
-            LK_TRY(callback->eval_step(callback->self, trainer, report));
+        const lk_callback callback = callbacks->list[i];
+        if (callback.eval_step)
+            LK_TRY(callback_name_failure(&callback, "eval_step", callback.eval_step(callback.self, trainer, report)));
     }
     return LK_OK;
 }
@@ -112,9 +125,9 @@ bool lk__callbacks_want_rest(const lk_callbacks *callbacks, lk_trainer *trainer,
 {
     bool wanted = false;
     for (int i = 0; i < callbacks->n; i++) {
-        const lk_callback *callback = &callbacks->list[i];
-        if (callback->wants_rest)
-            wanted |= callback->wants_rest(callback->self, trainer, steps);
+        const lk_callback callback = callbacks->list[i];
+        if (callback.wants_rest)
+            wanted |= callback.wants_rest(callback.self, trainer, steps);
     }
     return wanted;
 }
@@ -125,9 +138,9 @@ lk_status lk__callbacks_rest(const lk_callbacks *callbacks, lk_trainer *trainer,
     bool before = trainer->progress.at_rest; /* a callback may itself have a list of callbacks */
     trainer->progress.at_rest = true;
     for (int i = 0; i < callbacks->n && status == LK_OK; i++) {
-        const lk_callback *callback = &callbacks->list[i];
-        if (callback->rest)
-            status = callback->rest(callback->self, trainer, report);
+        const lk_callback callback = callbacks->list[i];
+        if (callback.rest)
+            status = callback_name_failure(&callback, "rest", callback.rest(callback.self, trainer, report));
     }
     trainer->progress.at_rest = before;
     return status;
@@ -147,12 +160,12 @@ lk_status lk__callbacks_save(const lk_callbacks *callbacks, lk_trainer *trainer,
 {
     char name[MEMBER_NAME];
     for (int i = 0; i < callbacks->n; i++) {
-        const lk_callback *callback = &callbacks->list[i];
-        if (!callback->save)
+        const lk_callback callback = callbacks->list[i];
+        if (!callback.save)
             continue;
         callback_member_name(callbacks, i, name);
         lk__json_open(state->out, name, '{');
-        LK_TRY(callback->save(callback->self, trainer, state));
+        LK_TRY(callback_name_failure(&callback, "save", callback.save(callback.self, trainer, state)));
         lk__json_close(state->out, '}');
     }
     return LK_OK;
@@ -162,11 +175,11 @@ lk_status lk__callbacks_resume(const lk_callbacks *callbacks, lk_trainer *traine
 {
     char name[MEMBER_NAME];
     for (int i = callbacks->n - 1; i >= 0; i--) {
-        const lk_callback *callback = &callbacks->list[i];
+        const lk_callback callback = callbacks->list[i];
         callback_member_name(callbacks, i, name);
         lk_state member = {.in = json_object_get(state->in, name)};
-        if (callback->resume && member.in)
-            LK_TRY(callback->resume(callback->self, trainer, &member));
+        if (callback.resume && member.in)
+            LK_TRY(callback_name_failure(&callback, "resume", callback.resume(callback.self, trainer, &member)));
     }
     return LK_OK;
 }
@@ -176,10 +189,11 @@ lk_status lk__callbacks_train_end(lk_callbacks *callbacks, lk_trainer *trainer, 
 {
     lk_status first = status;
     for (int i = 0; i < callbacks->begun; i++) {
-        const lk_callback *callback = &callbacks->list[i];
-        if (!callback->train_end)
+        const lk_callback callback = callbacks->list[i];
+        if (!callback.train_end)
             continue;
-        lk_status ended = callback->train_end(callback->self, trainer, result, status);
+        lk_status ended =
+            callback_name_failure(&callback, "train_end", callback.train_end(callback.self, trainer, result, status));
         if (first == LK_OK)
             first = ended;
     }

@@ -136,6 +136,16 @@ static void fit_set_throughput(lk_fit *fit)
         fit->result->images_per_second = (double)images / seconds;
 }
 
+/* With the epochs and steps before a checkpoint, of an earlier call, and of lk_trainer_run. */
+static void fit_count_whole(lk_fit *fit)
+{
+    const lk_trainer_progress *progress = &fit->trainer->progress;
+    fit->result->epochs = progress->epoch;
+    fit->result->steps = progress->position.steps;
+    fit->result->samples_seen = progress->position.samples_seen;
+    fit->result->resumed_steps = fit->trainer->resumed ? fit->trainer->resumed->info.steps : 0;
+}
+
 /* *complete: the epoch was not ended before its last step. */
 static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *complete)
 {
@@ -158,8 +168,7 @@ static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *com
     report->rate = p.totals.rate;
     report->skipped_steps = p.totals.skipped;
     report->images_per_second = (double)p.totals.samples / report->seconds;
-    result->steps += p.totals.taken_steps;
-    result->samples_seen += p.totals.samples;
+    fit_count_whole(fit);
     result->seconds += report->seconds;
     result->stopped_by = p.stopped_by;
     LK_TRY(status);
@@ -200,7 +209,7 @@ static lk_status fit_end_epoch(lk_fit *fit, lk_epoch_report *report)
     lk_trainer *trainer = fit->trainer;
     trainer->progress.epoch++;
     trainer->progress.epoch_open = false;
-    fit->result->epochs++;
+    fit_count_whole(fit);
     LK_TRY(fit_check_ledger(trainer, trainer->data.train_ledger, "training", &report->train_ledger));
     LK_TRY(lk__measure_statistics(trainer));
     LK_TRY(lk_trainer_evaluate(trainer, &report->val));
@@ -241,8 +250,7 @@ static lk_status fit_run_epochs(lk_fit *fit)
             lk_error_state kept;
             lk__error_save(&kept);
             lk_error_clear();
-            if (fit_rest(fit, NULL, true) != LK_OK)
-                return lk_error_status();
+            LK_TRY(fit_rest(fit, NULL, true));
             lk__error_restore(&kept);
         }
         LK_TRY(status);
@@ -283,9 +291,22 @@ static lk_status fit_resume(lk_fit *fit)
     return lk__callbacks_resume(&trainer->callbacks, trainer, &others);
 }
 
+/* Before the first training: adds the callbacks that the configuration asks for, and resumes. */
+static lk_status fit_configure(lk_fit *fit)
+{
+    lk_trainer *trainer = fit->trainer;
+    if (trainer->has_configured)
+        return LK_OK;
+    trainer->has_configured = true;
+    LK_TRY(lk__callbacks_add_configured(trainer));
+    return fit_resume(fit);
+}
+
 lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
 {
     *result = (lk_train_result){.images_per_second = NAN};
+    if (trainer->fit)
+        LK_FAIL(LK_ERR_STATE, "training: a callback cannot begin the training that calls it");
     if (trainer->progress.epoch_open)
         LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
     LK_TRY(lk__check_no_pass(trainer, "training"));
@@ -293,15 +314,16 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
         LK_FAIL(LK_ERR_STATE, "training: a worker of strategy parameter-server works for its chief: lk_trainer_work");
     lk_fit fit = {.trainer = trainer, .result = result, .began = lk__seconds(), .first_epoch = trainer->progress.epoch};
     lk__activity_set(LK_ACTIVITY_WORK, "records");
-    if (!trainer->has_configured) {
-        trainer->has_configured = true;
-        LK_TRY(lk__or_give_up(trainer, lk__callbacks_add_configured(trainer)));
-        LK_TRY(lk__or_give_up(trainer, fit_resume(&fit)));
-    }
     trainer->fit = &fit;
+    lk_status status = lk__or_give_up(trainer, fit_configure(&fit));
+    if (status != LK_OK) {
+        trainer->fit = NULL;
+        return status;
+    }
+    fit_count_whole(&fit);
     trainer->progress.taken_back = false;
     trainer->progress.at_rest = true;
-    lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
+    status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
     trainer->progress.at_rest = false;
     if (status == LK_OK)
         status = fit_run_epochs(&fit);
@@ -350,6 +372,8 @@ lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
                  .push = fit_push_single_step,
                  .began = lk__seconds()};
     int64_t before = trainer->progress.steps;
+    if (trainer->fit)
+        LK_FAIL(LK_ERR_STATE, "training steps: a callback cannot take steps of the training that calls it");
     LK_TRY(lk__check_no_pass(trainer, "training steps"));
     if (trainer->server.has_optimizer)
         LK_FAIL(LK_ERR_STATE, "training steps: strategy parameter-server has its workers take them: lk_trainer_fit");

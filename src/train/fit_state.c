@@ -48,10 +48,6 @@ lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
     if (lk_state_get(state, "whole", whole, TOTALS) != TOTALS || lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH ||
         !lk__state_get_metrics(state, "so_far", &at->so_far) || !lk__state_get_metrics(state, "val", &result->val))
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
-    result->epochs = lk__state_integer(whole[0]);
-    result->steps = lk__state_integer(whole[1]);
-    result->samples_seen = lk__state_integer(whole[2]);
-    result->resumed_steps = at->steps;
     result->seconds = whole[3];
     fit->began -= whole[4];
     result->images_per_second = whole[5];

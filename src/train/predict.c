@@ -77,9 +77,13 @@ lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *pr
                            .workers = (int)trainer->config.data.workers};
     lk_status status = lk__new_loader(trainer, &plan, &loader);
     if (status == LK_OK) {
-        status = lk__trainer_swap_average(trainer, LK_OK);
+        bool swaps = !trainer->progress.averaged; /* not in an evaluation's callback */
+        if (swaps)
+            status = lk__trainer_swap_average(trainer, LK_OK);
         if (status == LK_OK)
-            status = lk__trainer_swap_average(trainer, prediction_run(&p, loader, probabilities));
+            status = prediction_run(&p, loader, probabilities);
+        if (swaps && trainer->progress.averaged)
+            status = lk__trainer_swap_average(trainer, status);
         lk_loader_release(loader);
     }
     lk__free(p.probabilities);

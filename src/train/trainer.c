@@ -219,6 +219,7 @@ lk_status lk__trainer_swap_average(lk_trainer *trainer, lk_status status)
     if (trainer->plan.optimizer_opts.average == 0)
         return status;
     lk_status swapped = lk_replicas_swap_average(trainer->replicas);
+    trainer->progress.averaged = !trainer->progress.averaged;
     return status == LK_OK ? swapped : status;
 }
 

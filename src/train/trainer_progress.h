@@ -71,6 +71,7 @@ typedef struct lk_trainer_progress {
     lk_epoch_totals totals;  /* with the steps of an update that is still open */
     bool epoch_open;         /* an epoch has begun and not ended */
     bool in_pass;            /* fit or an evaluation has steps in flight */
+    bool averaged;           /* the variables hold their averages, as in an evaluation */
     bool at_rest;            /* nothing is in flight, and all callbacks have seen `position` */
     atomic_bool interrupted; /* lk_trainer_interrupt was called in this process */
     bool voted_to_end;       /* the processes have voted to end */

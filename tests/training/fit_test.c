@@ -144,12 +144,74 @@ static void an_error_in_a_hook_ends_training(void **state)
         lk_trainer *trainer = trainer_with(&first);
         add_notes(trainer, "failing", &n);
         assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_IO);
+        assert_non_null(strstr(lk_error_message(), "callback failing: its ")); /* the hook says nothing itself */
         lk_trainer_release(trainer);
         assert_string_equal(n.text, cases[i].text);
         assert_int_equal(first.status, LK_ERR_IO); /* train_end follows train_begin, whatever happens */
         assert_int_equal(n.released, 1);
         lk_error_clear();
     }
+}
+
+static lk_status interrupt(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)self, (void)report, (void)stop;
+    lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+static lk_status fail_at_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+{
+    (void)self, (void)trainer;
+    return report->interrupted ? LK_ERR_IO : LK_OK;
+}
+
+/* A checkpoint that cannot be written after an interrupt, for example. */
+static void an_error_after_an_interrupt_is_the_result(void **state)
+{
+    (void)state;
+    notes n = {0};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupting", .step_end = interrupt}));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "saving", .rest = fail_at_rest}));
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_IO);
+    assert_string_equal(lk_error_message(), "callback saving: its rest failed: input/output error");
+    assert_int_equal(n.status, LK_ERR_IO);
+    lk_trainer_release(trainer);
+    lk_error_clear();
+}
+
+/* Adds callbacks, which moves the list of them. */
+static lk_status add_more_and_stop(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)report;
+    for (int i = 0; i < 20; i++)
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "more", .self = self}));
+    *stop = true;
+    return LK_OK;
+}
+
+/* The result describes the whole training, whoever trained its parts. */
+static void a_second_fit_goes_on(void **state)
+{
+    (void)state;
+    notes n = {0};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "stopping", .epoch_end = add_more_and_stop}));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_string_equal(result.stopped_by, "stopping");
+    assert_int_equal(result.epochs, 1);
+    assert_int_equal(result.steps, 3);
+    int64_t samples = result.samples_seen;
+    for (int i = 0; i < 2; i++) { /* the second time nothing is left */
+        assert_ok(lk_trainer_fit(trainer, &result));
+        assert_int_equal(result.epochs, 2);
+        assert_int_equal(result.steps, 6);
+        assert_int_equal(result.samples_seen, 2 * samples);
+    }
+    lk_trainer_release(trainer);
 }
 
 static void an_error_at_the_end_is_the_result(void **state)
@@ -245,7 +307,7 @@ static void an_interrupt_ends_steps_without_hooks(void **state)
     expect_error(lk_trainer_run(trainer, 3), LK_ERR_INTERRUPTED, "training: interrupted after 0 of 3 steps");
     assert_ok(lk_trainer_run(trainer, 3));
     assert_ok(lk_trainer_fit(trainer, &result));
-    assert_int_equal(result.steps, 3);
+    assert_int_equal(result.steps, 6);
     lk_trainer_release(trainer);
 
     trainer = trainer_with(&n);
@@ -288,7 +350,11 @@ static lk_status evaluate_in_a_step(void *self, lk_trainer *trainer, const lk_st
                  "evaluation: steps of fit are in flight; from epoch_end on it can be asked for");
     lk_error_clear();
     expect_error(lk_trainer_run(trainer, 1), LK_ERR_STATE,
-                 "training steps: steps of fit are in flight; from epoch_end on it can be asked for");
+                 "training steps: a callback cannot take steps of the training that calls it");
+    lk_error_clear();
+    lk_train_result result;
+    expect_error(lk_trainer_fit(trainer, &result), LK_ERR_STATE,
+                 "training: a callback cannot begin the training that calls it");
     lk_error_clear();
     return LK_OK;
 }
@@ -343,8 +409,8 @@ static void fit_in_the_middle_of_an_epoch_is_refused(void **state)
     assert_string_equal(n.text, "");
     assert_ok(lk_trainer_run(trainer, 1)); /* the third and last of its steps */
     assert_ok(lk_trainer_fit(trainer, &result));
-    assert_int_equal(result.epochs, 1);
-    assert_int_equal(result.steps, 3);
+    assert_int_equal(result.epochs, 2);
+    assert_int_equal(result.steps, 6);
     lk_trainer_release(trainer);
 }
 
@@ -467,6 +533,45 @@ static void predictions_agree_with_the_evaluation(void **state)
     lk_dataset_release(dataset);
 }
 
+typedef struct two_predictions {
+    lk_dataset *dataset;
+    float in_a_step[PREDICTED * CLASSES], after[PREDICTED * CLASSES];
+} two_predictions;
+
+static lk_status predict_in_a_step(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    (void)report;
+    two_predictions *p = self;
+    return lk_trainer_predict(trainer, p->dataset, p->in_a_step);
+}
+
+static lk_status predict_after(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)report, (void)stop;
+    two_predictions *p = self;
+    assert_ok(lk_trainer_predict(trainer, p->dataset, p->after));
+    assert_memory_equal(p->in_a_step, p->after, sizeof p->after);
+    return LK_OK;
+}
+
+/* Both are of the averages. */
+static void predictions_in_an_evaluation_are_those_after_it(void **state)
+{
+    (void)state;
+    static two_predictions p;
+    lk_train_result result;
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &(lk_dataset_opts){.limit = PREDICTED}, &p.dataset));
+    lk_train_config config = small_training();
+    config.optimizer.average = 0.9;
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_add(
+        trainer,
+        (lk_callback){.name = "predicting", .eval_step = predict_in_a_step, .epoch_end = predict_after, .self = &p}));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    lk_dataset_release(p.dataset);
+}
+
 static void images_of_another_size_are_refused(void **state)
 {
     (void)state;
@@ -574,6 +679,8 @@ int main(void)
         cmocka_unit_test(hooks_are_called_in_order),
         cmocka_unit_test(an_error_in_a_hook_ends_training),
         cmocka_unit_test(an_error_at_the_end_is_the_result),
+        cmocka_unit_test(an_error_after_an_interrupt_is_the_result),
+        cmocka_unit_test(a_second_fit_goes_on),
         cmocka_unit_test(a_callback_stops_after_an_epoch),
         cmocka_unit_test(a_callback_stops_after_a_step),
         cmocka_unit_test(an_interrupt_ends_training_properly),
@@ -586,6 +693,7 @@ int main(void)
         cmocka_unit_test(a_hook_gives_the_rate),
         cmocka_unit_test(gradients_are_those_of_the_last_update),
         cmocka_unit_test(predictions_agree_with_the_evaluation),
+        cmocka_unit_test(predictions_in_an_evaluation_are_those_after_it),
         FOLDER_TEST(images_of_another_size_are_refused),
         FOLDER_TEST(the_configuration_is_carried_out),
         cmocka_unit_test(an_early_stop_ends_training),

@@ -229,3 +229,39 @@ prints 'Early stopping after epoch 3'
 run 0 "${stopping[@]}" --target-accuracy -1 --resume --override
 says 'epoch 6/6'
 ! grep -q 'Early stopping' "$work/stdout" || fail 'says that what went on was stopped'
+
+# ---- averages, and weights to be taken back, with another optimizer ----
+
+few=(train --model lenet --data synthetic --limit-train 96 --limit-val 32 --batch-size 16 --devices 1 --base-lr 0.05)
+later=(--epochs 3 --override --resume)
+run 0 "${few[@]}" --epochs 2 --checkpoint-dir "$work/plain"
+run 0 "${few[@]}" --epochs 2 --ema 0.9 --checkpoint-dir "$work/averaged"
+for optimizer in sgd adam; do
+    for folder in plain averaged; do
+        rm -rf "$work/kept"
+        cp -r "$work/$folder" "$work/kept"
+        run 0 "${few[@]}" --optimizer $optimizer "${later[@]}" --checkpoint-dir "$work/kept"
+        [[ $folder == averaged ]] && ends_alike "$wanted"
+        wanted=$(digests)
+    done
+done
+
+keep_until 12 "${few[@]}" --epochs 4 --restore-best
+run 0 "${few[@]}" --epochs 4 --restore-best --checkpoint-dir "$work/kept" --resume --override --optimizer adam --base-lr 9
+line '^Took back the weights of epoch [12],'
+
+# ---- a training that is over ----
+
+# Nothing is trained, and its records keep what was measured, whatever devices are named.
+run 0 "${few[@]}" --epochs 2 --checkpoint-dir "$work/over" --log-dir "$work/records"
+cp -r "$work/records" "$work/before"
+for devices in 1 2; do
+    run 0 "${few[@]}" --epochs 2 --checkpoint-dir "$work/over" --log-dir "$work/records" --resume --devices $devices
+    diff -r "$work/before" "$work/records" || fail "records of a finished training change with --devices $devices"
+done
+# But a last line that was never written is.
+sed -i '$d' "$work/records/epochs.jsonl"
+run 0 "${few[@]}" --epochs 2 --checkpoint-dir "$work/over" --log-dir "$work/records" --resume
+grep -q '"event":"done"' "$work/records/epochs.jsonl" || fail 'the last line is missing'
+run 0 "${few[@]}" --epochs 3 --checkpoint-dir "$work/over" --log-dir "$work/records" --resume
+[[ $(grep -c '"event":"epoch"' "$work/records/epochs.jsonl") -eq 3 ]] || fail 'a third epoch is not recorded'

@@ -5,11 +5,15 @@
 #include "io/json.h"
 #include "lockstep/build.h"
 #include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/record.h"
+#include "lockstep/runs.h"
 #include "lockstep/scaling.h"
 #include "report/record_names.h"
 #include "train/checkpoint/callback_state.h"
 #include "train/callback_list.h"
+#include "train/fit.h"
+#include "train/trainer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +26,8 @@ enum { MAX_RUNS = 1000000 };
 typedef struct log_dir {
     char *dir;
     lk_callbacks records;
-    int run; /* number of this run in the folder, from 1; 0: none yet */
+    int run;          /* number of this run in the folder, from 1; 0: none yet */
+    bool is_complete; /* the folder has all records of a training that is over: nothing is written */
 } log_dir;
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -114,7 +119,7 @@ static lk_status log_dir_begin(log_dir *log, lk_trainer *trainer)
 static lk_status log_dir_train_begin(void *self, lk_trainer *trainer)
 {
     log_dir *log = self;
-    lk_status status = log_dir_begin(log, trainer);
+    lk_status status = log->is_complete ? LK_OK : log_dir_begin(log, trainer);
     if (status != LK_OK) /* train_end is only called after a train_begin that succeeded */
         lk__callbacks_train_end(&log->records, trainer, &(lk_train_result){0}, status);
     return status;
@@ -190,6 +195,25 @@ static lk_status log_dir_check_same_files(const log_dir *log, const lk_state *re
     return LK_OK;
 }
 
+/* *complete: nothing is left to train, and the records say so. A process that was killed at its end may not have
+ * written their last line. */
+static lk_status log_dir_check_complete(const log_dir *log, const lk_trainer *trainer, bool *complete)
+{
+    char path[PATH_MAX];
+    lk_run *run = NULL;
+    bool is_over = trainer->progress.epoch >= trainer->plan.epochs || trainer->fit->result->stopped_by;
+    *complete = false;
+    if (!is_over || !lk_checkpoint_get_info(trainer->resumed)->finished)
+        return LK_OK;
+    LK_TRY(lk__record_path(log->dir, "epochs", ".jsonl", log->run, path));
+    if (lk_run_read(path, &run) == LK_ERR_MEMORY)
+        return LK_ERR_MEMORY;
+    lk_error_clear(); /* damaged records begin anew */
+    *complete = run && run->finished;
+    lk_run_release(run);
+    return LK_OK;
+}
+
 /* Continues the saved run's records if the folder still holds its files; otherwise the records begin anew. */
 static lk_status log_dir_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
@@ -203,6 +227,9 @@ static lk_status log_dir_resume(void *self, lk_trainer *trainer, const lk_state 
     LK_TRY(log_dir_check_same_files(log, &records, &same));
     if (!same)
         return LK_OK;
+    LK_TRY(log_dir_check_complete(log, trainer, &log->is_complete));
+    if (log->is_complete)
+        return LK_OK;
     LK_TRY(log_dir_add_records(log));
     return lk__callbacks_resume(&log->records, trainer, &records);
 }
@@ -213,7 +240,7 @@ static lk_status log_dir_train_end(void *self, lk_trainer *trainer, const lk_tra
     char path[PATH_MAX];
     const lk_scaling_report *report = lk_trainer_scaling(trainer);
     lk_status ended = lk__callbacks_train_end(&log->records, trainer, result, status);
-    if (ended != LK_OK || !report)
+    if (ended != LK_OK || !report || log->is_complete)
         return ended;
     LK_TRY(lk__record_path(log->dir, "scaling", ".json", log->run, path));
     return lk_scaling_write(report, path);
