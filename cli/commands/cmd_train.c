@@ -106,9 +106,16 @@ static lk_status train_or_work(training *t, lk_train_role role, bool *was_made)
     return status;
 }
 
-/* Warns if mpirun has started several processes that each train alone, which is hardly what was meant. */
+/* Warns if mpirun or TF_CONFIG says that there are several processes, but each trains alone, which is hardly what was
+ * meant. */
 static void train_warn_of_others(const lk_train_config *config)
 {
+    const char *cluster = getenv("TF_CONFIG");
+    if (!config->devices.strategy && cluster && strstr(cluster, "\"task\""))
+        fputs(
+            "warning: TF_CONFIG names a task of a cluster, but this process trains by itself; processes train together "
+            "with --strategy multi-worker\n",
+            stderr);
     const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *processes = getenv("OMPI_COMM_WORLD_SIZE");
     if (config->devices.strategy || !rank || !processes || strcmp(rank, "0") != 0 || strcmp(processes, "1") == 0)
         return;

@@ -106,7 +106,7 @@ LK_API lk_tensor *lk_div_at(lk_call_site at, lk_tensor *a, lk_tensor *b);
 #define lk_mul(...) lk_mul_at(LK_HERE, __VA_ARGS__)
 #define lk_div(...) lk_div_at(LK_HERE, __VA_ARGS__)
 
-/* x + value and x * value. Gradient: yes. */
+/* x + value and x * value, with the value converted to x's dtype first: 0.5 is 0 for integers. Gradient: yes. */
 LK_API lk_tensor *lk_add_scalar_at(lk_call_site at, lk_tensor *x, double value);
 LK_API lk_tensor *lk_mul_scalar_at(lk_call_site at, lk_tensor *x, double value);
 #define lk_add_scalar(...) lk_add_scalar_at(LK_HERE, __VA_ARGS__)

@@ -69,8 +69,8 @@ enum { LK_MAX_BRANCHES = 16 };
 LK_API void lk_program_branch(int branch);
 
 /* Replays the program. in[i]: of the recorded shape and dtype, without gaps. out[i]: new tensors, which belong to the
- * open scope, or NULL where absent. `step` replaces lk_random_key.epoch in random operators such as dropout.
- * Asynchronous. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (inputs), LK_ERR_MEMORY. */
+ * open scope, or NULL where absent. `step` replaces lk_random_key.epoch of dropout; lk_uniform and lk_normal keep
+ * theirs. Asynchronous. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (inputs), LK_ERR_MEMORY. */
 LK_API lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out);
 
 /* --- advanced: segments ------------------------------------------------------------------------------------------- */

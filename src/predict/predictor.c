@@ -92,7 +92,8 @@ static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predi
 {
     const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
     if (!p->model)
-        return lk_error_status();
+        return lk_error_status() != LK_OK ? lk_error_status()
+                                          : lk__fail(LK_ERR_ARGUMENT, "prediction: the model is NULL");
     LK_TRY(lk__checkpoint_check_model(checkpoint, p->model));
     p->input = lk_model_get_input(p->model);
     p->n_variables = lk_model_variable_count(p->model);

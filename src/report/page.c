@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct page {
     const lk_page_run *runs;
@@ -438,11 +439,29 @@ lk_status lk__page_make_progress(const lk_page_run *run, const lk_page_live *liv
     return page_make(&(page){.runs = run, .count = 1, .live = live}, page_put_progress, out);
 }
 
+/* `--html` before the names of records easily takes the first of them for the page. */
+static lk_status page_check_replaceable(const char *path)
+{
+    struct stat about;
+    int first = EOF;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return LK_OK;
+    FILE *file = fopen(path, "re");
+    if (file) {
+        first = fgetc(file);
+        fclose(file);
+    }
+    if (first != EOF && first != '<')
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: is no page, and a page would replace it: name another file", path);
+    return LK_OK;
+}
+
 lk_status lk_page_write(const lk_page_run *runs, int count, const char *path)
 {
     lk_bytes out = {0};
     if (count < 1 || count > LK_PAGE_RUNS)
         LK_FAIL(LK_ERR_ARGUMENT, "%d runs: a page shows 1 … %d", count, LK_PAGE_RUNS);
+    LK_TRY(page_check_replaceable(path));
     lk_status status = page_make(&(page){.runs = runs, .count = count}, page_put_all, &out);
     if (status == LK_OK)
         status = lk__replace_file(path, out.data, out.size);

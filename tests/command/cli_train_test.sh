@@ -507,6 +507,10 @@ silent_stdout
 ! grep -q $'[\r\033]' "$work/stderr" || fail "drawn in place where there is no terminal"
 says 'train loss'
 
+one=(train --data synthetic --limit-train 16 --limit-val 0 --epochs 1 --devices 1)
+TF_CONFIG='{"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}}' run 0 "${one[@]}"
+says 'warning: TF_CONFIG names a task of a cluster, but this process trains by itself'
+
 # If all steps of an epoch were skipped, nothing was measured.
 run 0 train --data synthetic --limit-train 64 --limit-val 0 --batch-size 16 --base-lr 1e6 --nan-guard skip --epochs 2 --devices 1
 grep -qE '^epoch 2/2  rate 1e\+06  .*  4 steps skipped$' "$work/stderr" || fail "a line of what was not measured"

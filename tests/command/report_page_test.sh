@@ -33,6 +33,9 @@ run 0 evaluate kept --out logs
 run 0 report logs --html page.html
 silent_stdout
 silent_stderr
+run 2 report --html logs/epochs.jsonl logs
+complains 'logs/epochs.jsonl: is no page'
+grep -q '"event":"done"' logs/epochs.jsonl || fail 'a page has replaced the records'
 "$LOCKSTEP" report logs --html /dev/stdout | cmp - page.html || fail 'a pipe got another page'
 stands_alone page.html
 holds page.html '<title>lenet on synthetic</title>' "$digest" 'best validation accuracy, epoch&nbsp;' \

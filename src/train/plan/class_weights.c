@@ -57,10 +57,10 @@ static lk_status class_weights_read(const lk_dataset *data, const char *const *n
             (int)length, text);
     int64_t c = class_weights_find(data, names, text, name - 1);
     if (c < 0)
-        LK_FAIL(
-            LK_ERR_ARGUMENT,
-            "--class-weights '%.*s': the data have no such class: numbers are 0 to %lld, `lockstep data` lists names",
-            (int)length, text, (long long)lk_dataset_classes(data) - 1);
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--class-weights '%.*s': the data have no such class: numbers are 0 to %lld, `lockstep data info` "
+                "lists names",
+                (int)length, text, (long long)lk_dataset_classes(data) - 1);
     if (given[c])
         LK_FAIL(LK_ERR_ARGUMENT, "--class-weights '%.*s': class %lld has a factor already", (int)length, text,
                 (long long)c);
