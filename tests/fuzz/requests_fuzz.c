@@ -5,6 +5,7 @@
 
 #include "dist/service/wire.h"
 
+#include <errno.h>
 #include <string.h>
 #include <zmq.h>
 
@@ -93,7 +94,11 @@ static void receive(bool to_peer, const lk_frame *frames, int n)
         for (int i = 0, more = 1; more; i++) {
             char bytes[256];
             size_t size = sizeof more;
-            FUZZ_CHECK(i < n && zmq_recv(net.to_service, bytes, sizeof bytes, 0) == (int)frames[i].bytes);
+            int got;
+            do /* a signal, again */
+                got = zmq_recv(net.to_service, bytes, sizeof bytes, 0);
+            while (got < 0 && errno == EINTR);
+            FUZZ_CHECK(i < n && got == (int)frames[i].bytes);
             FUZZ_CHECK(zmq_getsockopt(net.to_service, ZMQ_RCVMORE, &more, &size) == 0 && more == (i + 1 < n));
         }
     }
