@@ -241,6 +241,9 @@ static void test_wrong_arrays(void **state)
     arrays.width = INT64_MAX;
     refused(&arrays, "larger than any memory");
     arrays = valid_arrays();
+    const char *unnamed[] = {"a", NULL, "c"};
+    arrays.class_names = unnamed;
+    refused(&arrays, "class 1 has no name");
     arrays.classes = 2;
     arrays.class_names = NULL;
     refused(&arrays, "sample 2 has label 2, expected 0 to 1");

@@ -252,7 +252,7 @@ static void c_source_put_class_names(c_source *s)
     c_source_put_template(s, "const char *const @_class_names[] = {\n");
     for (int64_t i = 0; i < s->network->input.classes; i++) {
         lk__bytes_text(&s->out, "    ");
-        c_source_put_string(&s->out, s->network->class_names[i]);
+        c_source_put_string(&s->out, s->network->class_names[i] ? s->network->class_names[i] : "");
         lk__bytes_text(&s->out, ",\n");
     }
     lk__bytes_text(&s->out, "};\n\n");

@@ -545,6 +545,7 @@ static void a_failed_shard_leaves_the_sum_usable(void **state)
     assert_ok(lk_loader_start(loader, 0));
     assert_ok(lk_loader_next(loader, &batch));
     assert_int_equal(lk_run_shards(sum, 1, l.dataset, batch, fail_at_the_second, NULL, sums), LK_ERR_STATE);
+    assert_non_null(strstr(lk_error_message(), "the function failed for a shard"));
     assert_null(sums[0]);
     assert_null(sums[1]);
     lk_error_clear();

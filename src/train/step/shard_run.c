@@ -281,7 +281,10 @@ static lk_status shard_run_begin_whole(void *user, const lk_shard *shard, lk_ten
 {
     const whole_shard *whole = user;
     *replay = NULL;
-    return whole->fn(whole->user, shard, values);
+    lk_status status = whole->fn(whole->user, shard, values);
+    if (status != LK_OK && lk_error_status() == LK_OK)
+        lk__fail(status, "shard sum: the function failed for a shard: %s", lk_status_name(status));
+    return status;
 }
 
 lk_status lk_run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk_shard_fn fn,
