@@ -90,6 +90,15 @@ static size_t evaluate_add_option(const char *name, lk_option *table)
         if (strcmp(name, "data") == 0) {
             table->default_text = NULL;
             table->help = "data set to evaluate, by name or path as for `lockstep train` (default: the run's)";
+        } else if (strcmp(name, "val-split") == 0) {
+            table->default_text = NULL;
+            table->help = "evaluate this share of each class of the training set; 0: the data's own validation set "
+                          "(default: the run's, if --data is not given)";
+        } else if (strcmp(name, "image-shape") == 0) {
+            table->help = "with CSV data: shape of the pixels in a row (default: the run's, else as the header says)";
+        } else if (strcmp(name, "label-column") == 0) {
+            table->help = "with CSV data: column that holds the label (default: the run's, else label or class, else "
+                          "the first)";
         } else if (strcmp(name, "devices") == 0) {
             table->help = "devices that compute: 2xcpu, cpu:0,cpu:1, or a number (default: all cores)";
         } else if (strcmp(name, "json") == 0) {
