@@ -205,6 +205,19 @@ static void refuses_wrong_numbers_of_runs(void **state)
     lk_error_clear();
 }
 
+static void replaces_nothing_but_pages(void **state)
+{
+    (void)state;
+    lk_run *run = made_up_run();
+    const lk_page_run one = {run, "a", "b"};
+    assert_int_equal(lk_page_write(&one, 1, in_dir("epochs.jsonl")), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "epochs.jsonl: is no page"));
+    lk_error_clear();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(lk_page_write(&one, 1, in_dir("page.html")), LK_OK);
+    lk_run_release(run);
+}
+
 static void refuses_damaged_steps(void **state)
 {
     (void)state;
@@ -232,12 +245,12 @@ static void every_allocation_may_fail(void **state)
     const lk_page_run runs[] = {{run, "a", "b"}, {run, "c", NULL}};
     for (int count = 1; count <= 2; count++) {
         for (failing f = fail_every(1); fail_next(&f);) {
-            put_file(in_dir("page.html"), "old");
+            put_file(in_dir("page.html"), "<old>");
             lk_status status = lk_page_write(runs, count, in_dir("page.html"));
             stop_failing(&f);
             char *page = contents_of(in_dir("page.html"), NULL);
             assert_int_equal(status, f.reached ? LK_ERR_MEMORY : LK_OK);
-            assert_int_equal(strcmp(page, "old") == 0, f.reached);
+            assert_int_equal(strcmp(page, "<old>") == 0, f.reached);
             free(page);
         }
         lk_error_clear();
@@ -254,6 +267,7 @@ int main(void)
         FOLDER_TEST(compares_like_with_like),
         FOLDER_TEST(uses_the_words_of_parameter_servers),
         FOLDER_TEST(refuses_wrong_numbers_of_runs),
+        FOLDER_TEST(replaces_nothing_but_pages),
         FOLDER_TEST(refuses_damaged_steps),
         FOLDER_TEST(every_allocation_may_fail),
     };
