@@ -107,7 +107,7 @@ int lk__rewrite_only_reader(const lk_rewrite *r, int i)
 }
 
 /* Returns whether the call uses elements of t, or, with only_writes, changes them. */
-static bool rewrite_meets(const lk_call *call, const lk_tensor *t, bool only_writes)
+static bool fuse_call_meets(const lk_call *call, const lk_tensor *t, bool only_writes)
 {
     for (int k = 0; k < call->n_out; k++)
         if (call->out[k] && lk__tensors_may_overlap(call->out[k], t))
@@ -119,17 +119,17 @@ static bool rewrite_meets(const lk_call *call, const lk_tensor *t, bool only_wri
 }
 
 /* Returns whether `other` stands in the way if `call` does the work of `moved` on the other side of it. */
-static bool rewrite_is_in_the_way(const lk_call *other, const lk_call *moved, const lk_call *call)
+static bool fuse_is_in_the_way(const lk_call *other, const lk_call *moved, const lk_call *call)
 {
     if (other->op == &lk__op_plain) /* changes no values */
         return false;
     for (int k = 0; k < moved->n_in; k++)
         if (moved->in[k] && lk__lists_storage(call->in, call->n_in, moved->in[k]->storage) &&
-            rewrite_meets(other, moved->in[k], true))
+            fuse_call_meets(other, moved->in[k], true))
             return true;
     for (int k = 0; k < moved->n_out; k++)
         if (moved->out[k] && lk__lists_storage(call->out, call->n_out, moved->out[k]->storage) &&
-            rewrite_meets(other, moved->out[k], false))
+            fuse_call_meets(other, moved->out[k], false))
             return true;
     return false;
 }
@@ -140,7 +140,7 @@ bool lk__rewrite_may_stand(const lk_rewrite *r, int at, const lk_call *call, con
         int low = from[k] < at ? from[k] : at, high = from[k] < at ? at : from[k];
         for (int i = low + 1; from[k] >= 0 && i < high; i++)
             if (!r->removed[i] && !fuse_list_has(i, from, n) &&
-                rewrite_is_in_the_way(lk__rewrite_call(r, i), lk__rewrite_call(r, from[k]), call))
+                fuse_is_in_the_way(lk__rewrite_call(r, i), lk__rewrite_call(r, from[k]), call))
                 return false;
     }
     return true;
