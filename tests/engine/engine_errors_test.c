@@ -220,26 +220,24 @@ static void a_child_is_refused_its_parents_devices(void **state)
 static void a_child_may_release_its_parents_devices(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it ends a child that starts a thread */
+#endif
     lk_device *device = lk_device_open("cpu");
-    lk_tensor *x = lk_full(device, LK_F32, LK_SHAPE(4), 1);
-    assert_int_equal(lk_tensor_wait(x), LK_OK);
+    assert_int_equal(lk_tensor_wait(lk_full(device, LK_F32, LK_SCALAR, 1)), LK_OK);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         double value = 0;
-        lk_tensor_release(x);
         lk_device_release(device);
         lk_device *own = lk_device_open("cpu");
-        lk_tensor *y = lk_full(own, LK_F32, LK_SCALAR, 2);
-        bool is_right = lk_tensor_item(y, &value) == LK_OK && value == 2;
-        lk_tensor_release(y);
+        bool is_right = lk_tensor_item(lk_full(own, LK_F32, LK_SCALAR, 2), &value) == LK_OK && value == 2;
         lk_device_release(own);
         _exit(is_right ? 0 : 1);
     }
     int how;
     assert_int_equal(waitpid(child, &how, 0), child);
     assert_int_equal(how, 0);
-    lk_tensor_release(x);
     lk_device_release(device);
 }
 
