@@ -146,7 +146,11 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
         return NULL;
     }
     /* If the scope cannot grow, the caller keeps the memory and `release` is not called. */
+    lk_tensor *copied = device->backend->offload ? lk_tensor_retain(tensor) : NULL;
     lk_tensor *adopted = lk__scope_adopt(tensor);
+    if (!adopted && copied)
+        lk_tensor_wait(copied); /* the device reads the memory no longer */
+    lk_tensor_release(copied);
     if (!adopted)
         return NULL;
     if (!device->backend->offload)
