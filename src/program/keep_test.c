@@ -260,7 +260,7 @@ static void weights_that_changed_between_segments_stay_changed(void **state)
             assert_int_equal(lk_replay_push(replay, &ready, &n_ready), LK_OK);
         lk_replay_end(replay);
     }
-    assert_true(kept_bytes(have) > 0);
+    assert_int_equal(kept_bytes(have) > 0, has_fast_kernels(device));
     lk_program_release(have);
     lk_program_release(want);
     lk_scope_end();
@@ -289,7 +289,7 @@ static void other_programs_may_be_between_their_segments(void **state)
         expect_same(have, want, x);
         lk_replay_end(replay);
     }
-    assert_true(kept_bytes(have) > 0);
+    assert_int_equal(kept_bytes(have) > 0, has_fast_kernels(device));
     lk_program_release(have);
     lk_program_release(want);
     lk_program_release(other);
