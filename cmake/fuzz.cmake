@@ -79,8 +79,10 @@ function(lk_fuzz name)
   endif()
   set(found ${folder}/found/${name})
   file(MAKE_DIRECTORY ${found})
-  # A fixed seed: a test's result must not depend on chance. ./dev fuzz searches from fresh seeds.
+  # A fixed seed: a test's result must not depend on chance. ./dev fuzz searches from fresh seeds. libFuzzer's own exit
+  # status for an input that breaks the target is 77, which would skip the test.
   lk_test(libfuzzer_${name} fuzz ${folder}/${name} -seed=1 -max_total_time=2 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1
+          -error_exitcode=1
           ${dictionary} -artifact_prefix=${folder}/${name}- ${found} ${seeds})
 
   lk_fuzz_program(${folder}/${name}_coverage "-fprofile-instr-generate;-fcoverage-mapping" ${target} ${of_SOURCES}

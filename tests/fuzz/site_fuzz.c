@@ -62,6 +62,20 @@ static bool is_page(const char *path)
     return false;
 }
 
+/* The host of a target such as http://HOST/path counts, and not the header's. */
+static void split_target(const char *parts[PARTS])
+{
+    static const char scheme[] = "http://";
+    static char host[1 << 16];
+    if (strncasecmp(parts[PATH], scheme, sizeof scheme - 1) != 0)
+        return;
+    const char *begin = parts[PATH] + sizeof scheme - 1;
+    int length = (int)strcspn(begin, "/");
+    snprintf(host, sizeof host, "%.*s", length, begin);
+    parts[HOST] = host;
+    parts[PATH] = begin[length] ? begin + length : "/";
+}
+
 static void check(const char *const parts[PARTS], lk_live_answer *answer)
 {
     bool may_ask = strcmp(parts[METHOD], "GET") == 0 || strcmp(parts[METHOD], "HEAD") == 0;
@@ -105,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                      .last_event = parts[LAST_EVENT]};
     parts[PATH] = request.path;
     FUZZ_CHECK(lk__live_site_answer(&site, &request, &answer) == LK_OK);
+    split_target(parts);
     check(parts, &answer);
     if (answer.is_stream) {
         lk_bytes out = {0};
