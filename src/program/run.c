@@ -343,8 +343,6 @@ static lk_status program_replay_begin(lk_program *program, lk_tensor *const *in,
                                       lk_replay **replay)
 {
     *replay = NULL;
-    if (!program)
-        LK_FAIL(LK_ERR_ARGUMENT, "program: must not be NULL");
     memset(out, 0, (size_t)program->n_out * sizeof *out);
     if (program->n_segments > 1 && atomic_exchange(&program->being_pushed, true))
         LK_FAIL(LK_ERR_STATE, "program: a replay of it has segments left to push; end it with lk_replay_end first");
@@ -410,13 +408,22 @@ void lk_replay_end(lk_replay *r)
     program_replay_release(r);
 }
 
+/* A program that could not be recorded is easily replayed all the same. */
+static lk_status program_replay_check(const lk_program *program)
+{
+    if (!program)
+        LK_FAIL(LK_ERR_ARGUMENT, "program: must not be NULL");
+    return LK_OK;
+}
+
 lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
                            lk_replay **replay)
 {
     lk_replay *r;
     *replay = NULL;
+    LK_TRY(program_replay_check(program));
     lk_status status = program_replay_begin(program, in, step, out, &r);
-    status = program ? lk__scope_adopt_all(out, program->n_out, status) : status;
+    status = lk__scope_adopt_all(out, program->n_out, status);
     if (status == LK_OK)
         *replay = r;
     else
@@ -429,11 +436,12 @@ lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t ste
     lk_replay *r;
     const int *ready;
     int n_ready;
+    LK_TRY(program_replay_check(program));
     lk_status status = program_replay_begin(program, in, step, out, &r);
     while (status == LK_OK && lk_replay_segments_left(r) > 0)
         status = lk_replay_push(r, &ready, &n_ready);
     lk_replay_end(r);
-    return program ? lk__scope_adopt_all(out, program->n_out, status) : status;
+    return lk__scope_adopt_all(out, program->n_out, status);
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
