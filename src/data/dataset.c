@@ -81,11 +81,11 @@ lk_status lk__dataset_finish(const char *name, const char *source, lk_samples *s
 lk_status lk__samples_set_classes(lk_samples *samples, int64_t classes, const char *const *class_names)
 {
     samples->classes = classes;
-    for (int64_t i = 0; class_names && i < classes; i++)
+    for (int64_t i = 0; class_names && i < classes; i++) {
         if (!class_names[i])
             LK_FAIL(LK_ERR_ARGUMENT, "class %lld has no name", (long long)i);
-    for (int64_t i = 0; class_names && i < classes; i++)
         LK_TRY(lk__names_add(&samples->class_names, class_names[i]));
+    }
     return LK_OK;
 }
 

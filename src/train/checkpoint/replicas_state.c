@@ -246,7 +246,7 @@ static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const l
     return LK_OK;
 }
 
-/* Where a checkpoint has averages, training goes on from the parameters that were trained, with whatever optimizer. */
+/* If a checkpoint has averages, training goes on from the trained parameters, with any optimizer. */
 static lk_status replicas_state_restore_trained(lk_replicas *replicas, const lk_checkpoint *checkpoint,
                                                 bool same_settings)
 {
