@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct find_config {
     lk_train_config train; /* first, as cli_parse_train requires */
@@ -132,16 +131,6 @@ static void find_print_suggestion(const find_config *config, const lk_lr_find_re
         printf("%s written\n", config->out);
 }
 
-/* The chart is drawn last; what can be told from its name is told first. */
-static int find_check_chart(const char *path)
-{
-    const char *ending = strrchr(path, '.');
-    if (ending && (strcmp(ending, ".svg") == 0 || strcmp(ending, ".png") == 0))
-        return cli_check_file("out", path);
-    fprintf(stderr, "lockstep: --out %s: a chart's file ends in .svg or .png\n", path);
-    return 2;
-}
-
 static int find_run(int argc, char **argv)
 {
     find_config config = {0};
@@ -151,9 +140,10 @@ static int find_run(int argc, char **argv)
         return cli_fail();
     if (cli_check_one_process(&config.train) != 0)
         return 2;
-    int cannot_draw = config.out ? find_check_chart(config.out) : 0;
-    if (cannot_draw)
-        return cannot_draw;
+    if (config.out && lk_chart_check(config.out) != LK_OK)
+        return cli_fail();
+    if (config.out && cli_check_file("out", config.out) != 0)
+        return 1;
     lk_log_set(cli_print_log_once, NULL, LK_LOG_INFO);
     cli_catch_interrupts(cli_interrupt_trainer);
     lk_lr_find_opts opts = {.low = config.low, .high = config.high, .steps = config.steps, .begin = find_begin};

@@ -50,6 +50,10 @@ typedef struct lk_line_chart {
  * failed). */
 LK_API lk_status lk_line_chart_write(const lk_line_chart *chart, const char *path);
 
+/* Says whether a chart can be written to such a path: its ending and what this build has. For programs that draw after
+ * long work. Errors: LK_ERR_ARGUMENT (ending), LK_ERR_UNSUPPORTED (no libcairo), LK_ERR_MEMORY. */
+LK_API lk_status lk_chart_check(const char *path);
+
 /* Draws `count` charts side by side, each of its own width, as high as the highest. title: over all of them; NULL:
  * none. Errors: as lk_line_chart_write, with the limits of a side for the whole picture. */
 LK_API lk_status lk_line_charts_write(const char *title, const lk_line_chart *charts, int count, const char *path);

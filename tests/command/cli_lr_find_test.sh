@@ -20,5 +20,5 @@ complains '--steps 3: must be'
 run 2 "${small[@]}" --base-lr 1
 run 1 "${small[@]}" --out /nowhere/rates.svg
 run 2 "${small[@]}" --out "$work/rates.txt"
-complains "--out $work/rates.txt: a chart's file ends in .svg or .png"
+complains "$work/rates.txt: a chart's file ends in .svg or .png"
 run 2 "${small[@]}" --strategy parameter-server

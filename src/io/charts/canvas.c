@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/append_file.h"
+#include "lockstep/plot.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,14 @@ lk_status lk__canvas_open(const char *path, int width, int height, lk_canvas **c
     if (path && canvas_path_ends_with(path, ".png"))
         return lk__canvas_new(&lk__png_table, width, height, canvas);
     LK_FAIL(LK_ERR_ARGUMENT, "%s: a chart's file ends in .svg or .png", path ? path : "(no path)");
+}
+
+lk_status lk_chart_check(const char *path)
+{
+    lk_canvas *canvas;
+    LK_TRY(lk__canvas_open(path, LEAST_SIDE, LEAST_SIDE, &canvas));
+    lk__canvas_release(canvas);
+    return LK_OK;
 }
 
 lk_status lk__canvas_write(lk_canvas *canvas, const char *path)

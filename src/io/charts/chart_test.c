@@ -222,6 +222,8 @@ static void line_charts_that_make_no_sense(void **state)
     lk_line_chart chart = {.series = &series, .series_count = 1};
     refused(lk_line_chart_write(&chart, in_dir("a.pdf")), "ends in .svg or .png");
     refused(lk_line_chart_write(&chart, NULL), "ends in .svg or .png");
+    refused(lk_chart_check("a.pdf"), "ends in .svg or .png");
+    assert_int_equal(lk_chart_check("no/such/a.svg"), LK_OK);
     chart.width = 100;
     refused(lk_line_chart_write(&chart, in_dir("a.svg")), "160");
     chart = (lk_line_chart){.series = &series, .series_count = LK_MAX_SERIES + 1};
