@@ -51,7 +51,7 @@ static void cut(char *text, const char *parts[PARTS])
 static bool ends_in_token(const char *text)
 {
     size_t length = text ? strlen(text) : 0;
-    return length >= strlen(token) && strcmp(text + length - strlen(token), token) == 0;
+    return text && length >= strlen(token) && strcmp(text + length - strlen(token), token) == 0;
 }
 
 static bool is_page(const char *path)
