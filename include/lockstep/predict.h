@@ -34,8 +34,8 @@ typedef struct lk_predictor_opts {
 LK_API lk_predictor *lk_predictor_new(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts);
 
 /* As lk_predictor_new, for a network that only its program can build, since a model file has no lines for its layers.
- * Takes the model, also on failure. A NULL model gives NULL and keeps the error. Errors: LK_ERR_FORMAT (the variables
- * are not the checkpoint's). */
+ * Takes the model, also on failure. A NULL model gives NULL and keeps the error. Errors: LK_ERR_FORMAT (the variables,
+ * channels or classes are not the checkpoint's). */
 LK_API lk_predictor *lk_predictor_new_with(const lk_checkpoint *checkpoint, lk_model *model,
                                            const lk_predictor_opts *opts);
 LK_API void lk_predictor_release(lk_predictor *predictor); /* NULL is fine */

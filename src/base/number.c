@@ -3,6 +3,7 @@
 #include "base/float_env.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -55,4 +56,17 @@ int lk__number_print(double number, char *text, size_t size)
     lk__float_end(&callers);
     number_restore_locale(before, plain);
     return length;
+}
+
+void lk__number_fixed(double value, int decimals, char text[LK__FIXED_DIGITS])
+{
+    long long unit = 1;
+    for (int i = 0; i < decimals; i++)
+        unit *= 10;
+    long long scaled = llround(fabs(value) * (double)unit);
+    const char *sign = value < 0 && scaled != 0 ? "-" : "";
+    if (decimals == 0)
+        snprintf(text, LK__FIXED_DIGITS, "%s%lld", sign, scaled);
+    else
+        snprintf(text, LK__FIXED_DIGITS, "%s%lld.%0*lld", sign, scaled / unit, decimals, scaled % unit);
 }

@@ -13,3 +13,7 @@ double lk__number_parse(const char *text, char **end);
 
 /* Prints the shortest text that reads back as the same number. Returns its length, as snprintf. */
 int lk__number_print(double number, char *text, size_t size);
+
+/* Writes "12.5": exactly `decimals` digits after the point, 0 … 9. |value| < 9e18 / 10^decimals. */
+enum { LK__FIXED_DIGITS = 24 };
+void lk__number_fixed(double value, int decimals, char text[LK__FIXED_DIGITS]);

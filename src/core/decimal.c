@@ -4,6 +4,7 @@
  * point, because how that is written depends on the locale. */
 #include "core/decimal.h"
 
+#include "base/float_env.h"
 #include "base/minmax.h"
 
 #include <float.h>
@@ -130,6 +131,7 @@ static void decimal_choose(const expansion *x, double value, lk_dtype dtype, int
     decimal down, up;
     bool is_down, is_up;
     int n = 0;
+    fenv_t callers = lk__float_begin();
     if (dtype == LK_F64)
         n = (int)lk__min(decimal_least_digits(x, value), lk__max(1, x->exponent + 1 - finest)) - 1;
     do {
@@ -142,6 +144,7 @@ static void decimal_choose(const expansion *x, double value, lk_dtype dtype, int
         if (((is_down || is_up) && last <= coarsest) || last <= finest)
             break;
     } while (n < (int)sizeof chosen->digits);
+    lk__float_end(&callers);
     bool go_up = is_down == is_up ? decimal_is_nearer_above(x, n) : is_up;
     *chosen = go_up ? up : down;
 }

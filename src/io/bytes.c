@@ -1,6 +1,7 @@
 #include "io/bytes.h"
 
 #include "base/mem.h"
+#include "base/number.h"
 #include "core/decimal.h"
 
 #include <errno.h>
@@ -61,23 +62,10 @@ void lk__bytes_format(lk_bytes *bytes, const char *format, ...)
     lk__bytes_text(bytes, text);
 }
 
-void lk__fixed_text(double value, int decimals, char text[LK__FIXED_TEXT])
-{
-    long long unit = 1;
-    for (int i = 0; i < decimals; i++)
-        unit *= 10;
-    long long scaled = llround(fabs(value) * (double)unit);
-    const char *sign = value < 0 && scaled != 0 ? "-" : "";
-    if (decimals == 0)
-        snprintf(text, LK__FIXED_TEXT, "%s%lld", sign, scaled);
-    else
-        snprintf(text, LK__FIXED_TEXT, "%s%lld.%0*lld", sign, scaled / unit, decimals, scaled % unit);
-}
-
 void lk__bytes_fixed(lk_bytes *bytes, double value, int decimals)
 {
-    char text[LK__FIXED_TEXT];
-    lk__fixed_text(value, decimals, text);
+    char text[LK__FIXED_DIGITS];
+    lk__number_fixed(value, decimals, text);
     lk__bytes_text(bytes, text);
 }
 

@@ -21,9 +21,7 @@ void lk__bytes_text(lk_bytes *bytes, const char *text);
 /* Appends at most 255 bytes a call. Not for floating-point numbers: printf's decimal point depends on the locale. */
 void lk__bytes_format(lk_bytes *bytes, const char *format, ...) LK_PRINTF(2, 3);
 
-/* Write "12.5": exactly `decimals` digits after the point, 0 … 9, in any locale. |value| < 9e18 / 10^decimals. */
-enum { LK__FIXED_TEXT = 24 };
-void lk__fixed_text(double value, int decimals, char text[LK__FIXED_TEXT]);
+/* As lk__number_fixed. */
 void lk__bytes_fixed(lk_bytes *bytes, double value, int decimals);
 
 /* Appends "0.1", "2.0" or "1e-05": the fewest digits that read back as the same double, in any locale. `value` must be

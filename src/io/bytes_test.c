@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "base/number.h"
 #include "io/bytes.h"
 
 #include <math.h>
@@ -28,8 +29,8 @@ static void fixed_numbers(void **state)
                  {1e14 + 0.5, 1, "100000000000000.5"},
                  {-1234567, 0, "-1234567"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[LK__FIXED_TEXT];
-        lk__fixed_text(cases[i].value, cases[i].decimals, text);
+        char text[LK__FIXED_DIGITS];
+        lk__number_fixed(cases[i].value, cases[i].decimals, text);
         assert_string_equal(text, cases[i].text);
     }
 }

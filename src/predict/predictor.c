@@ -1,6 +1,7 @@
 /* Batches of images go to the devices in turn. Each device has one more batch in flight while its oldest is read. */
 #include "predict/predictor.h"
 
+#include "base/float_env.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -101,6 +102,11 @@ static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predi
     p->batch_size = opts->batch_size ? opts->batch_size : GOOD_BATCH;
     if (p->input.classes < 1)
         LK_FAIL(LK_ERR_UNSUPPORTED, "%s: the network gives no logits of classes", info->folder);
+    if (p->input.channels != info->channels || p->input.classes != info->classes)
+        LK_FAIL(LK_ERR_FORMAT,
+                "%s: is of %" PRId64 " channels and %" PRId64 " classes, and model %s has %" PRId64 " and %" PRId64,
+                info->folder, info->channels, info->classes, lk_model_name(p->model), p->input.channels,
+                p->input.classes);
     if (p->batch_size < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "prediction: a batch size of %" PRId64 "; at least 1", p->batch_size);
     LK_TRY(predictor_copy_class_names(info, p));
@@ -208,6 +214,7 @@ lk_status lk__predict_logits(lk_predictor *p, const lk_predict_images *images, l
     lk_status status = LK_OK;
     if (count < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "prediction: %" PRId64 " images; at least 1", count);
+    fenv_t callers = lk__float_begin();
     for (int64_t first = 0; status == LK_OK && first < count; first += p->batch_size, turn = (turn + 1) % slots) {
         batch *b = &in_flight[turn];
         status = predictor_take(p, b, take, user);
@@ -223,6 +230,7 @@ lk_status lk__predict_logits(lk_predictor *p, const lk_predict_images *images, l
         lk_tensor_release(in_flight[turn].logits);
         in_flight[turn].logits = NULL;
     }
+    lk__float_end(&callers);
     return status;
 }
 
@@ -231,13 +239,16 @@ lk_status lk__predict_logits(lk_predictor *p, const lk_predict_images *images, l
 double lk__softmax(const float *logits, int64_t n, double *probabilities)
 {
     double greatest = logits[0], sum = 0;
+    fenv_t callers = lk__float_begin();
     for (int64_t i = 1; i < n; i++)
         greatest = fmax(greatest, (double)logits[i]);
     for (int64_t i = 0; i < n; i++)
         sum += probabilities[i] = exp((double)logits[i] - greatest);
     for (int64_t i = 0; i < n; i++)
         probabilities[i] /= sum;
-    return greatest + log(fmax(sum, 1)); /* the greatest logit alone contributes 1 */
+    double log_of_sum = greatest + log(fmax(sum, 1)); /* the greatest logit alone contributes 1 */
+    lk__float_end(&callers);
+    return log_of_sum;
 }
 
 typedef struct target {

@@ -9,6 +9,7 @@
 #include "lockstep/callbacks.h"
 #include "lockstep/predict.h"
 
+#include <fenv.h>
 #include <math.h>
 
 enum { IMAGES = 41, CLASSES = 10, MISTAKES = 5 };
@@ -314,6 +315,48 @@ static void predicts_with_networks_built_in_c(void **state)
     lk_error_clear();
 }
 
+static lk_model *flat_model(int64_t channels, int64_t width)
+{
+    return lk_model_build("flat", LK_SEQUENTIAL(lk_layer_flatten(), lk_layer_dense(CLASSES, NULL)),
+                          (lk_model_input){channels, 28, width, CLASSES});
+}
+
+/* The variables are alike, but the checkpoint has one mean, and the network takes two channels. */
+static void refuses_other_channels(void **state)
+{
+    (void)state;
+    char folder[128];
+    lk_checkpoint *saved;
+    lk_train_config config = small_training();
+    snprintf(folder, sizeof folder, "%s/flat", test_dir);
+    lk_trainer *maker = lk_trainer_new_with(&config, flat_model(1, 28));
+    assert_non_null(maker);
+    assert_ok(lk_trainer_run(maker, 1));
+    assert_ok(lk_trainer_save(maker, folder));
+    lk_trainer_release(maker);
+    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &saved));
+    assert_null(lk_predictor_new_with(saved, flat_model(2, 14), NULL));
+    assert_non_null(strstr(lk_error_message(), "is of 1 channels and 10 classes, and model flat has 2 and 10"));
+    assert_int_equal(lk_error_status(), LK_ERR_FORMAT);
+    lk_error_clear();
+    lk_checkpoint_release(saved);
+}
+
+/* Probabilities do not depend on the caller's rounding mode. */
+static void predicts_in_any_rounding_mode(void **state)
+{
+    (void)state;
+    static float want[IMAGES * CLASSES], have[IMAGES * CLASSES];
+    lk_predictor *predictor = new_predictor(NULL, 0);
+    assert_ok(lk_predict(predictor, lk_dataset_images(dataset), IMAGES, want));
+    fesetround(FE_UPWARD);
+    lk_status status = lk_predict(predictor, lk_dataset_images(dataset), IMAGES, have);
+    fesetround(FE_TONEAREST);
+    lk_predictor_release(predictor);
+    assert_ok(status);
+    assert_memory_equal(have, want, sizeof want);
+}
+
 /* An allocation fails, in any thread: the call succeeds or ends in LK_ERR_MEMORY. */
 static void survives_failed_allocations(void **state)
 {
@@ -350,6 +393,8 @@ int main(void)
         cmocka_unit_test(orders_classes),
         cmocka_unit_test(refuses_what_does_not_fit),
         cmocka_unit_test(predicts_with_networks_built_in_c),
+        cmocka_unit_test(refuses_other_channels),
+        cmocka_unit_test(predicts_in_any_rounding_mode),
         cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, train_and_save, remove_all);

@@ -3,6 +3,7 @@
 #include "base/float_env.h"
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "base/number.h"
 #include "base/status.h"
 #include "data/dataset.h"
 
@@ -111,6 +112,12 @@ LK_PRINTF(2, 3) static void augment_say(description *d, const char *format, ...)
     d->used = (size_t)lk__min((int64_t)d->size - 1, (int64_t)d->used + lk__max(0, length));
 }
 
+static const char *augment_fixed(double value, int decimals, char text[LK__FIXED_DIGITS])
+{
+    lk__number_fixed(value, decimals, text);
+    return text;
+}
+
 static void augment_say_rand(description *d, const lk_augment_choice *choice)
 {
     for (int i = 0; i < LK_RAND_CHOICES; i++) {
@@ -126,6 +133,7 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
     lk_augmentation a;
     lk_augment_choice c;
     lk_augment_opts changes = opts ? *opts : (lk_augment_opts){.mixup = 0};
+    char number[LK__FIXED_DIGITS], down[LK__FIXED_DIGITS], right[LK__FIXED_DIGITS];
     changes.center = changes.standardize = false;
     description d = {.text = text, .size = size};
     if (size == 0)
@@ -136,19 +144,19 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
     fenv_t callers = lk__float_begin();
     lk__augmentation_choose(&a, epoch, index, &c);
     if (c.shift_down != 0 || c.shift_right != 0)
-        augment_say(&d, "shift %.1f %.1f", c.shift_down, c.shift_right);
+        augment_say(&d, "shift %s %s", augment_fixed(c.shift_down, 1, down), augment_fixed(c.shift_right, 1, right));
     if (c.flipped)
         augment_say(&d, "flip");
     if (c.flipped_down)
         augment_say(&d, "vflip");
     if (c.degrees != 0)
-        augment_say(&d, "rotate %.0f", c.degrees);
+        augment_say(&d, "rotate %s", augment_fixed(c.degrees, 0, number));
     if (c.crop_down != 0 || c.crop_right != 0)
         augment_say(&d, "crop %" PRId64 " %" PRId64, c.crop_down, c.crop_right);
     if (c.brightness != 1)
-        augment_say(&d, "bright %.2f", c.brightness);
+        augment_say(&d, "bright %s", augment_fixed(c.brightness, 2, number));
     if (c.contrast != 1)
-        augment_say(&d, "contrast %.2f", c.contrast);
+        augment_say(&d, "contrast %s", augment_fixed(c.contrast, 2, number));
     if (changes.rand_augment > 0)
         augment_say_rand(&d, &c);
     if (changes.cutout > 0)
@@ -156,7 +164,8 @@ lk_status lk_augment_describe(const lk_dataset *dataset, int64_t index, uint64_t
     if (c.erase_height > 0)
         augment_say(&d, "erase %" PRId64 "x%" PRId64, c.erase_height, c.erase_width);
     if (changes.mixup > 0)
-        augment_say(&d, "mix %.2f with %" PRId64, c.share, lk__augment_other(&c, index, lk_dataset_count(dataset)));
+        augment_say(&d, "mix %s with %" PRId64, augment_fixed(c.share, 2, number),
+                    lk__augment_other(&c, index, lk_dataset_count(dataset)));
     lk__float_end(&callers);
     lk__augmentation_free(&a);
     return LK_OK;

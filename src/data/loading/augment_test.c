@@ -6,6 +6,7 @@
 #include "base/mem.h"
 
 #include <fenv.h>
+#include <locale.h>
 #include <math.h>
 
 enum { COUNT = 37, MAX_IMAGE = 3 * 32 * 32 };
@@ -348,6 +349,27 @@ static void test_description_fits(void **state)
     lk_dataset_release(dataset);
 }
 
+static void test_description_in_any_locale(void **state)
+{
+    (void)state;
+    const lk_augment_opts opts = {.mixup = 1, .brightness = 0.4};
+    char plain[128], text[128];
+    lk_dataset *dataset = open_channels(COUNT, 3, 12, 12);
+    assert_ok(lk_augment_describe(dataset, 0, 11, 3, &opts, plain, sizeof plain));
+    assert_non_null(strstr(plain, "bright "));
+    assert_null(strstr(plain, "0,"));
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) {
+        lk_dataset_release(dataset);
+        print_message("SKIP: the locale de_DE.UTF-8 is not installed\n");
+        skip();
+    }
+    lk_status status = lk_augment_describe(dataset, 0, 11, 3, &opts, text, sizeof text);
+    setlocale(LC_NUMERIC, "C");
+    lk_dataset_release(dataset);
+    assert_ok(status);
+    assert_string_equal(text, plain);
+}
+
 /* --- loader ------------------------------------------------------------------------------------------------------- */
 
 static void check_epoch(lk_dataset *dataset, const lk_loader_opts *opts, int64_t epoch, int64_t first_batch)
@@ -524,10 +546,19 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(test_pictures),      FOLDER_TEST(test_one_pixel),        FOLDER_TEST(test_distribution),
-        FOLDER_TEST(test_keys),          FOLDER_TEST(test_loader),           FOLDER_TEST(test_rounding),
-        FOLDER_TEST(test_loader_copies), FOLDER_TEST(test_errors),           FOLDER_TEST(test_more_choices),
-        FOLDER_TEST(test_more_pictures), FOLDER_TEST(test_description_fits), cmocka_unit_test(test_mixing_bounds),
+        FOLDER_TEST(test_pictures),
+        FOLDER_TEST(test_one_pixel),
+        FOLDER_TEST(test_distribution),
+        FOLDER_TEST(test_keys),
+        FOLDER_TEST(test_loader),
+        FOLDER_TEST(test_rounding),
+        FOLDER_TEST(test_loader_copies),
+        FOLDER_TEST(test_errors),
+        FOLDER_TEST(test_more_choices),
+        FOLDER_TEST(test_more_pictures),
+        FOLDER_TEST(test_description_fits),
+        FOLDER_TEST(test_description_in_any_locale),
+        cmocka_unit_test(test_mixing_bounds),
     };
     return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
 }
