@@ -12,7 +12,7 @@ extern "C" {
 typedef enum lk_log_level { LK_LOG_DEBUG, LK_LOG_INFO, LK_LOG_WARNING } lk_log_level;
 
 /* A handler. `message` is one line without a newline, valid during the call. It is called from any thread, one call at
- * a time, and must not call lk_log_set. */
+ * a time, and must not call lk_log_set. Messages that its own calls of the library cause are dropped. */
 typedef void (*lk_log_fn)(void *user, lk_log_level level, const char *message);
 
 /* Sends messages of `level` and above to `handler`, with `user` as its first argument. NULL: drop messages. */

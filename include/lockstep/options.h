@@ -67,8 +67,8 @@ LK_API lk_status lk_options_set(const lk_option *options, size_t count, void *co
 LK_API lk_status lk_options_parse(const lk_option *options, size_t count, int argc, char **argv, void *config,
                                   int *positionals);
 
-/* Writes the value to text[0 … size) as lk_options_set would read it back: a NULL string as "", a double with the
- * fewest digits that keep its value. Errors: LK_ERR_ARGUMENT (it does not fit). */
+/* Writes the value to text[0 … size) as lk_options_set would read it back, but for a NULL string, which is written as
+ * "". A double has the fewest digits that keep its value. Errors: LK_ERR_ARGUMENT (it does not fit). */
 LK_API lk_status lk_options_text(const lk_option *option, const void *config, char *text, size_t size);
 
 /* Writes the help of an option to text[0 … size): its sentence, range, default and variable. Errors: LK_ERR_ARGUMENT

@@ -29,7 +29,8 @@ typedef struct lk_trace_opts {
     int64_t max_events;
 } lk_trace_opts;
 
-/* Begins to record. opts NULL: defaults. Errors: LK_ERR_STATE (a recording is running), LK_ERR_MEMORY. */
+/* Begins to record. opts NULL: defaults. Errors: LK_ERR_STATE (a recording is running), LK_ERR_ARGUMENT (max_events
+ * below 0), LK_ERR_MEMORY. */
 LK_API lk_status lk_trace_start(const lk_trace_opts *opts);
 
 /* Ends recording, from any thread, and gives the recording; release it with lk_trace_release. Work in flight is left
@@ -47,7 +48,8 @@ LK_API int64_t lk_trace_dropped(const lk_trace *trace);
  * (["f32[32,1,28,28]", …]) and, if the operator counts them, "flops". Other categories are wait, input, loader and
  * host. Counters ("ph": "C") are numbers of calls in a device's queue. "otherData" has the number of dropped events.
  * Times are in microseconds since recording began. The file is replaced as a whole. trace NULL: a recording without
- * events, to check that the file can be written; into a pipe nothing is written. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+ * events, to check that the file can be written; into a pipe nothing is written. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (a
+ * path that is too long), LK_ERR_MEMORY. */
 LK_API lk_status lk_trace_write(const lk_trace *trace, const char *path);
 
 /* All calls of one operator with operands of the same dtypes and shapes, on all devices. */
@@ -91,7 +93,8 @@ LK_API void lk_trace_summary_release(lk_trace_summary *summary);
 /* Sets *flops to the floating-point operations per second that the device can do, the best of several runs. CPU devices
  * run independent f32 multiply-adds in registers for about a millisecond, whatever `dtype` is. GPUs run a large product
  * of square matrices of `dtype`, LK_F32 (in TF32 if that is allowed) or LK_BF16. Blocks. Errors: those of
- * lk_device_sync, LK_ERR_STATE (the device was released), LK_ERR_DTYPE (another dtype). */
+ * lk_device_sync, LK_ERR_STATE (the device was released), LK_ERR_DTYPE (another dtype), LK_ERR_UNSUPPORTED (a device
+ * that cannot be measured). */
 LK_API lk_status lk_device_measure_peak(lk_device *device, lk_dtype dtype, double *flops);
 
 /* Sets *bytes to the bytes per second that a copy in the device's own memory reads and writes, the best of several

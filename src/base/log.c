@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -20,6 +21,9 @@ void lk_log_set(lk_log_fn handler, void *user, lk_log_level level)
 
 void lk__log(lk_log_level level, const char *format, ...)
 {
+    static _Thread_local bool is_handling;
+    if (is_handling)
+        return;
     pthread_mutex_lock(&log_lock);
     if (log_handler && level >= log_level) {
         char message[1024];
@@ -27,7 +31,9 @@ void lk__log(lk_log_level level, const char *format, ...)
         va_start(arguments, format);
         vsnprintf(message, sizeof message, format, arguments);
         va_end(arguments);
+        is_handling = true;
         log_handler(log_user, level, message);
+        is_handling = false;
     }
     pthread_mutex_unlock(&log_lock);
 }

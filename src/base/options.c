@@ -36,7 +36,7 @@ static void option_describe_values(const lk_option *option, char *text, size_t s
         if (!option_has_range(option))
             snprintf(text, size, "an integer");
         else if (option->maximum == INT64_MAX)
-            snprintf(text, size, "an integer of at least %" PRId64, option->minimum);
+            snprintf(text, size, "an integer of at least %" PRId64 " and below 2^63", option->minimum);
         else
             snprintf(text, size, "an integer from %" PRId64 " to %" PRId64, option->minimum, option->maximum);
         break;

@@ -189,7 +189,7 @@ static void test_refusals(void **state)
     ASSERT_REFUSED("--batch-size: a value is missing (--batch-size N)", "--batch-size", "--json");
     ASSERT_REFUSED("--json takes no value, but has 'yes'", "--json=yes");
     ASSERT_REFUSED("--strategy ring: must be one-device, mirrored or central-storage", "--strategy", "ring");
-    ASSERT_REFUSED("--seed -1: must be an integer of at least 0", "--seed", "-1");
+    ASSERT_REFUSED("--seed -1: must be an integer of at least 0 and below 2^63", "--seed", "-1");
 }
 
 static void test_malformed_numbers(void **state)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 /* Folders of plug-ins in an installation (cmake/install.cmake), relative to its libraries and to its programs. */
@@ -21,10 +22,12 @@ typedef struct search {
  * to a program may lie anywhere. */
 static void plugin_own_folder(char *folder)
 {
-    Dl_info info;
+    Dl_info own, program;
     static const char here;
-    bool is_found = dladdr(&here, &info) && info.dli_fname && strchr(info.dli_fname, '/');
-    if (!realpath(is_found ? info.dli_fname : "/proc/self/exe", folder))
+    /* A program's dli_fname is what started it, maybe relative to another folder than today's. */
+    bool is_library = dladdr(&here, &own) && own.dli_fname && strchr(own.dli_fname, '/') &&
+                      dladdr((const void *)getauxval(AT_PHDR), &program) && own.dli_fbase != program.dli_fbase;
+    if (!realpath(is_library ? own.dli_fname : "/proc/self/exe", folder))
         folder[0] = '\0';
     char *slash = strrchr(folder, '/');
     if (slash)
@@ -50,6 +53,8 @@ static void *plugin_open_in_folder(const search *s, const char *between)
 {
     char folder[PATH_MAX], path[PATH_MAX + 256];
     plugin_own_folder(folder);
+    if (!*folder)
+        return NULL;
     snprintf(path, sizeof path, "%s/%s%s", folder, between, s->plugin->file);
     if (access(path, F_OK) != 0)
         return NULL;

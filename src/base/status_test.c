@@ -140,6 +140,24 @@ static void test_log_goes_to_the_handler(void **state)
     assert_string_equal(log.text, "4 devices on 2 cores");
 }
 
+static void hear_and_cause_another(void *user, lk_log_level level, const char *message)
+{
+    hear(user, level, message);
+    lk__log(level, "caused by the handler");
+}
+
+static void test_a_handler_may_cause_messages(void **state)
+{
+    (void)state;
+    heard log = {0};
+    lk_log_set(hear_and_cause_another, &log, LK_LOG_INFO);
+    lk__log(LK_LOG_WARNING, "first");
+    lk__log(LK_LOG_WARNING, "second");
+    lk_log_set(NULL, NULL, LK_LOG_DEBUG);
+    assert_int_equal(log.count, 2);
+    assert_string_equal(log.text, "second");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +168,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_long_message_is_cut, prepare),
         cmocka_unit_test_setup(test_every_status_has_a_name, prepare),
         cmocka_unit_test_setup(test_log_goes_to_the_handler, prepare),
+        cmocka_unit_test_setup(test_a_handler_may_cause_messages, prepare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,7 @@ static void trace_end_thread(void *argument)
     pthread_mutex_unlock(&registry_lock);
     pthread_mutex_destroy(&thread->lock);
     lk__free(thread);
+    own = NULL; /* a destructor of the program that runs later may record too */
 }
 
 static void trace_make_key(void)
@@ -340,7 +341,7 @@ lk_status lk_trace_start(const lk_trace_opts *opts)
 {
     int64_t events = opts && opts->max_events ? opts->max_events : DEFAULT_EVENTS;
     if (events < 0 || events > INT64_MAX - LK_TRACE_CHUNK)
-        LK_FAIL(LK_ERR_ARGUMENT, "trace: room for %lld events: must be at least 1", (long long)events);
+        LK_FAIL(LK_ERR_ARGUMENT, "trace: room for %lld events: must be at least 0", (long long)events);
     lk_trace *trace = lk__calloc(1, sizeof *trace);
     if (!trace)
         return LK_ERR_MEMORY;

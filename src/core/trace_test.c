@@ -300,6 +300,37 @@ static void threads_that_ended_are_kept(void **state)
     lk_trace_release(trace);
 }
 
+static void record_at_exit(void *argument)
+{
+    lk__trace_end(LK_TRACE_PREPARE, lk__trace_begin(), *(int *)argument);
+}
+
+static void *record_and_set(void *argument)
+{
+    static int value;
+    lk__trace_name_thread(LK_TRACK_LOADER, "leaving");
+    record_at_exit(&value); /* makes the recorder's key, and so its destructor runs first */
+    pthread_setspecific(*(pthread_key_t *)argument, &value);
+    return NULL;
+}
+
+/* A destructor of the program's may record after the thread's recorder is gone. */
+static void threads_record_while_they_end(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    pthread_key_t key;
+    start(0);
+    record_at_exit(&(int){0});
+    assert_int_equal(pthread_key_create(&key, record_at_exit), 0);
+    assert_int_equal(pthread_create(&thread, NULL, record_and_set, &key), 0);
+    pthread_join(thread, NULL);
+    pthread_key_delete(key);
+    lk_trace *trace = stop();
+    assert_int_equal(count_kind(track_named(trace, "leaving"), LK_TRACE_PREPARE), 1);
+    lk_trace_release(trace);
+}
+
 /* Recordings begin and end while other threads record: none of their events is lost or shows up in the next
  * recording. */
 static void starting_and_stopping_is_no_race(void **state)
@@ -357,6 +388,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_counted),
         cmocka_unit_test(what_began_before_counts_from_the_beginning),
         cmocka_unit_test(threads_that_ended_are_kept),
+        cmocka_unit_test(threads_record_while_they_end),
         cmocka_unit_test(starting_and_stopping_is_no_race),
         cmocka_unit_test(no_memory_drops_events),
     };
