@@ -38,8 +38,8 @@ LK_API lk_status lk_tape_gradients_at(lk_call_site at, lk_tape *tape, lk_tensor 
 #define lk_tape_gradients(...) lk_tape_gradients_at(LK_HERE, __VA_ARGS__)
 
 /* Gives a tensor of floats a gradient of its own: zeros of its shape and dtype on its device, released with the tensor.
- * If it has one, that becomes zeros. A view has none of its own. Asynchronous. Errors: LK_ERR_ARGUMENT (NULL),
- * LK_ERR_DTYPE (integers), LK_ERR_MEMORY. */
+ * If it has one, that becomes zeros. A view does not take over the gradient of its base. Asynchronous. Errors:
+ * LK_ERR_ARGUMENT (NULL), LK_ERR_DTYPE (integers), LK_ERR_MEMORY. */
 LK_API lk_status lk_tensor_attach_grad_at(lk_call_site at, lk_tensor *tensor);
 #define lk_tensor_attach_grad(...) lk_tensor_attach_grad_at(LK_HERE, __VA_ARGS__)
 

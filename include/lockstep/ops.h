@@ -60,7 +60,7 @@ LK_API lk_status lk_copy_into_at(lk_call_site at, lk_tensor *destination, lk_ten
 #define lk_copy_into(...) lk_copy_into_at(LK_HERE, __VA_ARGS__)
 
 /* Converts elements to dtype. To float rounds to nearest even; float to integer truncates and saturates, and NaN gives
- * 0. Gradient: yes, between float dtypes. */
+ * 0; integer to a narrower integer keeps the low bits. Gradient: yes, between float dtypes. */
 LK_API lk_tensor *lk_cast_at(lk_call_site at, lk_tensor *x, lk_dtype dtype);
 #define lk_cast(...) lk_cast_at(LK_HERE, __VA_ARGS__)
 
@@ -188,20 +188,22 @@ LK_API lk_tensor *lk_softplus_at(lk_call_site at, lk_tensor *x);
 #define lk_softplus(...) lk_softplus_at(LK_HERE, __VA_ARGS__)
 
 /* y = x / (1 - rate) for elements that are kept, else 0; 0 <= rate < 1 (Srivastava et al. 2014, scaled in training as
- * frameworks do). 1 / (1 - rate) and the product are computed in double; the product is rounded once. x: [N, …] float.
- * indices: i64 [N], numbers of the samples in the data set. Element e of sample n, counted in row-major order whatever
- * the layout, is kept if word e of the Philox stream (key.seed, key.purpose, key.epoch, sample = indices[n]) is not
- * below rate 2^32; key.sample is not used. Gradient: with respect to x, the same operation on dy. Errors:
- * LK_ERR_ARGUMENT (rate; an index outside [0, 2^32), which is an asynchronous error). */
+ * frameworks do). 1 / (1 - rate) and the product are computed in double; the product is rounded to x's dtype, for
+ * bf16 to f32 before. x: [N, …] float. indices: i64 [N], numbers of the samples in the data set. Element e of sample n,
+ * counted in row-major order whatever the layout, is kept if word e of the Philox stream (key.seed, key.purpose,
+ * key.epoch, sample = indices[n]) is not below rate 2^32; key.sample is not used. Gradient: with respect to x, the same
+ * operation on dy. Errors: LK_ERR_ARGUMENT (rate; an index outside [0, 2^32), which is an asynchronous error; on GPUs
+ * and devices of a plug-in such a sample becomes NaN). */
 LK_API lk_tensor *lk_dropout_at(lk_call_site at, lk_tensor *x, lk_tensor *indices, double rate, lk_random_key key);
 #define lk_dropout(...) lk_dropout_at(LK_HERE, __VA_ARGS__)
 
 /* --- batch normalization ----------------------------------------------------------------------------------------- *
  *
  * x: [N, C, …] float; axis 1 is the channel. sums: f64 [2, C], the sum s1 of a channel's elements and the sum s2 of
- * their squares, in double, so that rounding does not matter even if the mean is large compared with the deviation;
- * sums of several shards can be added. With n elements per channel, mean = s1 / n and variance = s2 / n - mean^2, at
- * least 0. gamma, beta, running mean and variance: [C], of x's dtype or, if x is bf16, f32. */
+ * their squares, in double, so that rounding does not matter for f32 unless the mean is more than 10^5 times the
+ * deviation; for f64, y loses as many digits as the squared mean has more than the variance. Sums of several shards can
+ * be added. With n elements per channel, mean = s1 / n and variance = s2 / n - mean^2, at least 0. gamma, beta, running
+ * mean and variance: [C], of x's dtype or, if x is bf16, f32. */
 
 /* The sums of x. Gradient: yes. */
 LK_API lk_tensor *lk_channel_sums_at(lk_call_site at, lk_tensor *x);
@@ -230,8 +232,9 @@ LK_API lk_tensor *lk_batch_norm_inference_at(lk_call_site at, lk_tensor *x, lk_t
  * double and rounded once, in this order, so that every kind of device gives the same bits:
  *   m = s1 / count;  v = s2 / count - m m, not below 0;  u = v (count / (count - 1));
  *   mean = (1 - momentum) mean + momentum m;  variance = (1 - momentum) variance + momentum u.
- * skip: f32 scalar; if it is not 0, nothing changes; NULL: always update. Not recorded on a tape.
- * Errors: LK_ERR_ARGUMENT (count below 1, momentum outside [0, 1]). */
+ * So a statistic that became infinite or NaN stays NaN, even with momentum 1. skip: f32 scalar; if it is not 0, nothing
+ * changes; NULL: always update. Not recorded on a tape. Errors: LK_ERR_ARGUMENT (count below 1, momentum below 0 or
+ * above 1). */
 LK_API lk_status lk_batch_norm_update_at(lk_call_site at, lk_tensor *mean, lk_tensor *variance, lk_tensor *sums,
                                          int64_t count, double momentum, lk_tensor *skip);
 #define lk_batch_norm_update(...) lk_batch_norm_update_at(LK_HERE, __VA_ARGS__)
@@ -304,10 +307,10 @@ LK_API lk_tensor *lk_sigmoid_cross_entropy_at(lk_call_site at, lk_tensor *logits
 #define lk_sigmoid_cross_entropy(...) lk_sigmoid_cross_entropy_at(LK_HERE, __VA_ARGS__)
 
 /* Tells whether labels are among the k likeliest classes.  logits: [N, C] float.  labels: [N] i32 or i64.  Result: [N]
- * f32, 1 if fewer than k logits of the row are greater than the label's, or equal to it and before it; else 0. So k = 1
- * is argmax == label, and ties do not depend on sorting. Gradient: no. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE,
- * LK_ERR_ARGUMENT (k below 1 or above C). A label out of range is an asynchronous LK_ERR_ARGUMENT that names it; on
- * GPUs its result is NaN. */
+ * f32, 1 if fewer than k logits of the row are greater than the label's, or equal to it and before it; else 0. NaN
+ * counts as greater than every number. So k = 1 is argmax == label, and ties do not depend on sorting. Gradient: no.
+ * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (k below 1 or above C). A label out of range is an asynchronous
+ * LK_ERR_ARGUMENT that names it; on GPUs its result is NaN. */
 LK_API lk_tensor *lk_in_top_k_at(lk_call_site at, lk_tensor *logits, lk_tensor *labels, int k);
 #define lk_in_top_k(...) lk_in_top_k_at(LK_HERE, __VA_ARGS__)
 

@@ -1,19 +1,28 @@
 #include "core/shape.h"
 #include "ops/support.h"
 
+#include <stdio.h>
+
+static lk_status concat_check(const lk_tensor *first, const lk_tensor *x, int i, int axis)
+{
+    lk_shape other = x->shape;
+    other.dim[axis] = first->shape.dim[axis];
+    if (x->dtype != first->dtype)
+        LK_FAIL(LK_ERR_DTYPE, "concat: x[0] is %s and x[%d] %s; they must have one dtype (lk_cast converts)",
+                lk_dtype_name(first->dtype), i, lk_dtype_name(x->dtype));
+    if (!lk__shape_equal(other, first->shape))
+        LK_FAIL(LK_ERR_SHAPE, "concat: x[0] has shape %s and x[%d] %s; they may differ in axis %d only",
+                lk__text(first->shape).string, i, lk__text(x->shape).string, axis);
+    return LK_OK;
+}
+
+/* lk_concat_at has checked the operands. */
 static lk_status concat_infer(const lk_call *call, lk_meta *out)
 {
-    LK_TRY(lk__check_same_dtype(call));
     int axis = LK_ATTRS(call, lk_concat_attrs)->axis;
     lk_shape first = call->in[0]->shape, joined = first;
     for (int i = 1; i < call->n_in; i++) {
-        lk_shape shape = call->in[i]->shape;
-        int64_t size = shape.ndim == first.ndim ? shape.dim[axis] : 0;
-        lk_shape other = shape;
-        other.dim[axis] = first.dim[axis];
-        if (!lk__shape_equal(other, first))
-            LK_FAIL(LK_ERR_SHAPE, "concat: x[0] has shape %s and x[%d] %s; they may differ in axis %d only",
-                    lk__text(first).string, i, lk__text(shape).string, axis);
+        int64_t size = call->in[i]->shape.dim[axis];
         if (size > INT64_MAX - joined.dim[axis])
             LK_FAIL(LK_ERR_SHAPE, "concat: axis %d would be longer than 2^63 - 1", axis);
         joined.dim[axis] += size;
@@ -71,10 +80,17 @@ lk_tensor *lk_concat_at(lk_call_site at, lk_tensor *const *x, int n, int axis)
         lk__fail(LK_ERR_ARGUMENT, "concat: %d tensors; it takes at least 1", n);
         return NULL;
     }
-    if (!x || !x[0])
-        return lk__missing_tensor("concat", "x[0]");
+    for (int i = 0; i < n; i++) {
+        char argument[32];
+        snprintf(argument, sizeof argument, "x[%d]", i);
+        if (!x || !x[i])
+            return lk__missing_tensor("concat", argument);
+    }
     int normal;
     if (lk__axis("concat", axis, x[0]->shape.ndim, &normal) != LK_OK)
         return NULL;
+    for (int i = 1; i < n; i++)
+        if (concat_check(x[0], x[i], i, normal) != LK_OK)
+            return NULL;
     return concat_parts(at, x, n, normal);
 }

@@ -66,9 +66,10 @@ static lk_status creation_random_infer(const lk_call *call, lk_meta *out)
 static lk_status creation_uniform_infer(const lk_call *call, lk_meta *out)
 {
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
-    if (!isfinite(attrs->a) || !isfinite(attrs->b) || attrs->a > attrs->b)
-        LK_FAIL(LK_ERR_ARGUMENT, "uniform: low is %g and high %g; they must be finite, and low not above high",
-                attrs->a, attrs->b);
+    if (!isfinite(attrs->a) || !isfinite(attrs->b) || !isfinite(attrs->b - attrs->a) || attrs->a > attrs->b)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "uniform: low is %g and high %g; they and high - low must be finite, and low not above high", attrs->a,
+                attrs->b);
     return creation_random_infer(call, out);
 }
 

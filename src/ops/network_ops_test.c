@@ -49,10 +49,14 @@ static void test_conv2d_refuses(void **state)
             "conv2d: a kernel of 3 with dilation 2147483647 does not fit into H = 28 with padding 0 on both sides");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.dilation = {INT64_C(1) << 31, 1}}), LK_ERR_ARGUMENT,
             "conv2d: dilation of 2147483648 along H; it must be at least 1 and below 2^31");
-    refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.stride = {1, INT64_C(1) << 31}}), LK_ERR_ARGUMENT,
-            "conv2d: stride of 2147483648 along W; it must be at least 1 and below 2^31");
+    refused(
+        lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.stride = {1, INT64_C(1) << 31}}), LK_ERR_ARGUMENT,
+        "conv2d: stride of 2147483648 along W; it must be at least 1, and together with W and its padding below 2^31");
+    refused(
+        lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.stride = {INT32_MAX - 29, 1}, .padding = {1, 0}}), LK_ERR_ARGUMENT,
+        "conv2d: stride of 2147483618 along H; it must be at least 1, and together with H and its padding below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.stride = {-1, 1}}), LK_ERR_ARGUMENT,
-            "conv2d: stride of -1 along H; it must be at least 1 and below 2^31");
+            "conv2d: stride of -1 along H; it must be at least 1, and together with H and its padding below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.dilation = {1, -2}}), LK_ERR_ARGUMENT,
             "conv2d: dilation of -2 along W; it must be at least 1 and below 2^31");
     refused(lk_conv2d(x, w, NULL, &(lk_conv2d_opts){.groups = -1}), LK_ERR_ARGUMENT,
@@ -87,7 +91,7 @@ static void test_pool2d(void **state)
     refused(lk_avg_pool2d(x, &(lk_pool2d_opts){.kernel = {3, 3}, .padding = {1, 2}}), LK_ERR_ARGUMENT,
             "avg_pool2d: padding of 2 along W; it must be at most 1, half the kernel of 3");
     refused(lk_max_pool2d(x, &(lk_pool2d_opts){.kernel = {3, 3}, .stride = {-1, 1}}), LK_ERR_ARGUMENT,
-            "max_pool2d: stride of -1 along H; it must be at least 1 and below 2^31");
+            "max_pool2d: stride of -1 along H; it must be at least 1, and together with H and its padding below 2^31");
     refused(lk_max_pool2d(x, &(lk_pool2d_opts){.kernel = {4, 1}}), LK_ERR_SHAPE,
             "max_pool2d: a kernel of 4 with dilation 1 does not fit into H = 3 with padding 0 on both sides");
     refused(lk_global_avg_pool2d(f32(LK_SHAPE(2, 2, 0, 5))), LK_ERR_SHAPE,

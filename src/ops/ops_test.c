@@ -135,7 +135,7 @@ static void test_creation(void **state)
     refused(lk_uniform(device, LK_I32, LK_SHAPE(2), 0, 1, key), LK_ERR_DTYPE,
             "uniform: the result is i32; it must be f32, bf16 or f64");
     refused(lk_uniform(device, LK_F32, LK_SHAPE(2), 1, 0, key), LK_ERR_ARGUMENT,
-            "uniform: low is 1 and high 0; they must be finite, and low not above high");
+            "uniform: low is 1 and high 0; they and high - low must be finite, and low not above high");
     refused(lk_normal(device, LK_F32, LK_SHAPE(2), 0, -1, key), LK_ERR_ARGUMENT,
             "normal: mean is 0 and std -1; they must be finite, and std not negative");
     refused(lk_normal(device, LK_F32, LK_SHAPE(1, INT64_C(1) << 35), 0, 1, key), LK_ERR_SHAPE,

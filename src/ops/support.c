@@ -84,9 +84,6 @@ lk_status lk__window_count(const char *op, const char *axis, int64_t size, lk_wi
         LK_FAIL(LK_ERR_ARGUMENT, "%s: kernel of %lld along %s; it must be at least 1", op, (long long)window.kernel,
                 axis);
     /* Kernels compute positions of int64 with these, and libraries those of int32. */
-    if (window.stride < 1 || window.stride > INT32_MAX)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: stride of %lld along %s; it must be at least 1 and below 2^31", op,
-                (long long)window.stride, axis);
     if (window.dilation < 1 || window.dilation > INT32_MAX)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: dilation of %lld along %s; it must be at least 1 and below 2^31", op,
                 (long long)window.dilation, axis);
@@ -94,6 +91,10 @@ lk_status lk__window_count(const char *op, const char *axis, int64_t size, lk_wi
         LK_FAIL(LK_ERR_ARGUMENT, "%s: padding of %lld along %s; it must be at least 0, and %s with padding below 2^31",
                 op, (long long)window.padding, axis, axis);
     int64_t padded = size + 2 * window.padding;
+    if (window.stride < 1 || window.stride > INT32_MAX - lk__min(padded, INT32_MAX / 2))
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "%s: stride of %lld along %s; it must be at least 1, and together with %s and its padding below 2^31",
+                op, (long long)window.stride, axis, axis);
     int64_t span;
     if (!lk__mul_i64(window.dilation, window.kernel - 1, &span) || span >= padded)
         LK_FAIL(LK_ERR_SHAPE,

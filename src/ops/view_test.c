@@ -117,7 +117,7 @@ static void test_concat(void **state)
             "concat: x[0] has shape [2,2] and x[1] [2]; they may differ in axis 0 only");
     three[1] = ones(LK_I32, LK_SHAPE(2, 2));
     refused(lk_concat(three, 3, 0), LK_ERR_DTYPE,
-            "concat: operands are f32 and i32; they must have one dtype (lk_cast converts)");
+            "concat: x[0] is f32 and x[1] i32; they must have one dtype (lk_cast converts)");
 }
 
 int main(void)

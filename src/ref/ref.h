@@ -94,10 +94,11 @@ lk_status lk__ref_end(lk_ref_scratch *scratch);
 /* Adds a · b to y with a: [m, k], b: [k, n], y: [m, n], row-major. Each element adds its products in the order of k. */
 void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n);
 
-/* y = dropout(x), for both of `shape`; y may be x. Errors: LK_ERR_ARGUMENT (an index out of range). */
+/* y = dropout(x), both with the shape of `meta`, before y is rounded to its dtype; y may be x. Errors: LK_ERR_ARGUMENT
+ * (an index out of range). */
 struct lk_dropout_attrs;
 struct lk_geometry;
-lk_status lk__ref_drop(const double *x, const int64_t *indices, double *y, lk_shape shape,
+lk_status lk__ref_drop(const double *x, const int64_t *indices, double *y, lk_meta meta,
                        const struct lk_dropout_attrs *attrs);
 
 /* For pooling without padding: the index in x's plane of tap `tap`, in row-major order, of the window of y's element i;

@@ -115,7 +115,8 @@ static void ref_bn_store_dropped(lk_ref_scratch *scratch, const lk_call *call, d
     for (int64_t i = 0, n = lk__ref_count(out.shape); i < n; i++)
         y[i] = y[i] <= 0 ? 0 : lk__ref_rounded(y[i], out.dtype);
     if (indices)
-        scratch->status = lk__ref_drop(y, indices, y, out.shape, &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop);
+        scratch->status = lk__ref_drop(y, indices, y, (lk_meta){out.dtype, out.shape},
+                                       &LK_ATTRS(call, lk_batch_norm_drop_attrs)->drop);
     if (scratch->status == LK_OK)
         lk__ref_store(y, out);
 }
@@ -372,7 +373,7 @@ lk_status lk__ref_batch_norm_drop_grad(lk_call *call)
     int64_t n = lk__ref_count(call->in[2]->shape);
     double *dy = lk__ref_new(&g.scratch, n);
     if (dy)
-        g.scratch.status = lk__ref_drop(g.dy, indices, dy, call->in[2]->shape, drop);
+        g.scratch.status = lk__ref_drop(g.dy, indices, dy, (lk_meta){call->dtype, call->in[2]->shape}, drop);
     for (int64_t i = 0; dy && i < n && g.scratch.status == LK_OK; i++)
         dy[i] = lk__ref_rounded(y[i], call->dtype) > 0 ? lk__ref_rounded(dy[i], call->dtype) : 0;
     g.dy = dy;

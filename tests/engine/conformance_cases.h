@@ -159,6 +159,12 @@
         {op, flags, "relu alone, tiles of channels, stride 2", run,                                                    \
          P(block_parameters, {3, 32, 5, 6, 32, 3, 2, {.stride = {2, 2}}, true}, LK_BLOCK_NO_POOL, {.kernel = {1, 1}},  \
            true)},                                                                                                     \
+        {op, flags, "1x1, rest left over, batch", run,                                                                 \
+         P(block_parameters, {9, 3, 7, 9, 5, 1, 1, {.groups = 1}, true}, LK_BLOCK_MAX_POOL, {.kernel = {2, 2}},        \
+           true)},                                                                                                     \
+        {op, flags, "1x2, rest left over, batch", run,                                                                 \
+         P(block_parameters, {11, 4, 8, 7, 16, 1, 2, {.groups = 1}, true}, LK_BLOCK_AVG_POOL, {.kernel = {3, 4}},      \
+           true)},                                                                                                     \
         {op, flags, "weights alone, batch", run,                                                                       \
          P(block_parameters, {8, 1, 9, 9, 4, 5, 4, {.groups = 1}, false}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},       \
            true)},                                                                                                     \
@@ -333,6 +339,7 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_CAST, NO_GRADIENT, "from i32", cast_int_case, P(lk_dtype, LK_I32)},
     {LK_OP_CAST, NO_GRADIENT, "from i64", cast_int_case, P(lk_dtype, LK_I64)},
     {LK_OP_CAST, NO_GRADIENT, "from u8", cast_int_case, P(lk_dtype, LK_U8)},
+    {LK_OP_CAST, NO_GRADIENT, "from large i64", cast_large_case, NULL},
     {LK_OP_RESHAPE, EXACT, "inferred size", reshape_case, NULL},
     {LK_OP_RESHAPE, EXACT, "flatten", flatten_case, NULL},
     {LK_OP_TRANSPOSE, EXACT, "outer axes", transpose_case, NULL},
@@ -379,6 +386,10 @@ static const conformance_case conformance_cases[] = {
                                  .rand_augment = 30,
                                  .center = true,
                                  .standardize = true}),
+    {LK_OP_PREPARE_IMAGES, EXACT | PREPARE_FLAGS, "set of one image, normalized", prepare_images_case,
+     P(prepare_parameters, DIMS(1, 3, 8, 11), 9, {.mixup = 0.5, .center = true, .standardize = true})},
+    {LK_OP_PREPARE_IMAGES, EXACT | PREPARE_FLAGS, "no sample, rotation and mixup", prepare_images_case,
+     P(prepare_parameters, DIMS(5, 1, 9, 7), 0, {.rotation = 20, .mixup = 0.5})},
     {LK_OP_PREPARE_IMAGES, EXACT | PREPARE_FLAGS, "no sample", prepare_images_case,
      P(prepare_parameters, DIMS(5, 1, 9, 7), 0, {.crop_padding = 0})},
 
@@ -459,6 +470,7 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_DROPOUT, EXACT, "nothing", dropout_case, P(dropout_parameters, DIMS(5, 13), 0)},
     {LK_OP_DROPOUT, EXACT, "images", dropout_case, P(dropout_parameters, DIMS(5, 16, 4, 7), 0.3)},
     {LK_OP_DROPOUT, EXACT, "rows", dropout_case, P(dropout_parameters, DIMS(33, 10), 0.3)},
+    {LK_OP_DROPOUT, EXACT, "every mantissa", dropout_case, P(dropout_parameters, DIMS(65, 40), 0.9)},
     {LK_OP_DROPOUT, EXACT, "vector", dropout_case, P(dropout_parameters, DIMS(37), 0.9)},
     {LK_OP_DROPOUT, EXACT, "no sample", dropout_case, P(dropout_parameters, DIMS(0, 3), 0.3)},
     {LK_OP_DROPOUT, NO_GRADIENT, "NaN and infinity", dropout_specials_case, P(dropout_parameters, DIMS(17, 9), 0.4)},

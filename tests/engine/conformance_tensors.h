@@ -128,6 +128,25 @@ static inline lk_tensor *cast_int_case(trial *t, const void *dtype)
     return lk_cast(integers(t, *(const lk_dtype *)dtype, LK_SHAPE(11, 13), 0, 250), t->dtype);
 }
 
+/* Integers close to the middle between two numbers of bf16 or f32, some of which no f64 is. */
+static inline lk_tensor *cast_large_case(trial *t, const void *none)
+{
+    (void)none;
+    const int64_t values[] = {((int64_t)1 << 62) + ((int64_t)1 << 54) + 1,
+                              -((int64_t)1 << 62) - ((int64_t)1 << 54) - 1,
+                              ((int64_t)257 << 50) + 1,
+                              ((int64_t)257 << 50) - 1,
+                              (int64_t)257 << 50,
+                              ((int64_t)16777217 << 30) + 1,
+                              -((int64_t)16777217 << 30) + 1,
+                              INT64_MAX,
+                              INT64_MIN,
+                              INT64_MAX - ((int64_t)1 << 54),
+                              257,
+                              -259};
+    return lk_cast(lk_tensor_from(t->device, LK_I64, LK_SHAPE(sizeof values / sizeof *values), values), t->dtype);
+}
+
 static inline lk_tensor *cast_specials_case(trial *t, const void *dtype)
 {
     return lk_cast(specials(t, LK_SHAPE(11, 13)), *(const lk_dtype *)dtype);
