@@ -1,5 +1,5 @@
-/* Optimizers and learning-rate schedules. Updates use only + - * / sqrt and explicit fma, in a fixed order, so the same
- * gradients give the same bits on every device.
+/* Optimizers and learning-rate schedules. Updates use only + - * / and sqrt, each rounded, in a fixed order, so the
+ * same gradients give the same bits on every device.
  *
  *     lk_pack(parameters, n, &packed);
  *     lk_optimizer *optimizer = lk_optimizer_new(&(lk_optimizer_opts){.kind = LK_ADAM}, packed, parameters, n);
@@ -65,8 +65,8 @@ typedef struct lk_optimizer_opts {
 typedef struct lk_optimizer lk_optimizer;
 
 /* packed, parameters[0 … n): from lk_pack; the optimizer keeps references. opts NULL: plain LK_SGD. Options of other
- * kinds are ignored, except nesterov, which is an error. NULL on failure. Errors: LK_ERR_ARGUMENT (an option out of
- * range, parameters that are not packed), LK_ERR_MEMORY. */
+ * kinds must be in their range and are ignored, except nesterov, which is an error. NULL on failure. Errors:
+ * LK_ERR_ARGUMENT (an option out of range, parameters that are not packed), LK_ERR_MEMORY. */
 LK_API lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *packed, lk_tensor *const *parameters,
                                       int n);
 LK_API void lk_optimizer_release(lk_optimizer *optimizer);
@@ -77,7 +77,7 @@ LK_API const char *lk_optimizer_name(int kind);
 /* Updates all parameters in place, with one fused operator. gradients: n tensors, f32, with the shapes and the device
  * of the parameters; NULL counts as zeros. Asynchronous. On failure parameters and state are unchanged. Errors:
  * LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_DEVICE (a gradient), LK_ERR_ARGUMENT (the rate, or what Adam makes of it, is not
- * finite in f32), LK_ERR_MEMORY. */
+ * finite in f32; a gradient is a view of lk_optimizer_gradients other than the parameter's own), LK_ERR_MEMORY. */
 LK_API lk_status lk_optimizer_step_at(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients,
                                       double rate);
 #define lk_optimizer_step(...) lk_optimizer_step_at(LK_HERE, __VA_ARGS__)

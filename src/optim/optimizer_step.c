@@ -48,6 +48,11 @@ static lk_status step_check_gradient(const lk_optimizer *o, int i, const lk_tens
     if (lk_tensor_device(g) != lk_tensor_device(w))
         LK_FAIL(LK_ERR_DEVICE, "optimizer: gradient %d is on %s; its parameter is on %s", i,
                 lk_device_name(lk_tensor_device(g)), lk_device_name(lk_tensor_device(w)));
+    if (g->storage == o->gradients->storage && !lk__tensor_same_view(g, o->slices[i]))
+        LK_FAIL(
+            LK_ERR_ARGUMENT,
+            "optimizer: gradient %d is another view of the optimizer's own memory than lk_optimizer_gradients gives",
+            i);
     return LK_OK;
 }
 
@@ -58,7 +63,7 @@ static lk_status step_copy_gradient(step *s, int i, lk_tensor *g)
     if (!g && o->zeroed[i])
         return LK_OK;
     o->zeroed[i] = false;
-    if (g && g->storage == o->slices[i]->storage && g->offset == o->slices[i]->offset) /* it was written there */
+    if (g && lk__tensor_same_view(g, o->slices[i])) /* it was written there */
         return LK_OK;
     if (g)
         return lk_copy_into_at(s->at, o->slices[i], g);

@@ -305,6 +305,10 @@ static void test_gradients_are_views(void **state)
     lk_tensor *matrix = lk_transpose(lk_expand(column, LK_SHAPE(4, 3)), 0, 1);
     lk_tensor *vector = lk_expand(lk_full(f.device, LK_F32, LK_SCALAR, 2), LK_SHAPE(VECTOR));
     assert_ok(lk_optimizer_step(f.optimizer, ((lk_tensor *[]){matrix, vector}), 1));
+    lk_tensor *const *own = lk_optimizer_gradients(f.optimizer);
+    lk_tensor *repeated = lk_expand(lk_slice(own[0], 1, 0, 1), LK_SHAPE(3, 4));
+    assert_int_equal(lk_optimizer_step(f.optimizer, ((lk_tensor *[]){repeated, own[1]}), 1), LK_ERR_ARGUMENT);
+    lk_error_clear();
     lk_scope_end();
     expect_close(&f, want, 0);
     close_fixture(&f);
