@@ -217,13 +217,14 @@ static int64_t tile_lanes_row_sums(const division *d, int64_t n)
     return (n + 1) / 2 * 2 * tile_lanes_pixel_sums(d);
 }
 
-/* Computes pixels of the convolution's result for a pair of tiles of filters. If a window has one row, which is one
- * step, the weights stay in their tiles. */
+/* Computes pixels of the convolution's result for a pair of tiles of filters. If every window has one row of x, which
+ * is one step, the weights stay in their tiles. Rows of a gradient that pooling leaves out have none. */
 static void tile_lanes_multiply(const work *k, const element *w, range rows, range columns)
 {
     const division *d = &k->division;
     float *sums = k->sums;
-    bool single = k->conv.kernel[0] == 1 && k->conv.padding[0] == 0 && d->steps == 1;
+    const lk_lanes_conv *conv = &k->conv;
+    bool single = conv->kernel[0] == 1 && conv->padding[0] == 0 && conv->out[0] <= conv->in[0] && d->steps == 1;
     if (single) {
         tile_load(4, w, LK_TILE_ROW_BYTES);
         tile_load(5, w + d->filters * WORDS * LK_PER_WORD, LK_TILE_ROW_BYTES);

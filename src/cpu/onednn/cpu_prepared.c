@@ -350,8 +350,9 @@ bool lk__cpu_is_empty(const lk_call *call)
 lk_status lk__cpu_zero_outputs(lk_call *call)
 {
     for (int i = 0; i < call->n_out; i++) {
-        LK_TRY(lk__output_plain(call->out[i]));
-        memset(call->out[i]->storage->data, 0, call->out[i]->storage->bytes);
+        lk_tensor *out = call->out[i];
+        LK_TRY(lk__output_plain(out));
+        memset(lk__data(out), 0, (size_t)lk_tensor_count(out) * lk_dtype_size(out->dtype));
     }
     return LK_OK;
 }
