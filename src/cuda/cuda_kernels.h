@@ -79,8 +79,6 @@ lk_status lk__cuda_relu_avg_pool2d_grad(lk_call *call);
 lk_status lk__cuda_relu_max_pool2d(lk_call *call);
 lk_status lk__cuda_relu_max_pool2d_grad(lk_call *call);
 
-/* The window of a pooling from images of shape `x` to images of shape `y`. */
-
 /* cuda_conv.c, cuda_matmul.c */
 lk_status lk__cuda_conv2d(lk_call *call);
 lk_status lk__cuda_conv2d_input_grad(lk_call *call);

@@ -7,6 +7,8 @@
 #include "cuda/kernels.h"
 #include "ops/ops.h"
 
+enum { MAX_PARTS = 65535 }; /* in a grid's y or z */
+
 typedef struct merging {
     const lk_call *one, *all; /* a part's call, and the merged one */
 } merging;
@@ -102,6 +104,8 @@ static bool cuda_merge_suits_libraries(const merging *m)
 bool lk__cuda_merges(const lk_call *one, const lk_call *all)
 {
     const merging m = {one, all};
+    if (all->parts > MAX_PARTS)
+        return false;
     for (int i = 0; i < one->n_out; i++)
         if (one->out[i] && !cuda_merge_grows(one->out[i], all->out[i], 0, all->parts))
             return false;

@@ -5,6 +5,7 @@
 #include "cuda/cuda_device.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,8 @@ struct lk_cuda_ranks {
      * one that hangs, which the watching thread must be able to abort. */
     pthread_mutex_t launching, talking;
 
-    progress *progress; /* [n]; used by the watching thread only */
+    progress *progress;   /* [n]; used by the watching thread only */
+    atomic_int n_pausing; /* threads that wait for an exchange in flight, which may not be marked yet */
     pthread_t thread;
     bool is_watched;
     pthread_mutex_t stopping;
@@ -202,6 +204,7 @@ static bool cuda_ranks_watch_once(lk_cuda_ranks *r, int *still)
     bool waits = false, has_moved = false;
     lk_error_clear();
     lk_status status = cuda_ranks_look_for_errors(r, &waits, &has_moved);
+    waits |= atomic_load(&r->n_pausing) > 0;
     *still = waits && !has_moved ? *still + TICK_MS : 0;
     if (status == LK_OK && *still > TICK_MS)
         status = cuda_ranks_ask_for_others(r);
@@ -299,8 +302,10 @@ void lk__cuda_pause_exchanges(lk_cuda *cuda, bool until_idle)
     for (const membership *m = cuda->memberships; m; m = m->next) {
         const lk_cuda_ranks *r = m->ranks;
         pthread_mutex_lock(&m->ranks->launching);
+        atomic_fetch_add(&m->ranks->n_pausing, 1);
         for (int i = 0; until_idle && i < r->n; i++)
             r->driver->stream_wait(r->streams[i]->trunk);
+        atomic_fetch_sub(&m->ranks->n_pausing, 1);
     }
 }
 

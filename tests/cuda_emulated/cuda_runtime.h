@@ -139,6 +139,11 @@ cudaError_t cudaFree(void *data);
 cudaError_t cudaHostAlloc(void **data, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *data);
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total);
+
+typedef struct cudaFuncAttributes {
+    size_t constSizeBytes;
+} cudaFuncAttributes;
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel); /* loads the kernel */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                                 cudaStream_t stream);
@@ -186,19 +191,22 @@ void emulated_require_device(cudaStream_t stream);
 /* Runs `thread` once for each thread of each block. `together`: the threads of a block may wait for each other. */
 void emulated_run(dim3 grid, dim3 block, bool together, const std::function<void()> &thread);
 
+/* Aborts if a GPU would refuse the launch, or if the kernel was not loaded before on the stream's device. */
+void emulated_check_launch(const void *kernel, dim3 grid, dim3 block, size_t parameter_bytes, cudaStream_t stream);
+
 /* Copies the arguments at the launch, as CUDA does, so that the caller need not keep them. */
 template <typename... Parameters, typename... Arguments>
 void emulated_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, bool together, cudaStream_t stream,
                      Arguments... arguments)
 {
     emulated_require_device(stream);
+    emulated_check_launch((const void *)kernel, grid, block, (sizeof(Parameters) + ... + 0), stream);
     emulated_count_launch();
     emulated_push(stream, [=]() { emulated_run(grid, block, together, [=]() { kernel(arguments...); }); });
 }
 
-#define LK_GPU_RUN(kernel, grid, block, stream, ...) emulated_launch(kernel, grid, block, false, stream, __VA_ARGS__)
-#define LK_GPU_RUN_TOGETHER(kernel, grid, block, stream, ...) \
-    emulated_launch(kernel, grid, block, true, stream, __VA_ARGS__)
+#define LK_GPU_LAUNCH(kernel, grid, block, together, stream, ...) \
+    emulated_launch(kernel, grid, block, together, stream, __VA_ARGS__)
 
 /* --- functions that kernels call ---------------------------------------------------------------------------------- */
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -251,6 +252,39 @@ void emulated_require_device(cudaStream_t stream)
         return;
     fprintf(stderr, "emulated CUDA: a kernel is launched on GPU %d by a thread that uses GPU %d\n", stream->device,
             current_device);
+    abort();
+}
+
+static std::set<std::pair<const void *, int>> loaded; /* kernels, each with the device that it is loaded on */
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, const void *kernel)
+{
+    emulated_need_context(current_device);
+    emulated_require_no_exchange(current_device, true, "a kernel is loaded");
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    loaded.insert({kernel, current_device});
+    *attributes = {};
+    return cudaSuccess;
+}
+
+/* The limits are those of table "Technical Specifications per Compute Capability" of NVIDIA's programming guide. */
+void emulated_check_launch(const void *kernel, dim3 grid, dim3 block, size_t parameter_bytes, cudaStream_t stream)
+{
+    const char *problem = NULL;
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
+        problem = "a grid that no GPU takes";
+    else if (threads == 0 || threads > 1024 || block.z > 64)
+        problem = "a block that no GPU takes";
+    else if (parameter_bytes > 4096)
+        problem = "more than 4096 bytes of arguments";
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (!problem && !loaded.count({kernel, stream->device}))
+        problem = "code that is not loaded yet";
+    if (!problem)
+        return;
+    fprintf(stderr, "emulated CUDA: a kernel is launched with %s: grid %u x %u x %u, block %u x %u x %u, %zu bytes\n",
+            problem, grid.x, grid.y, grid.z, block.x, block.y, block.z, parameter_bytes);
     abort();
 }
 

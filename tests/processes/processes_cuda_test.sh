@@ -152,7 +152,6 @@ for launch in 50 850; do
     says "lockstep: rank 1 on $(uname -n) gave up: $message"
 done
 [[ $failures -gt 0 ]] || fail "nothing has failed"
-export LOCKSTEP_EXCHANGE_TIMEOUT=1
 
 # killed RANK TEXT: one of two processes is killed. mpirun lets the other one continue, and its error matches TEXT.
 killed()
@@ -183,5 +182,5 @@ killed 1 'NCCL: exchange between GPUs: remote process exited or there was a netw
 # This process created the communicator's name.
 killed 0 'NCCL: exchange between GPUs: remote process exited or there was a network error: '
 # If GPUs access each other's memory, NCCL does not notice that a process ended.
-LOCKSTEP_EMULATED_NCCL_SILENT=1 killed 1 \
-    'the exchange between GPUs has stood still for 1 s; of 4 ranks, rank 0 on cuda:0, rank 1 on cuda:1 wait: '
+LOCKSTEP_EXCHANGE_TIMEOUT=5 LOCKSTEP_EMULATED_NCCL_SILENT=1 killed 1 \
+    'the exchange between GPUs has stood still for 5 s; of 4 ranks, rank 0 on cuda:0, rank 1 on cuda:1 wait: '

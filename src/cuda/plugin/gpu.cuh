@@ -5,14 +5,29 @@
 #include "base/philox.h"
 #include "cuda/plugin/gpu_plugin.h"
 
+#include <atomic>
 #include <cuda_bf16.h>
 
-/* Launch a kernel whose threads are independent, and one in which the threads of a block wait for each other. The
- * emulation in tests/cuda_emulated defines its own. */
-#ifndef LK_GPU_RUN
-#define LK_GPU_RUN(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
-#define LK_GPU_RUN_TOGETHER(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+/* Loads a kernel before its first launch on a GPU. */
+template <auto kernel> static inline void need_kernel(const lk_gpu_stream *stream)
+{
+    static std::atomic<uint64_t> loaded; /* bit i: on GPU i */
+    uint64_t bit = stream->gpu < 64 ? (uint64_t)1 << stream->gpu : 0;
+    if (loaded.load(std::memory_order_relaxed) & bit)
+        return;
+    lk__gpu_load_kernel(stream, (const void *)kernel);
+    loaded.fetch_or(bit, std::memory_order_relaxed);
+}
+
+/* Launch a kernel on an lk_gpu_stream: one whose threads are independent, and one in which the threads of a block wait
+ * for each other. The emulation in tests/cuda_emulated queues kernels itself. */
+#ifndef LK_GPU_LAUNCH
+#define LK_GPU_LAUNCH(kernel, grid, block, together, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 #endif
+#define LK_GPU_RUN(kernel, grid, block, on, ...) \
+    (need_kernel<(kernel)>(on), LK_GPU_LAUNCH(kernel, grid, block, false, (on)->stream, __VA_ARGS__))
+#define LK_GPU_RUN_TOGETHER(kernel, grid, block, on, ...) \
+    (need_kernel<(kernel)>(on), LK_GPU_LAUNCH(kernel, grid, block, true, (on)->stream, __VA_ARGS__))
 
 /* Stands before loops over arrays that must stay in registers: an index unknown at compile time moves an array to local
  * memory. */

@@ -26,7 +26,7 @@ lk_gpu_status lk__gpu_running_statistics(lk_gpu_stream *stream, const lk_gpu_run
         most = a->layer[i].channels > most ? a->layer[i].channels : most;
     if (most == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN(running_statistics, dim3(blocks_for(most), (unsigned)a->n), THREADS, stream->stream, *a);
+    LK_GPU_RUN(running_statistics, dim3(blocks_for(most), (unsigned)a->n), THREADS, stream, *a);
     return lk__gpu_launched("running_statistics");
 }
 
@@ -75,7 +75,7 @@ static void start_lines(lk_gpu_stream *stream, const void *x, const void *residu
                         bool act)
 {
     typedef typename P::element T;
-    LK_GPU_RUN_TOGETHER((apply_lines<P, Lines, RESIDUAL>), pass_grid(t, BATCH), THREADS, stream->stream, (const T *)x,
+    LK_GPU_RUN_TOGETHER((apply_lines<P, Lines, RESIDUAL>), pass_grid(t, BATCH), THREADS, stream, (const T *)x,
                         (const T *)residual, (T *)y, lines, t, act);
 }
 
@@ -142,7 +142,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
     for (int64_t group = blockIdx.y * t.lanes + at.lane; at.inside && group < all; group += gridDim.y * t.lanes) {
         int64_t image = group / groups;
-        uint32_t first = (uint32_t)(group % groups) * WORDS, index = (uint32_t)d.indices[image];
+        uint32_t first = (uint32_t)(group % groups) * WORDS;
+        uint64_t index = (uint64_t)d.indices[image];
         int n = ALIGNED || pixels - first >= WORDS ? WORDS : (int)(pixels - first);
         int64_t offset = (image * pixels + first) * t.channels + at.channel;
         float values[WORDS][P::COUNT] = {};
@@ -154,12 +155,13 @@ static __global__ void __launch_bounds__(THREADS, 2)
         UNROLLED
         for (int i = 0; i < P::COUNT; i++) {
             uint32_t words[WORDS];
-            draw<ALIGNED>(d, (uint32_t)(at.channel + i) * pixels + first, index, n, words);
+            draw<ALIGNED>(d, (uint32_t)(at.channel + i) * pixels + first, (uint32_t)index, n, words);
             UNROLLED
             for (int k = 0; k < WORDS; k++) {
                 float value = own[i].at(values[k][i]);
                 value = rounded<P>(value <= 0 ? 0 : value);
                 value = words[k] < d.dropped ? 0 : widen(narrow<T>((float)((double)value * d.scale)));
+                value = index > UINT32_MAX ? NAN : value;
                 bits[k] |= value > 0 ? 1u << i : 0;
                 values[k][i] = value;
             }
@@ -181,10 +183,10 @@ template <typename P> static void start_dropping(lk_gpu_stream *stream, const lk
     tiling t = tiling_of<P>(a->rows, a->channels, a->parts, 0);
     dropping d = {a->indices, a->pixels, (uint64_t)ceil(a->rate * 0x1p32), 1 / (1 - a->rate), a->philox};
     if (a->pixels % 4 == 0)
-        LK_GPU_RUN_TOGETHER((apply_and_drop<P, true>), pass_grid(t, BATCH), THREADS, stream->stream, (const T *)a->x,
-                            (T *)a->y, a->kept, lines, t, d);
+        LK_GPU_RUN_TOGETHER((apply_and_drop<P, true>), pass_grid(t, BATCH), THREADS, stream, (const T *)a->x, (T *)a->y,
+                            a->kept, lines, t, d);
     else
-        LK_GPU_RUN_TOGETHER((apply_and_drop<P, false>), pass_grid(t, BATCH), THREADS, stream->stream, (const T *)a->x,
+        LK_GPU_RUN_TOGETHER((apply_and_drop<P, false>), pass_grid(t, BATCH), THREADS, stream, (const T *)a->x,
                             (T *)a->y, a->kept, lines, t, d);
 }
 
@@ -259,7 +261,7 @@ template <typename P, bool RESIDUAL> static void start_pooling(lk_gpu_stream *st
     const lk_geometry &g = a->window;
     normalization lines = {a->statistics, a->gamma, a->beta};
     tiling t = tiling_of<P>(g.images * g.out[0] * g.out[1], g.channels, a->parts, 0);
-    LK_GPU_RUN_TOGETHER((pool_lines<P, RESIDUAL>), pass_grid(t, 1), THREADS, stream->stream, (const T *)a->x,
+    LK_GPU_RUN_TOGETHER((pool_lines<P, RESIDUAL>), pass_grid(t, 1), THREADS, stream, (const T *)a->x,
                         (const T *)a->residual, (T *)a->y, a->where, lines, t, windows_of(g),
                         g.images * g.in[0] * g.in[1] * g.channels);
 }

@@ -328,9 +328,9 @@ template <typename P> struct gradients {
     template <masking MASK, bool MORE, int SUMS = 2> void add()
     {
         normalization forward = {g.statistics, g.gamma, g.act_beta};
-        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK, MORE, SUMS>), dim3(t.tiles, r.count, t.parts), THREADS,
-                            stream->stream, (const T *)g.dy, (const T *)g.more, mask(), (const T *)g.x,
-                            (T *)g.dresidual, forward, g.workspace, t, r.rows);
+        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK, MORE, SUMS>), dim3(t.tiles, r.count, t.parts), THREADS, stream,
+                            (const T *)g.dy, (const T *)g.more, mask(), (const T *)g.x, (T *)g.dresidual, forward,
+                            g.workspace, t, r.rows);
     }
 
     template <masking MASK> void add()
@@ -343,20 +343,20 @@ template <typename P> struct gradients {
         const lk_geometry &w = g.window;
         pooled<T> from = {(const T *)g.dy, (const T *)g.more, g.where, windows_of(w),
                           w.images * w.out[0] * w.out[1] * w.channels};
-        LK_GPU_RUN_TOGETHER(add_pooled_gradients<P>, dim3(t.tiles, r.count, t.parts), THREADS, stream->stream, from,
+        LK_GPU_RUN_TOGETHER(add_pooled_gradients<P>, dim3(t.tiles, r.count, t.parts), THREADS, stream, from,
                             (const T *)g.x, (T *)g.dresidual, normalization{g.statistics, g.gamma, g.act_beta},
                             g.workspace, t, r.rows);
     }
 
     template <int SUMS> void finish()
     {
-        LK_GPU_RUN_TOGETHER(finish_gradients<SUMS>, finish_blocks(g.channels, t.parts), THREADS, stream->stream, g,
-                            r.count, dx, t.workspace);
+        LK_GPU_RUN_TOGETHER(finish_gradients<SUMS>, finish_blocks(g.channels, t.parts), THREADS, stream, g, r.count, dx,
+                            t.workspace);
     }
 
     template <bool X, masking MASK, bool SUMS> void apply_to(dim3 grid)
     {
-        LK_GPU_RUN_TOGETHER((apply_planes<P, X, MASK, SUMS>), grid, THREADS, stream->stream, (const T *)g.dy, mask(),
+        LK_GPU_RUN_TOGETHER((apply_planes<P, X, MASK, SUMS>), grid, THREADS, stream, (const T *)g.dy, mask(),
                             (const T *)g.x, (T *)g.dx, dx, g.workspace, t, r.rows);
     }
 
@@ -392,7 +392,7 @@ template <typename P> struct gradients {
             g.act_y ? apply_to<false, MASKED_BY_Y, false>(pass_grid(t, BATCH))
                     : apply_to<false, NOT_MASKED, false>(pass_grid(t, BATCH));
         if (g.dx_sums)
-            LK_GPU_RUN_TOGETHER(finish_column_sums<float>, finish_blocks(g.channels, t.parts), THREADS, stream->stream,
+            LK_GPU_RUN_TOGETHER(finish_column_sums<float>, finish_blocks(g.channels, t.parts), THREADS, stream,
                                 g.workspace, g.dx_sums, g.channels, r.count, t.workspace);
     }
 };

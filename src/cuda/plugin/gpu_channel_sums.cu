@@ -37,7 +37,7 @@ static lk_gpu_status add_blocks_of_rows(lk_gpu_stream *stream, const void *x, lk
         row_blocks r = row_blocks_of(t);
         *blocks = r.count;
         if (r.count > 0)
-            LK_GPU_RUN_TOGETHER((add_rows<P, SUMS>), dim3(t.tiles, r.count, t.parts), THREADS, stream->stream,
+            LK_GPU_RUN_TOGETHER((add_rows<P, SUMS>), dim3(t.tiles, r.count, t.parts), THREADS, stream,
                                 (const typename P::element *)x, workspace, t, r.rows);
     })
     return LK_GPU_OK;
@@ -61,8 +61,8 @@ lk_gpu_status lk__gpu_channel_sums(lk_gpu_stream *stream, const lk_gpu_channel_s
     if (a->channels == 0)
         return LK_GPU_OK;
     LK_GPU_TRY(add_blocks_of_rows<2>(stream, a->x, a->dtype, a->rows, a->channels, a->parts, a->workspace, &blocks));
-    LK_GPU_RUN_TOGETHER(finish_channel_sums, finish_blocks(a->channels, a->parts), THREADS, stream->stream,
-                        a->workspace, a->sums, a->channels, blocks, lk_gpu_sums_workspace(a->rows, a->channels, 2));
+    LK_GPU_RUN_TOGETHER(finish_channel_sums, finish_blocks(a->channels, a->parts), THREADS, stream, a->workspace,
+                        a->sums, a->channels, blocks, lk_gpu_sums_workspace(a->rows, a->channels, 2));
     return lk__gpu_launched("channel_sums");
 }
 
@@ -73,7 +73,7 @@ lk_gpu_status lk__gpu_column_sums(lk_gpu_stream *stream, const lk_gpu_column_sum
         return LK_GPU_OK;
     LK_GPU_TRY(add_blocks_of_rows<1>(stream, a->x, a->dtype, a->rows, a->columns, a->parts, a->workspace, &blocks));
     FOR_FLOATS(a->sums_dtype, LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(a->columns, a->parts), THREADS,
-                                                  stream->stream, a->workspace, (T *)a->sums, a->columns, blocks,
+                                                  stream, a->workspace, (T *)a->sums, a->columns, blocks,
                                                   lk_gpu_sums_workspace(a->rows, a->columns, 1)))
     return lk__gpu_launched("column_sums");
 }

@@ -31,7 +31,10 @@ static lk_gpu_status gpu_conv_find_plan(lk_gpu_stream *stream, const lk_gpu_conv
     *out = (lk_gpu_conv_plan *)lk__gpu_cache_find(cache, key);
     if (*out)
         return LK_GPU_OK;
-    LK_GPU_TRY(lk__gpu_conv_plan_new(stream->libraries, p, of_part, out));
+    lk__gpu_pause(stream, true); /* cuDNN may compile and load kernels */
+    lk_gpu_status status = lk__gpu_conv_plan_new(stream->libraries, p, of_part, out);
+    lk__gpu_resume(stream);
+    LK_GPU_TRY(status);
     lk__gpu_cache_add(cache, &(*out)->problem, key);
     return LK_GPU_OK;
 }
@@ -78,7 +81,7 @@ static lk_gpu_status gpu_conv_fill_pack(cudnnBackendDescriptor_t pack, int64_t n
 }
 
 /* bias NULL: the plan has none. Which of images, weights and results is written depends on the plan's direction. */
-static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, const lk_gpu_conv_plan *c, const void *images,
+static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, lk_gpu_conv_plan *c, const void *images,
                                            const void *weights, const void *results, const void *bias)
 {
     static const float one = 1;
@@ -94,8 +97,14 @@ static lk_gpu_status gpu_conv_execute_plan(lk_gpu_stream *stream, const lk_gpu_c
     lk_gpu_status status = gpu_conv_fill_pack(pack, last ? 4 : 3, ids, data, stream->workspace);
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnSetStream(libraries->dnn, stream->stream), "take a stream");
+    bool is_first = !c->problem.has_run; /* when cuDNN may load kernels */
+    if (is_first)
+        lk__gpu_pause(stream, true);
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnBackendExecute(libraries->dnn, c->plan, pack), "convolve");
+    if (is_first)
+        lk__gpu_resume(stream);
+    c->problem.has_run = true;
     cudnnBackendDestroyDescriptor(pack);
     return status;
 }
@@ -107,9 +116,9 @@ static const void *gpu_conv_part(const void *data, int64_t part, int64_t element
 
 /* Runs the plan `c` for one part on all parts, whose results belong to single images: with a plan for all of them,
  * which has the same engine, if cuDNN has that plan; otherwise one by one. */
-static lk_gpu_status gpu_conv_execute_parts(lk_gpu_stream *stream, const lk_gpu_conv_problem *p,
-                                            const lk_gpu_conv_plan *c, const void *images, const void *weights,
-                                            const void *results, const void *bias)
+static lk_gpu_status gpu_conv_execute_parts(lk_gpu_stream *stream, const lk_gpu_conv_problem *p, lk_gpu_conv_plan *c,
+                                            const void *images, const void *weights, const void *results,
+                                            const void *bias)
 {
     const lk_geometry *g = &p->shape->geometry;
     lk_dtype dtype = p->shape->dtype;

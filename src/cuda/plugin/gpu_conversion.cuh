@@ -45,10 +45,18 @@ template <> struct conversion<bf16, double> {
         return __float2bfloat16_rn(rounded_to_odd(x));
     }
 };
+/* A double does not hold every x, so x is rounded to odd itself. */
 template <> struct conversion<bf16, int64_t> {
     static inline __device__ bf16 of(int64_t x)
     {
-        return conversion<bf16, double>::of((double)x);
+        float nearest = (float)x;
+        uint32_t bits;
+        memcpy(&bits, &nearest, sizeof bits);
+        if (fabsf(nearest) < 0x1p63f && (int64_t)nearest != x && !(bits & 1)) {
+            bits += ((int64_t)nearest < x) == (x > 0) ? 1 : -1;
+            memcpy(&nearest, &bits, sizeof bits);
+        }
+        return __float2bfloat16_rn(nearest);
     }
 };
 template <> struct conversion<bf16, int32_t> {

@@ -86,8 +86,8 @@ template <typename To, typename From> static __global__ void transpose_tiles(To 
 template <typename To, typename From>
 static void run_transposition(lk_gpu_stream *stream, const lk_gpu_convert *a, const transposition &t)
 {
-    LK_GPU_RUN_TOGETHER((transpose_tiles<To, From>), (unsigned)(t.outer.count * t.tiles_a * t.tiles_b), THREADS,
-                        stream->stream, (To *)a->y.data, (const From *)a->x.data, t);
+    LK_GPU_RUN_TOGETHER((transpose_tiles<To, From>), (unsigned)(t.outer.count * t.tiles_a * t.tiles_b), THREADS, stream,
+                        (To *)a->y.data, (const From *)a->x.data, t);
 }
 
 /* Handles the dtypes of images and weights; false for others, and if no transposition is needed. */
@@ -155,7 +155,7 @@ static void convert_elements(lk_gpu_stream *stream, const lk_gpu_convert *a, con
     else if (to == LK_F32 && from == LK_U8)
         run_convert<float, uint8_t>(stream, a, w);
     else
-        LK_GPU_RUN(convert_any, blocks_for(w.count), THREADS, stream->stream, a->y, a->x, w);
+        LK_GPU_RUN(convert_any, blocks_for(w.count), THREADS, stream, a->y, a->x, w);
 }
 
 lk_gpu_status lk__gpu_convert(lk_gpu_stream *stream, const lk_gpu_convert *a)

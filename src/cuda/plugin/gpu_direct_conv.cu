@@ -77,7 +77,7 @@ static __global__ void direct_conv(T *y, const T *x, const T *w, const T *bias, 
     {
         element_index at = index_of_element(i, s.filters, s.out);
         double sum = conv_output(x, w, s, at) + (bias ? (double)widen(bias[at.channel]) : 0);
-        y[i] = narrow<T>((float)(relu && sum <= 0 ? 0 : sum));
+        y[i] = narrow_double<T>(relu && sum <= 0 ? 0 : sum);
     }
 }
 
@@ -87,7 +87,7 @@ lk_gpu_status lk__gpu_direct_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
     int64_t count = s.images * s.out[0] * s.out[1] * s.filters;
     if (count == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN(direct_conv<T>, blocks_for(count), THREADS, stream->stream, (T *)a->y,
+    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN(direct_conv<T>, blocks_for(count), THREADS, stream, (T *)a->y,
                                           (const T *)a->x, (const T *)a->w, (const T *)a->bias, s, a->relu, count))
     return lk__gpu_launched("direct_conv");
 }
@@ -119,7 +119,7 @@ template <typename T>
 static __global__ void direct_conv_input_grad(T *dx, const T *dy, const T *w, lk_geometry s, int64_t count)
 {
     EACH(i, count)
-    dx[i] = narrow<T>((float)input_gradient(dy, w, s, index_of_element(i, s.channels, s.in)));
+    dx[i] = narrow_double<T>(input_gradient(dy, w, s, index_of_element(i, s.channels, s.in)));
 }
 
 lk_gpu_status lk__gpu_direct_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_input_grad *a)
@@ -128,8 +128,8 @@ lk_gpu_status lk__gpu_direct_conv_input_grad(lk_gpu_stream *stream, const lk_gpu
     int64_t count = s.images * s.in[0] * s.in[1] * s.channels;
     if (count == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN(direct_conv_input_grad<T>, blocks_for(count), THREADS, stream->stream,
-                                          (T *)a->dx, (const T *)a->dy, (const T *)a->w, s, count))
+    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN(direct_conv_input_grad<T>, blocks_for(count), THREADS, stream, (T *)a->dx,
+                                          (const T *)a->dy, (const T *)a->w, s, count))
     return lk__gpu_launched("direct_conv_input_grad");
 }
 
@@ -160,14 +160,14 @@ template <typename W, typename T>
 static __global__ void direct_conv_weight_grad(W *dw, const T *dy, const T *x, lk_geometry s, int64_t count)
 {
     EACH(i, count)
-    dw[i] = narrow<W>((float)weight_gradient(dy, x, s, index_of_element(i, s.channels / s.groups, s.kernel)));
+    dw[i] = narrow_double<W>(weight_gradient(dy, x, s, index_of_element(i, s.channels / s.groups, s.kernel)));
 }
 
 template <typename W> static lk_gpu_status run_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
 {
     const lk_geometry &s = a->shape.geometry;
     int64_t count = lk__geometry_w_count(&s);
-    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN((direct_conv_weight_grad<W, T>), blocks_for(count), THREADS, stream->stream,
+    FOR_FLOATS(a->shape.dtype, LK_GPU_RUN((direct_conv_weight_grad<W, T>), blocks_for(count), THREADS, stream,
                                           (W *)a->dw, (const T *)a->dy, (const T *)a->x, s, count))
     return lk__gpu_launched("direct_conv_weight_grad");
 }

@@ -19,7 +19,7 @@ template <typename Y, typename T> static __global__ void direct_matmul(lk_gpu_ma
             sum = fma((double)widen(first[row * row_step + k * a_step]),
                       (double)widen(second[column * column_step + k * b_step]), sum);
         sum += bias ? (double)widen(bias[column]) : 0;
-        ((Y *)m.y)[i] = narrow<Y>((float)(m.relu && sum <= 0 ? 0 : sum));
+        ((Y *)m.y)[i] = narrow_double<Y>(m.relu && sum <= 0 ? 0 : sum);
     }
 }
 
@@ -27,8 +27,8 @@ template <typename Y> static lk_gpu_status run_direct_matmul(lk_gpu_stream *stre
 {
     lk_gpu_matmul all = *m;
     all.parts = lk_gpu_parts(m->parts);
-    FOR_FLOATS(m->dtype, LK_GPU_RUN((direct_matmul<Y, T>), blocks_for(all.parts * m->rows * m->columns), THREADS,
-                                    stream->stream, all))
+    FOR_FLOATS(m->dtype,
+               LK_GPU_RUN((direct_matmul<Y, T>), blocks_for(all.parts * m->rows * m->columns), THREADS, stream, all))
     return lk__gpu_launched("direct_matmul");
 }
 

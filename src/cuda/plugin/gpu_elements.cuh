@@ -119,7 +119,7 @@ template <int WIDTH, typename Y, typename X, int N, typename F, typename Offsets
 static void map_offsets(lk_gpu_stream *stream, Y *y, const operands<X, N> &x, int64_t count, F f, Offsets offsets)
 {
     LK_GPU_RUN((map_elements<WIDTH, Y, X, N, F, Offsets>), blocks_for_batches(count / WIDTH, batch_of<N>::PACKS),
-               THREADS, stream->stream, y, x, count, f, offsets);
+               THREADS, stream, y, x, count, f, offsets);
 }
 
 /* Maps arrays that are in one order. f is Y f(const X (&)[N]). Takes elements one by one if an array is not aligned to

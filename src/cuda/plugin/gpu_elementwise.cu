@@ -175,10 +175,12 @@ template <typename T, typename I> static __global__ void dropout(lk_gpu_dropout 
         for (int k = 0; k < WORDS; k++)
             if (first + (I)k < size)
                 x[k] = ((const T *)a.x)[at[k]];
-        philox(a.philox, (uint32_t)block, (uint32_t)a.indices[image], words);
+        uint64_t index = (uint64_t)a.indices[image];
+        philox(a.philox, (uint32_t)block, (uint32_t)index, words);
         for (int k = 0; k < WORDS; k++)
             if (first + (I)k < size)
-                ((T *)a.y)[at[k]] = words[k] < dropped
+                ((T *)a.y)[at[k]] = index > UINT32_MAX ? narrow<T>(NAN)
+                                    : words[k] < dropped
                                         ? narrow<T>(0)
                                         : narrow<T>((typename number<T>::wide)((double)widen(x[k]) * scale));
     }
@@ -189,9 +191,9 @@ template <typename T> static void run_dropout(lk_gpu_stream *stream, const lk_gp
     int64_t count = a->images * a->channels * a->pixels;
     unsigned blocks = blocks_for(a->images * ((a->channels * a->pixels + 3) / 4));
     if (count < INT32_MAX / 4)
-        LK_GPU_RUN((dropout<T, uint32_t>), blocks, THREADS, stream->stream, *a, dropped, 1 / (1 - a->rate));
+        LK_GPU_RUN((dropout<T, uint32_t>), blocks, THREADS, stream, *a, dropped, 1 / (1 - a->rate));
     else
-        LK_GPU_RUN((dropout<T, int64_t>), blocks, THREADS, stream->stream, *a, dropped, 1 / (1 - a->rate));
+        LK_GPU_RUN((dropout<T, int64_t>), blocks, THREADS, stream, *a, dropped, 1 / (1 - a->rate));
 }
 
 lk_gpu_status lk__gpu_dropout(lk_gpu_stream *stream, const lk_gpu_dropout *a)

@@ -36,9 +36,9 @@ template <typename T> static void run_tree_sum(lk_gpu_stream *stream, const lk_g
     for (int n = 0; n < a->n_addends; n++)
         aligned = aligned && is_aligned<T, WIDTH>((const T *)a->addends[n]);
     if (aligned)
-        LK_GPU_RUN((tree_sum<T, WIDTH>), blocks_for((a->count + WIDTH - 1) / WIDTH), THREADS, stream->stream, *a);
+        LK_GPU_RUN((tree_sum<T, WIDTH>), blocks_for((a->count + WIDTH - 1) / WIDTH), THREADS, stream, *a);
     else
-        LK_GPU_RUN((tree_sum<T, 1>), blocks_for(a->count), THREADS, stream->stream, *a);
+        LK_GPU_RUN((tree_sum<T, 1>), blocks_for(a->count), THREADS, stream, *a);
 }
 
 lk_gpu_status lk__gpu_tree_sum(lk_gpu_stream *stream, const lk_gpu_tree_sum *a)
@@ -84,6 +84,6 @@ lk_gpu_status lk__gpu_copies(lk_gpu_stream *stream, const lk_gpu_copies *a)
     if (longest == 0 && !a->step_to)
         return LK_GPU_OK;
     unsigned blocks = blocks_for(longest > 0 ? (longest + WIDTH - 1) / WIDTH : 1);
-    LK_GPU_RUN(copies, dim3(blocks, (unsigned)(a->n > 0 ? a->n : 1)), THREADS, stream->stream, *a);
+    LK_GPU_RUN(copies, dim3(blocks, (unsigned)(a->n > 0 ? a->n : 1)), THREADS, stream, *a);
     return lk__gpu_launched("copies");
 }

@@ -67,7 +67,7 @@ static __global__ void finish_window_products(const double *workspace, T *dw, T 
         return;
     int64_t filter = c / w.sums, input = c % w.sums;
     T *result = input == w.inputs ? dbias + part * filters + filter : dw + (part * filters + filter) * w.inputs + input;
-    *result = narrow<T>((typename number<T>::wide)sum[0]);
+    *result = narrow_double<T>(sum[0]);
 }
 
 template <typename P> static work add_all(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a, int *blocks)
@@ -87,8 +87,8 @@ template <typename P> static work add_all(lk_gpu_stream *stream, const lk_gpu_co
     *blocks = (int)((w.pixels + w.pixels_a_block - 1) / w.pixels_a_block);
     dim3 grid((unsigned)((w.columns + w.width - 1) / w.width), (unsigned)*blocks,
               (unsigned)lk_gpu_parts(a->shape.parts));
-    LK_GPU_RUN_TOGETHER(add_window_products<P>, grid, THREADS, stream->stream, (const T *)a->dy, (const T *)a->x,
-                        a->workspace, s, w);
+    LK_GPU_RUN_TOGETHER(add_window_products<P>, grid, THREADS, stream, (const T *)a->dy, (const T *)a->x, a->workspace,
+                        s, w);
     return w;
 }
 
@@ -100,6 +100,6 @@ lk_gpu_status lk__gpu_few_inputs_weight_grad(lk_gpu_stream *stream, const lk_gpu
     FOR_PACKS(a->shape.dtype, filters, address_of(a->dy), w = add_all<P>(stream, a, &blocks))
     FOR_FLOATS(a->dw_dtype,
                LK_GPU_RUN_TOGETHER(finish_window_products<T>, finish_blocks(filters * w.sums, a->shape.parts), THREADS,
-                                   stream->stream, a->workspace, (T *)a->dw, (T *)a->dbias, filters, w, blocks))
+                                   stream, a->workspace, (T *)a->dw, (T *)a->dbias, filters, w, blocks))
     return lk__gpu_launched("few_inputs_weight_grad");
 }

@@ -1,5 +1,5 @@
-/* Opens a stream's libraries at their first use. CUDA then waits for the work in flight on the GPU, so exchanges pause.
- */
+/* Loads kernels and opens a stream's libraries at their first use. CUDA then waits for the work in flight on the GPU,
+ * so exchanges pause. */
 #include "cuda/plugin/gpu_pause.cuh"
 
 void lk__gpu_pause(const lk_gpu_stream *stream, bool until_idle)
@@ -12,6 +12,17 @@ void lk__gpu_resume(const lk_gpu_stream *stream)
 {
     if (stream->pauses.end)
         stream->pauses.end(stream->pauses.user);
+}
+
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
+
+/* An error is left to the launch. */
+void lk__gpu_load_kernel(const lk_gpu_stream *stream, const void *kernel)
+{
+    gpu_pause pause(stream, true);
+    cudaFuncAttributes attributes;
+    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess)
+        cudaGetLastError();
 }
 
 /* --- libraries ---------------------------------------------------------------------------------------------------- */

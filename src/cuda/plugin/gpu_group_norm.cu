@@ -73,7 +73,7 @@ lk_gpu_status lk__gpu_group_norm(lk_gpu_stream *stream, const lk_gpu_group_norm 
     set_shape s = shape_of(a->images, a->pixels, a->channels, a->groups);
     if (a->images * a->pixels * a->channels == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype, LK_GPU_RUN_TOGETHER(group_norm<T>, blocks_for_warps(s.sets), dim3(32, WARPS), stream->stream,
+    FOR_FLOATS(a->dtype, LK_GPU_RUN_TOGETHER(group_norm<T>, blocks_for_warps(s.sets), dim3(32, WARPS), stream,
                                              (const T *)a->x, a->gamma, a->beta, (T *)a->y, s, a->epsilon))
     return lk__gpu_launched("group_norm");
 }
@@ -169,14 +169,14 @@ template <typename T> static void start_gradient(lk_gpu_stream *stream, const lk
     const T *dy = (const T *)a->dy, *x = (const T *)a->x;
     double *sums = a->workspace + s.sets * LK_GPU_SET_DOUBLES;
     set_values *values = (set_values *)a->workspace;
-    LK_GPU_RUN_TOGETHER(group_norm_sets<T>, blocks_for_warps(s.sets), dim3(32, WARPS), stream->stream, dy, x, a->gamma,
-                        values, s, a->epsilon);
+    LK_GPU_RUN_TOGETHER(group_norm_sets<T>, blocks_for_warps(s.sets), dim3(32, WARPS), stream, dy, x, a->gamma, values,
+                        s, a->epsilon);
     LK_GPU_RUN_TOGETHER(group_norm_rows<T>, dim3((unsigned)((a->channels + COLUMNS - 1) / COLUMNS), (unsigned)blocks),
-                        THREADS, stream->stream, dy, x, values, sums, s, rows, rows_a_block);
-    LK_GPU_RUN_TOGETHER(group_norm_finish, finish_blocks(a->channels, 1), THREADS, stream->stream, sums, a->dgamma,
-                        a->dbeta, a->channels, blocks);
-    LK_GPU_RUN(group_norm_dx<T>, blocks_for(rows * a->channels), THREADS, stream->stream, dy, x, a->gamma, values,
-               (T *)a->dx, s, rows * a->channels);
+                        THREADS, stream, dy, x, values, sums, s, rows, rows_a_block);
+    LK_GPU_RUN_TOGETHER(group_norm_finish, finish_blocks(a->channels, 1), THREADS, stream, sums, a->dgamma, a->dbeta,
+                        a->channels, blocks);
+    LK_GPU_RUN(group_norm_dx<T>, blocks_for(rows * a->channels), THREADS, stream, dy, x, a->gamma, values, (T *)a->dx,
+               s, rows * a->channels);
 }
 
 static __global__ void group_norm_zero(float *dgamma, float *dbeta, int64_t channels)
@@ -194,7 +194,7 @@ lk_gpu_status lk__gpu_group_norm_grad(lk_gpu_stream *stream, const lk_gpu_group_
     if (a->channels == 0)
         return LK_GPU_OK;
     if (a->images * a->pixels == 0)
-        LK_GPU_RUN(group_norm_zero, blocks_for(a->channels), THREADS, stream->stream, a->dgamma, a->dbeta, a->channels);
+        LK_GPU_RUN(group_norm_zero, blocks_for(a->channels), THREADS, stream, a->dgamma, a->dbeta, a->channels);
     else
         FOR_FLOATS(a->dtype, start_gradient<T>(stream, a, s))
     return lk__gpu_launched("group_norm_grad");

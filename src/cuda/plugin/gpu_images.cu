@@ -332,8 +332,8 @@ lk_gpu_status lk__gpu_prepare_images(lk_gpu_stream *stream, const lk_gpu_prepare
         return lk__gpu_fail(LK_GPU_UNSUPPORTED, "prepare_images: an image of more than 2^31 - 1 pixels");
     unsigned blocks = (unsigned)lk__min(a->n, a->work ? (int64_t)LK_GPU_IMAGES_IN_WORK : MAX_BLOCKS);
     if (size % 4 == 0 && is_aligned<float, 4>(a->y))
-        LK_GPU_RUN_TOGETHER(prepare_images<4>, blocks, THREADS, stream->stream, *a);
+        LK_GPU_RUN_TOGETHER(prepare_images<4>, blocks, THREADS, stream, *a);
     else
-        LK_GPU_RUN_TOGETHER(prepare_images<1>, blocks, THREADS, stream->stream, *a);
+        LK_GPU_RUN_TOGETHER(prepare_images<1>, blocks, THREADS, stream, *a);
     return lk__gpu_launched("prepare_images");
 }

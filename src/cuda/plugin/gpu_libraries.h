@@ -19,6 +19,7 @@ typedef struct lk_gpu_problem {
     struct lk_gpu_problem *next;
     int64_t key[LK_GPU_KEY_WORDS];
     lk_gpu_choice choice; /* its name is that of the library's algorithm; "" if it has none */
+    bool has_run;         /* the library has loaded its kernels */
 } lk_gpu_problem;
 
 typedef struct lk_gpu_cache {
@@ -29,7 +30,7 @@ struct lk_gpu_libraries {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
     char machine[384];                      /* all that a plan depends on besides its problem */
-    cudnnBackendDescriptor_t described_gpu; /* plans are made for it if `dnn` is NULL: tests/gpu/cudnn_plans_test.c */
+    cudnnBackendDescriptor_t described_gpu; /* plans are made for it if `dnn` is NULL: tests/gpu/cudnn_plans.c */
     lk_gpu_cache products, convolutions;
     lk_gpu_cache products_of_parts, convolutions_of_parts; /* with the algorithms of those above */
 };

@@ -179,13 +179,13 @@ static __global__ void __launch_bounds__(32 * PART_WARPS) cross_entropy_of_part(
 template <typename T> static void run_cross_entropy(lk_gpu_stream *stream, const cross_entropy_job &a, int64_t parts)
 {
     if ((a.losses_to_add || a.hits_to_add) && a.part <= SMALL_PART) {
-        LK_GPU_RUN_TOGETHER(cross_entropy_of_part<T>, (unsigned)parts, dim3(32, PART_WARPS), stream->stream, a);
+        LK_GPU_RUN_TOGETHER(cross_entropy_of_part<T>, (unsigned)parts, dim3(32, PART_WARPS), stream, a);
         return;
     }
     if (a.n > 0)
-        LK_GPU_RUN_TOGETHER(cross_entropy<T>, blocks_for_warps(a.n), dim3(32, WARPS), stream->stream, a);
+        LK_GPU_RUN_TOGETHER(cross_entropy<T>, blocks_for_warps(a.n), dim3(32, WARPS), stream, a);
     if (a.losses_to_add || a.hits_to_add)
-        LK_GPU_RUN_TOGETHER(add_samples<T>, (unsigned)parts, 32, stream->stream, a);
+        LK_GPU_RUN_TOGETHER(add_samples<T>, (unsigned)parts, 32, stream, a);
 }
 
 lk_gpu_status lk__gpu_cross_entropy(lk_gpu_stream *stream, const lk_gpu_cross_entropy *a)

@@ -237,6 +237,7 @@ static lk_gpu_status gpu_matmul_make_parts(lk_gpu_libraries *libraries, const lk
     if (!p)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a product");
     *p = *one;
+    p->problem.has_run = false;
     lk_gpu_status status = gpu_matmul_repeat(&p->a, m->parts, m->rows * m->inner);
     if (status == LK_GPU_OK)
         status = gpu_matmul_repeat(&p->b, m->parts, m->b_is_shared ? 0 : m->inner * m->columns);
@@ -254,19 +255,25 @@ static lk_gpu_status gpu_matmul_make_parts(lk_gpu_libraries *libraries, const lk
     return LK_GPU_OK;
 }
 
-static lk_gpu_status gpu_matmul_find_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
+/* Exchanges pause, because the library may load kernels. */
+static lk_gpu_status gpu_matmul_find_product(lk_gpu_stream *stream, const lk_gpu_matmul *m, product **out)
 {
     int64_t key[LK_GPU_KEY_WORDS] = {
         m->rows,         m->inner,        m->columns,      m->dtype, m->y_dtype,
         m->a_transposed, m->b_transposed, m->bias != NULL, m->tf32,  lk__gpu_hash_of_engine(m->engine)};
-    *out = (product *)lk__gpu_cache_find(&libraries->products, key);
-    return *out ? LK_GPU_OK : gpu_matmul_make_product(libraries, m, key, out);
+    *out = (product *)lk__gpu_cache_find(&stream->libraries->products, key);
+    if (*out)
+        return LK_GPU_OK;
+    lk__gpu_pause(stream, true);
+    lk_gpu_status status = gpu_matmul_make_product(stream->libraries, m, key, out);
+    lk__gpu_resume(stream);
+    return status;
 }
 
-static lk_gpu_status gpu_matmul_find_parts(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
+static lk_gpu_status gpu_matmul_find_parts(lk_gpu_stream *stream, const lk_gpu_matmul *m, product **out)
 {
     const product *one;
-    LK_GPU_TRY(gpu_matmul_find_product(libraries, m, out));
+    LK_GPU_TRY(gpu_matmul_find_product(stream, m, out));
     if (m->parts <= 1)
         return LK_GPU_OK;
     one = *out;
@@ -275,8 +282,13 @@ static lk_gpu_status gpu_matmul_find_parts(lk_gpu_libraries *libraries, const lk
     memcpy(key, one->problem.key, sizeof key);
     key[LK_GPU_KEY_WORDS - 2] = m->parts;
     key[LK_GPU_KEY_WORDS - 1] = m->b_is_shared;
-    *out = (product *)lk__gpu_cache_find(&libraries->products_of_parts, key);
-    return *out ? LK_GPU_OK : gpu_matmul_make_parts(libraries, m, one, key, out);
+    *out = (product *)lk__gpu_cache_find(&stream->libraries->products_of_parts, key);
+    if (*out)
+        return LK_GPU_OK;
+    lk__gpu_pause(stream, true);
+    lk_gpu_status status = gpu_matmul_make_parts(stream->libraries, m, one, key, out);
+    lk__gpu_resume(stream);
+    return status;
 }
 
 lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice)
@@ -287,7 +299,7 @@ lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choic
     if (m->rows == 0 || m->columns == 0 || m->inner == 0)
         return LK_GPU_OK;
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    LK_GPU_TRY(gpu_matmul_find_product(stream->libraries, m, &p));
+    LK_GPU_TRY(gpu_matmul_find_product(stream, m, &p));
     snprintf(choice->name, sizeof choice->name, "%s", p->problem.choice.name);
     return LK_GPU_OK;
 }
@@ -335,17 +347,23 @@ static lk_gpu_status gpu_matmul_run_product(lk_gpu_stream *stream, const lk_gpu_
     static const float one = 1, zero = 0;
     product *p;
     LK_GPU_TRY(lk__gpu_libraries_need(stream));
-    LK_GPU_TRY(gpu_matmul_find_parts(stream->libraries, m, &p));
+    LK_GPU_TRY(gpu_matmul_find_parts(stream, m, &p));
     if (p->is_direct)
         return lk__gpu_direct_matmul(stream, m);
     if (p->is_split)
         return gpu_matmul_run_parts(stream, m);
     if (m->bias)
         LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias, sizeof m->bias));
-    return lk__gpu_check_blas(cublasLtMatmul(stream->libraries->blas, &p->operation, &one, m->b, &p->b, m->a, &p->a,
-                                             &zero, m->y, &p->y, m->y, &p->y, &p->algorithm, stream->workspace,
-                                             LK_GPU_WORKSPACE_BYTES, stream->stream),
-                              "multiply");
+    bool is_first = !p->problem.has_run;
+    if (is_first)
+        lk__gpu_pause(stream, true);
+    cublasStatus_t status =
+        cublasLtMatmul(stream->libraries->blas, &p->operation, &one, m->b, &p->b, m->a, &p->a, &zero, m->y, &p->y, m->y,
+                       &p->y, &p->algorithm, stream->workspace, LK_GPU_WORKSPACE_BYTES, stream->stream);
+    if (is_first)
+        lk__gpu_resume(stream);
+    p->problem.has_run = true;
+    return lk__gpu_check_blas(status, "multiply");
 }
 
 /* With inner = 0 the product is 0, and y is the bias. */

@@ -46,6 +46,9 @@ lk_gpu_status lk__gpu_use(int gpu);
 void lk__gpu_pause(const lk_gpu_stream *stream, bool until_idle);
 void lk__gpu_resume(const lk_gpu_stream *stream);
 
+/* Loads a kernel on the stream's GPU. CUDA would do that at its first launch, and might wait for the GPU then. */
+void lk__gpu_load_kernel(const lk_gpu_stream *stream, const void *kernel);
+
 /* Open the stream's libraries and workspace if they are not open yet; free those that belong to the stream. */
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
 void lk__gpu_libraries_free(lk_gpu_stream *stream);

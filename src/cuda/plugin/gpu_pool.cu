@@ -138,8 +138,8 @@ lk_gpu_status lk__gpu_max_pool(lk_gpu_stream *stream, const lk_gpu_max_pool *a)
     if (w.images == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, w.channels, address_of(a->x) | address_of(a->y) | address_of(a->where),
-              LK_GPU_RUN(max_pool<P>, blocks_for(packs_in<P>(w, w.out)), THREADS, stream->stream,
-                         (const P::element *)a->x, (P::element *)a->y, a->where, w))
+              LK_GPU_RUN(max_pool<P>, blocks_for(packs_in<P>(w, w.out)), THREADS, stream, (const P::element *)a->x,
+                         (P::element *)a->y, a->where, w))
     return lk__gpu_launched("max_pool");
 }
 
@@ -173,8 +173,8 @@ lk_gpu_status lk__gpu_max_pool_grad(lk_gpu_stream *stream, const lk_gpu_max_pool
     if (w.images == 0)
         return LK_GPU_OK;
     FOR_PACKS(a->dtype, w.channels, address_of(a->dy) | address_of(a->dx) | address_of(a->where),
-              LK_GPU_RUN(max_pool_grad<P>, blocks_for(packs_in<P>(w, w.in)), THREADS, stream->stream,
-                         (const P::element *)a->dy, a->where, (P::element *)a->dx, w))
+              LK_GPU_RUN(max_pool_grad<P>, blocks_for(packs_in<P>(w, w.in)), THREADS, stream, (const P::element *)a->dy,
+                         a->where, (P::element *)a->dx, w))
     return lk__gpu_launched("max_pool_grad");
 }
 
@@ -210,8 +210,8 @@ template <typename P, bool PLAIN> static void run_relu_max(lk_gpu_stream *stream
     typedef typename P::element T;
     const lk_geometry &w = a->window;
     int64_t count = packs_in<P>(w, w.out);
-    LK_GPU_RUN((relu_max_pool<P, PLAIN>), blocks_for(count), THREADS, stream->stream, (const T *)a->x, (T *)a->y,
-               a->where, windows_of(w), count, w.channels);
+    LK_GPU_RUN((relu_max_pool<P, PLAIN>), blocks_for(count), THREADS, stream, (const T *)a->x, (T *)a->y, a->where,
+               windows_of(w), count, w.channels);
 }
 
 lk_gpu_status lk__gpu_relu_max_pool(lk_gpu_stream *stream, const lk_gpu_relu_max_pool *a)
@@ -251,7 +251,7 @@ static void run_relu_max_grad(lk_gpu_stream *stream, const lk_gpu_relu_max_pool_
     typedef typename P::element T;
     const lk_geometry &w = a->window;
     int64_t count = packs_in<P>(w, w.in);
-    LK_GPU_RUN((relu_max_pool_grad<P, PLAIN>), blocks_for(count), THREADS, stream->stream, (const T *)a->dy, a->where,
+    LK_GPU_RUN((relu_max_pool_grad<P, PLAIN>), blocks_for(count), THREADS, stream, (const T *)a->dy, a->where,
                (T *)a->dx, windows_of(w), count, w.channels);
 }
 
@@ -335,8 +335,8 @@ static void run_global_average(lk_gpu_stream *stream, const typename P::element 
 {
     int64_t packs = w.channels / P::COUNT;
     unsigned tiles = (unsigned)((packs + GLOBAL_WIDTH - 1) / GLOBAL_WIDTH);
-    LK_GPU_RUN_TOGETHER(global_avg_pool<P>, (unsigned)w.images * tiles, THREADS, stream->stream, x, y,
-                        w.in[0] * w.in[1], w.channels, tiles, least);
+    LK_GPU_RUN_TOGETHER(global_avg_pool<P>, (unsigned)w.images * tiles, THREADS, stream, x, y, w.in[0] * w.in[1],
+                        w.channels, tiles, least);
 }
 
 /* dx may be relu_x. */
@@ -378,9 +378,9 @@ template <typename P> static void run_average(lk_gpu_stream *stream, const lk_gp
     if (is_global(w))
         run_global_average<P>(stream, x, y, w, least);
     else if (a->y_is_plain)
-        LK_GPU_RUN((avg_pool<P, true>), blocks_for(packs_in<P>(w, w.out)), THREADS, stream->stream, x, y, w, least);
+        LK_GPU_RUN((avg_pool<P, true>), blocks_for(packs_in<P>(w, w.out)), THREADS, stream, x, y, w, least);
     else
-        LK_GPU_RUN((avg_pool<P, false>), blocks_for(packs_in<P>(w, w.out)), THREADS, stream->stream, x, y, w, least);
+        LK_GPU_RUN((avg_pool<P, false>), blocks_for(packs_in<P>(w, w.out)), THREADS, stream, x, y, w, least);
 }
 
 lk_gpu_status lk__gpu_avg_pool(lk_gpu_stream *stream, const lk_gpu_avg_pool *a)
@@ -395,7 +395,7 @@ template <typename P, bool PLAIN> static void run_average_grad(lk_gpu_stream *st
 {
     typedef typename P::element T;
     const lk_geometry &w = a->window;
-    LK_GPU_RUN((avg_pool_grad<P, PLAIN>), blocks_for(packs_in<P>(w, w.in)), THREADS, stream->stream, (const T *)a->dy,
+    LK_GPU_RUN((avg_pool_grad<P, PLAIN>), blocks_for(packs_in<P>(w, w.in)), THREADS, stream, (const T *)a->dy,
                (const T *)a->relu_x, (T *)a->dx, w);
 }
 

@@ -269,12 +269,11 @@ template <typename R> static lk_gpu_status run_reduction(lk_gpu_stream *stream, 
     dim3 block(32, WARPS);
     static_assert(sizeof(typename R::state) <= 16, "lk_gpu_reduce.workspace");
     if (lines_are_closer(a.kept, a.reduced))
-        LK_GPU_RUN_TOGETHER(reduce_across<R>, (unsigned)((a.kept.count + 31) / 32 * a.chunks), block, stream->stream,
-                            a);
+        LK_GPU_RUN_TOGETHER(reduce_across<R>, (unsigned)((a.kept.count + 31) / 32 * a.chunks), block, stream, a);
     else
-        LK_GPU_RUN_TOGETHER(reduce_along<R>, blocks_for_warps(a.kept.count * a.chunks), block, stream->stream, a);
+        LK_GPU_RUN_TOGETHER(reduce_along<R>, blocks_for_warps(a.kept.count * a.chunks), block, stream, a);
     if (a.chunks > 1)
-        LK_GPU_RUN_TOGETHER(reduce_parts<R>, blocks_for_warps(a.kept.count), block, stream->stream, a);
+        LK_GPU_RUN_TOGETHER(reduce_parts<R>, blocks_for_warps(a.kept.count), block, stream, a);
     return lk__gpu_launched("reduce");
 }
 
@@ -345,9 +344,9 @@ lk_gpu_status lk__gpu_max_grad(lk_gpu_stream *stream, const lk_gpu_max_grad *a)
     if (at.kept.count == 0)
         return LK_GPU_OK;
     if (lines_are_closer(at.kept, at.reduced))
-        LK_GPU_RUN_TOGETHER(max_grad<true>, (unsigned)((at.kept.count + 31) / 32), block, stream->stream, *a, at);
+        LK_GPU_RUN_TOGETHER(max_grad<true>, (unsigned)((at.kept.count + 31) / 32), block, stream, *a, at);
     else
-        LK_GPU_RUN_TOGETHER(max_grad<false>, blocks_for_warps(at.kept.count), block, stream->stream, *a, at);
+        LK_GPU_RUN_TOGETHER(max_grad<false>, blocks_for_warps(at.kept.count), block, stream, *a, at);
     return lk__gpu_launched("max_grad");
 }
 
@@ -410,7 +409,7 @@ lk_gpu_status lk__gpu_softmax(lk_gpu_stream *stream, const lk_gpu_softmax *a)
     lines l = {a->outer * a->inner, a->n, a->inner};
     if (l.count * l.n == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype, LK_GPU_RUN_TOGETHER(softmax<T>, blocks_for_warps(l.count), dim3(32, WARPS), stream->stream,
+    FOR_FLOATS(a->dtype, LK_GPU_RUN_TOGETHER(softmax<T>, blocks_for_warps(l.count), dim3(32, WARPS), stream,
                                              (const T *)a->x, (T *)a->y, l, a->log))
     return lk__gpu_launched("softmax");
 }
@@ -420,7 +419,7 @@ lk_gpu_status lk__gpu_softmax_grad(lk_gpu_stream *stream, const lk_gpu_softmax_g
     lines l = {a->outer * a->inner, a->n, a->inner};
     if (l.count * l.n == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype, LK_GPU_RUN_TOGETHER(softmax_grad<T>, blocks_for_warps(l.count), dim3(32, WARPS),
-                                             stream->stream, (const T *)a->dy, (const T *)a->y, (T *)a->dx, l, a->log))
+    FOR_FLOATS(a->dtype, LK_GPU_RUN_TOGETHER(softmax_grad<T>, blocks_for_warps(l.count), dim3(32, WARPS), stream,
+                                             (const T *)a->dy, (const T *)a->y, (T *)a->dx, l, a->log))
     return lk__gpu_launched("softmax_grad");
 }

@@ -64,5 +64,5 @@ static __global__ void finish_column_sums(const double *workspace, T *sums, int6
     int64_t c;
     double sum[1];
     if (add_blocks(workspace + blockIdx.y * workspace_of_part, columns, blocks, &c, sum))
-        sums[blockIdx.y * columns + c] = narrow<T>((typename number<T>::wide)sum[0]);
+        sums[blockIdx.y * columns + c] = narrow_double<T>(sum[0]);
 }

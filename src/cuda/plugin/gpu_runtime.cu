@@ -38,7 +38,11 @@ static uint32_t peers_of(int gpu)
     uint32_t peers = 0;
     for (int other = 0, n = gpu_count(); other < n && other < 32; other++) {
         int can = 0;
-        if (other != gpu && cudaDeviceCanAccessPeer(&can, gpu, other) == cudaSuccess && can)
+        if (other == gpu)
+            continue;
+        if (cudaDeviceCanAccessPeer(&can, gpu, other) != cudaSuccess)
+            cudaGetLastError(); /* or the next launch would report it */
+        else if (can)
             peers |= 1u << other;
     }
     return peers;

@@ -219,6 +219,6 @@ lk_gpu_status lk__gpu_array_sums(lk_gpu_stream *stream, const lk_gpu_array_sums 
         blocks += its;
     }
     if (blocks > 0)
-        LK_GPU_RUN_TOGETHER(sum_arrays, (unsigned)blocks, THREADS, stream->stream, placed);
+        LK_GPU_RUN_TOGETHER(sum_arrays, (unsigned)blocks, THREADS, stream, placed);
     return lk__gpu_launched("array_sums");
 }

@@ -28,7 +28,7 @@ static bool has_packs(const lk_gpu_gather *a)
     return ends % sizeof(sixteen_bytes) == 0;
 }
 
-#define GATHER(type) LK_GPU_RUN(gather<type>, blocks_for(a->n * a->row), THREADS, stream->stream, *a)
+#define GATHER(type) LK_GPU_RUN(gather<type>, blocks_for(a->n * a->row), THREADS, stream, *a)
 
 lk_gpu_status lk__gpu_gather(lk_gpu_stream *stream, const lk_gpu_gather *a)
 {
@@ -37,7 +37,7 @@ lk_gpu_status lk__gpu_gather(lk_gpu_stream *stream, const lk_gpu_gather *a)
     if (has_packs(a)) {
         lk_gpu_gather packs = *a;
         packs.row = a->row * (int64_t)a->size / (int64_t)sizeof(sixteen_bytes);
-        LK_GPU_RUN(gather<sixteen_bytes>, blocks_for(packs.n * packs.row), THREADS, stream->stream, packs);
+        LK_GPU_RUN(gather<sixteen_bytes>, blocks_for(packs.n * packs.row), THREADS, stream, packs);
         return lk__gpu_launched("gather");
     }
     switch (a->size) {
@@ -79,7 +79,7 @@ template <typename T> static void run_fill(lk_gpu_stream *stream, const lk_gpu_f
 {
     int64_t width = widest<T>::WIDTH;
     int64_t before = (int64_t)(16 - (uintptr_t)a->y % 16) % 16 / (int64_t)sizeof(T);
-    LK_GPU_RUN(fill<T>, blocks_for((a->count + width - 1) / width), THREADS, stream->stream, (T *)a->y, a->count,
+    LK_GPU_RUN(fill<T>, blocks_for((a->count + width - 1) / width), THREADS, stream, (T *)a->y, a->count,
                before < a->count ? before : a->count, a->value);
 }
 
@@ -101,7 +101,7 @@ lk_gpu_status lk__gpu_arange(lk_gpu_stream *stream, const lk_gpu_arange *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN(arange, blocks_for(a->count), THREADS, stream->stream, *a);
+    LK_GPU_RUN(arange, blocks_for(a->count), THREADS, stream, *a);
     return lk__gpu_launched("arange");
 }
 
@@ -137,7 +137,7 @@ lk_gpu_status lk__gpu_random(lk_gpu_stream *stream, const lk_gpu_random *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN(random_numbers, blocks_for(a->count), THREADS, stream->stream, *a);
+    LK_GPU_RUN(random_numbers, blocks_for(a->count), THREADS, stream, *a);
     return lk__gpu_launched("random");
 }
 
@@ -207,7 +207,7 @@ lk_gpu_status lk__gpu_binary(lk_gpu_stream *stream, const lk_gpu_binary *a)
         run_binary<double>(stream, a, w);
         break;
     default:
-        LK_GPU_RUN(binary_integers, blocks_for(w.count), THREADS, stream->stream, *a, w);
+        LK_GPU_RUN(binary_integers, blocks_for(w.count), THREADS, stream, *a, w);
     }
     return lk__gpu_launched("binary");
 }

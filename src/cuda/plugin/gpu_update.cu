@@ -55,10 +55,9 @@ static void run_update(lk_gpu_stream *stream, const U &u, int64_t count, const l
     for (int a = 0; a < U::ARRAYS; a++)
         aligned = aligned && is_aligned<float, WIDTH>(u.array[a]);
     if (aligned)
-        LK_GPU_RUN((update<U, WIDTH>), blocks_for((count + WIDTH - 1) / WIDTH), THREADS, stream->stream, u, count,
-                   control);
+        LK_GPU_RUN((update<U, WIDTH>), blocks_for((count + WIDTH - 1) / WIDTH), THREADS, stream, u, count, control);
     else
-        LK_GPU_RUN((update<U, 1>), blocks_for(count), THREADS, stream->stream, u, count, control);
+        LK_GPU_RUN((update<U, 1>), blocks_for(count), THREADS, stream, u, count, control);
 }
 
 /* --- momentum ----------------------------------------------------------------------------------------------------- */
@@ -243,9 +242,9 @@ lk_gpu_status lk__gpu_lars_update(lk_gpu_stream *stream, const lk_gpu_lars_updat
     if (a->count == 0)
         return LK_GPU_OK;
     if (is_aligned<float, WIDTH>(a->w) && is_aligned<float, WIDTH>(a->v) && is_aligned<float, WIDTH>(a->g))
-        LK_GPU_RUN((lars_update<WIDTH>), blocks_for((a->count + WIDTH - 1) / WIDTH), THREADS, stream->stream, *a);
+        LK_GPU_RUN((lars_update<WIDTH>), blocks_for((a->count + WIDTH - 1) / WIDTH), THREADS, stream, *a);
     else
-        LK_GPU_RUN((lars_update<1>), blocks_for(a->count), THREADS, stream->stream, *a);
+        LK_GPU_RUN((lars_update<1>), blocks_for(a->count), THREADS, stream, *a);
     return lk__gpu_launched("lars_update");
 }
 
@@ -357,8 +356,8 @@ lk_gpu_status lk__gpu_squared_norms(lk_gpu_stream *stream, const lk_gpu_squared_
     int64_t slots = a->count / LK_GPU_NORM_BLOCK + a->segments;
     if (a->segments == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN_TOGETHER(sum_blocks, blocks_for_warps(slots), dim3(32, WARPS), stream->stream, *a, slots);
-    LK_GPU_RUN_TOGETHER(sum_segments, (unsigned)a->segments, THREADS, stream->stream, *a);
+    LK_GPU_RUN_TOGETHER(sum_blocks, blocks_for_warps(slots), dim3(32, WARPS), stream, *a, slots);
+    LK_GPU_RUN_TOGETHER(sum_segments, (unsigned)a->segments, THREADS, stream, *a);
     return lk__gpu_launched("squared_norms");
 }
 
@@ -400,6 +399,6 @@ static __global__ void update_scales(lk_gpu_update_scales a)
 
 lk_gpu_status lk__gpu_update_scales(lk_gpu_stream *stream, const lk_gpu_update_scales *a)
 {
-    LK_GPU_RUN_TOGETHER(update_scales, 1, THREADS, stream->stream, *a);
+    LK_GPU_RUN_TOGETHER(update_scales, 1, THREADS, stream, *a);
     return lk__gpu_launched("update_scales");
 }
