@@ -161,7 +161,10 @@ static lk_hlo lower_images_mix(lk_lowering *l, lk_hlo a, lk_hlo b, lk_hlo share)
 static lk_hlo lower_images_make(lk_lowering *l, const lk_hlo_samples *s, const lk_call *call)
 {
     const lk_augment_opts *opts = &s->attrs->opts;
-    lk_hlo bytes = lk__hlo_gather(l, lk__hlo_read(l, call->in[0]), s->indices);
+    lk_hlo set = lk__hlo_read(l, call->in[0]);
+    if (set.size[0] == 1) /* else XLA knows what is gathered, and multiplies by 1 / 255 */
+        set = lk__hlo_pad(l, set, lk__hlo_integer(l, LK_U8, 0), (int64_t[4]){0}, (int64_t[4]){1}, (int64_t[4]){0});
+    lk_hlo bytes = lk__hlo_gather(l, set, s->indices);
     lk_hlo images = lk__hlo_div(l, lk__hlo_convert(l, bytes, LK_F32), lk__hlo_number(l, LK_F32, 255));
     images = lk__hlo_change_colors(l, s, lk__hlo_move_pixels(l, s, images));
     if (call->n_in > 3 && call->in[3])
@@ -176,6 +179,8 @@ void lk__lower_prepare_images(lk_lowering *l, const lk_call *call)
 {
     lk_shape shape = call->out[0]->shape;
     int64_t n = shape.dim[0], count = call->in[0]->shape.dim[0];
+    if (n == 0)
+        return;
     lk_hlo_samples s = {.attrs = LK_ATTRS(call, lk_prepare_images_attrs),
                         .indices = lk__hlo_read(l, call->in[1]),
                         .epoch = lk__hlo_read(l, call->in[2]),

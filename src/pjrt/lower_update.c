@@ -1,5 +1,6 @@
 /* The optimizers' updates. Each operation is rounded separately, in the order that ops/update.h writes, so that every
- * kind of device gives the same bits: see lk__hlo_rounded_mul. */
+ * kind of device gives the same bits: see lk__hlo_rounded_mul. But a plug-in may take subnormal numbers for 0, as XLA's
+ * for CPUs does. */
 #include "base/mem.h"
 #include "ops/ops.h"
 #include "ops/update.h"

@@ -229,12 +229,12 @@ void lk__hlo_write(lk_lowering *l, const lk_tensor *t, lk_hlo value)
 {
     view_box box;
     lk_hlo_storage *entry = lower_storage_of(l, t);
-    if (!entry)
+    if (!entry || (!lk__tensor_is_whole(t) && lk_shape_count(t->shape) == 0))
         return;
     value = lk__hlo_convert(l, value, t->dtype);
     if (lk__tensor_is_whole(t))
         entry->value = value;
-    else if (lk_shape_count(t->shape) > 0 && lower_view_as_box(t, lower_storage_count(t), &box))
+    else if (lower_view_as_box(t, lower_storage_count(t), &box))
         entry->value = lower_view_write_box(l, t, &box, lower_storage_value(l, entry), value);
     entry->written = true;
 }

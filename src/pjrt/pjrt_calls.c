@@ -81,14 +81,14 @@ static lk_status pjrt_calls_give_results(const lk_pjrt_state *state, const lk_lo
     for (int i = 0; i < lowered->n_results; i++) {
         lk_storage *storage = lowered->results[i];
         lk_pjrt_value *value;
-        lk_status given = lk__pjrt_value_new(state->session, r->results[i], lowered->result_dtypes[i],
-                                             lowered->result_counts[i], &value);
-        if (given == LK_OK && status == LK_OK)
-            given = lk__storage_allocate(storage, storage->bytes, NULL);
-        status = status == LK_OK ? given : status;
+        lk_status made = lk__pjrt_value_new(state->session, r->results[i], lowered->result_dtypes[i],
+                                            lowered->result_counts[i], &value);
+        status = status == LK_OK ? made : status;
+        if (status == LK_OK)
+            status = lk__storage_allocate(storage, storage->bytes, NULL);
         if (status == LK_OK)
             lk__pjrt_memory_set(state->memory, storage->data, value);
-        else if (given == LK_OK)
+        else if (made == LK_OK)
             lk__pjrt_value_release(value);
     }
     return status;
