@@ -1,13 +1,13 @@
 #include "io/charts/axis.h"
 
 #include "base/minmax.h"
-#include "io/bytes.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-static const double LARGEST_VALUE = 1e150;
+static const double LARGEST_VALUE = 1e150, SMALLEST_SIZE = 1e-290; /* so that units can be divided by */
 
 bool lk__plot_value(double value)
 {
@@ -20,7 +20,9 @@ static void axis_widen(double *min, double *max)
     if (*min > *max)
         *min = 0, *max = 1;
     double size = fmax(fabs(*min), fabs(*max));
-    if (*max - *min > size * 1e-6)
+    if (size > 0 && size < SMALLEST_SIZE)
+        *max = 1;
+    else if (*max - *min > size * 1e-6)
         return;
     double margin = size > 0 ? size * 0.05 : 0.5;
     *min -= margin;
@@ -77,13 +79,22 @@ double lk__axis_position(const lk_axis *axis, double value)
     return (value - axis->min) / (axis->max - axis->min);
 }
 
+/* Returns the exponent of the first digit of `value`, not 0, after rounding to so many digits behind the first. */
+static int axis_first_exponent(double value, int decimals)
+{
+    int exponent = (int)floor(log10(fabs(value)) + 1e-12);
+    bool reaches_ten =
+        exponent >= -300 && fabs(value) / axis_power_of_ten(exponent) >= 10 - 0.5 * axis_power_of_ten(-decimals);
+    return exponent + reaches_ten;
+}
+
 /* Writes `value` rounded to a multiple of 10^digit: in scientific notation if `digit` is below -6 or `largest` is 1e7
  * or more. */
 static void axis_number_text(double value, int digit, double largest, char text[LK__TICK_TEXT])
 {
-    char digits[LK__FIXED_TEXT];
+    char digits[LK__FIXED_DIGITS];
     if (digit >= -6 && largest < 1e7) {
-        lk__fixed_text(value, digit < 0 ? -digit : 0, digits);
+        lk__number_fixed(value, digit < 0 ? -digit : 0, digits);
         snprintf(text, LK__TICK_TEXT, "%s", digits);
         return;
     }
@@ -91,9 +102,10 @@ static void axis_number_text(double value, int digit, double largest, char text[
         snprintf(text, LK__TICK_TEXT, "0");
         return;
     }
-    int exponent = (int)floor(log10(fabs(value)) + 1e-12);
-    int decimals = (int)lk__max(0, lk__min(exponent - digit, 9));
-    lk__fixed_text(exponent < -300 ? 0 : value / axis_power_of_ten(exponent), decimals, digits);
+    int decimals = (int)lk__max(0, lk__min((int)floor(log10(fabs(value)) + 1e-12) - digit, 9));
+    int exponent = axis_first_exponent(value, decimals);
+    decimals = (int)lk__max(0, lk__min(exponent - digit, 9));
+    lk__number_fixed(exponent < -300 ? 0 : value / axis_power_of_ten(exponent), decimals, digits);
     snprintf(text, LK__TICK_TEXT, "%se%c%02d", digits, exponent < 0 ? '-' : '+', abs(exponent));
 }
 
@@ -105,6 +117,6 @@ void lk__axis_text(const lk_axis *axis, int tick, char text[LK__TICK_TEXT])
 
 void lk__number_text(double value, char text[LK__TICK_TEXT])
 {
-    int exponent = value == 0 ? 0 : (int)floor(log10(fabs(value)) + 1e-12);
+    int exponent = value == 0 ? 0 : axis_first_exponent(value, 3);
     axis_number_text(value, exponent > 3 && exponent < 7 ? 0 : exponent - 3, fabs(value), text);
 }

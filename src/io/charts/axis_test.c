@@ -59,7 +59,7 @@ static void ticks_lie_inside(void **state)
     (void)state;
     const double centers[] = {0, 1, -7.3, 1e-12, 123456.789, -1e150, 1e-150};
     for (size_t c = 0; c < sizeof centers / sizeof *centers; c++) {
-        for (double width = 1e-160; width < 1e150; width *= 13) {
+        for (double width = 5e-324; width < 1e150; width *= 13) {
             for (int rounded = 0; rounded < 2; rounded++) {
                 lk_axis axis;
                 double min = centers[c], max = centers[c] + width;
@@ -85,9 +85,19 @@ static void numbers_have_four_digits(void **state)
     const struct {
         double value;
         const char *text;
-    } cases[] = {{0, "0.000"},         {0.91234, "0.9123"},  {25310.7, "25311"},        {12.3456, "12.35"},
-                 {1234.5, "1235"},     {9999999, "9999999"}, {1.23456e12, "1.235e+12"}, {0.0001234567, "1.235e-04"},
-                 {0.00123, "0.001230"}};
+    } cases[] = {{0, "0.000"},
+                 {0.91234, "0.9123"},
+                 {25310.7, "25311"},
+                 {12.3456, "12.35"},
+                 {1234.5, "1235"},
+                 {9999999, "9999999"},
+                 {1.23456e12, "1.235e+12"},
+                 {0.0001234567, "1.235e-04"},
+                 {0.00123, "0.001230"},
+                 {99999999, "1.000e+08"},
+                 {0.99999, "1.000"},
+                 {9.99996, "10.00"},
+                 {9.9994e-5, "9.999e-05"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[LK__TICK_TEXT];
         lk__number_text(cases[i].value, text);

@@ -2,6 +2,7 @@
 #include "io/io_testing.h"
 
 #include "base/mem_testing.h"
+#include "io/charts/line_chart.h"
 #include "lockstep/plot.h"
 
 #include <ctype.h>
@@ -123,6 +124,26 @@ static void a_line_chart_has_what_it_was_given(void **state)
     assert_int_equal(count_of(svg, "nan"), 0);
     free(svg);
     assert_int_equal(files_in_dir(test_dir), 1);
+}
+
+/* However the points lie, there are at most as many means as parts. */
+static void joins_points_in_any_order(void **state)
+{
+    (void)state;
+    double x[101], y[101], joined[2][4];
+    for (int i = 0; i < 101; i++) {
+        x[i] = i % 2 ? 1e300 * (i - 50) : 0.001;
+        y[i] = i;
+    }
+    lk_series series = {.x = x, .y = y, .count = 101};
+    lk__series_join(&series, 4, 0, x[100], joined[0], joined[1]);
+    assert_in_range(series.count, 1, 4);
+    for (int i = 0; i < 101; i++)
+        x[i] = i;
+    series = (lk_series){.x = x, .y = y, .count = 101};
+    lk__series_join(&series, 4, 0, 100, joined[0], joined[1]);
+    assert_int_equal(series.count, 4);
+    assert_true(joined[1][0] == 16.5 && joined[1][3] == 100);
 }
 
 static void points_are_where_the_axes_say(void **state)
@@ -334,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_chart_has_what_it_was_given),
+        cmocka_unit_test(joins_points_in_any_order),
         cmocka_unit_test(points_are_where_the_axes_say),
         cmocka_unit_test(a_range_is_kept_or_widened),
         cmocka_unit_test(an_axis_at_the_right),

@@ -58,7 +58,7 @@ bool lk__line_chart_has_right(const lk_line_chart *chart)
 
 void lk__series_join(lk_series *series, int parts, double min, double max, double *x, double *y)
 {
-    int64_t count = 0, n = 0, part = -1;
+    int64_t count = 0, n = 0, part = 0;
     double sum_x = 0, sum_y = 0;
     if (series->count <= parts)
         return;
@@ -66,7 +66,8 @@ void lk__series_join(lk_series *series, int parts, double min, double max, doubl
         bool end = i == series->count;
         if (!end && !(line_chart_has_point(series, i)))
             continue;
-        int64_t own = end ? -1 : (int64_t)((series->x[i] - min) / (max - min) * (parts - 1));
+        double at = end ? 0 : (series->x[i] - min) / (max - min) * (parts - 1);
+        int64_t own = end ? -1 : (int64_t)fmin(fmax(at, (double)part), parts - 1);
         if (n > 0 && own != part) {
             x[count] = sum_x / (double)n;
             y[count++] = sum_y / (double)n;

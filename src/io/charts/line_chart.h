@@ -22,8 +22,9 @@ void lk__line_chart_ranges(const lk_line_chart *chart, lk_axis_range *x, lk_axis
 lk_status lk__line_chart_draw(const lk_line_chart *chart, lk_canvas *canvas, lk_area area, lk_chart_frame *frame,
                               lk_axis *x, lk_axis *y);
 
-/* Replaces a series of more than `parts` points by the means over so many equal parts of [min, max], in which all x
- * are; x and y [parts] hold them. min < max. */
+/* Replaces a series of more than `parts` points by the means over so many equal parts of [min, max]; x and y [parts]
+ * hold them. min < max. A point whose x is in an earlier part than that of the point before it, or outside the range,
+ * counts to the nearest part that comes next. */
 void lk__series_join(lk_series *series, int parts, double min, double max, double *x, double *y);
 
 /* Returns whether the series has a point that can be drawn. */

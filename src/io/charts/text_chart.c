@@ -50,17 +50,19 @@ static void text_chart_put_repeated(lk_bytes *out, const char *text, int times)
         lk__bytes_text(out, text);
 }
 
-static void text_chart_put_cut(lk_bytes *out, const char *text, int columns)
+static void text_chart_put_cut(text_chart *t, const char *text, int columns)
 {
-    for (uint32_t c; columns > 0 && (c = lk__utf8_next(&text)); columns--)
-        lk__bytes_utf8(out, c < 0x20 ? ' ' : c);
+    for (uint32_t c; columns > 0 && (c = lk__utf8_next(&text)); columns--) {
+        bool controls = c < 0x20 || (c >= 0x7F && c < 0xA0);
+        lk__bytes_utf8(&t->out, controls ? ' ' : c > 0x7F && t->style.ascii ? '?' : c);
+    }
 }
 
 static void text_chart_put_centered(text_chart *t, const char *text, int from, int columns)
 {
     int width = lk__utf8_length(text);
     text_chart_put_repeated(&t->out, " ", from + (width < columns ? (columns - width) / 2 : 0));
-    text_chart_put_cut(&t->out, text, columns);
+    text_chart_put_cut(t, text, columns);
     lk__bytes_char(&t->out, '\n');
 }
 
@@ -99,7 +101,7 @@ static int text_chart_put_legend(text_chart *t, int most, bool write)
             lk__bytes_text(&t->out, text_chart_mark(t, s));
             text_chart_set_color(t, NO_SERIES);
             lk__bytes_char(&t->out, ' ');
-            text_chart_put_cut(&t->out, name, t->style.columns - 2);
+            text_chart_put_cut(t, name, t->style.columns - 2);
         }
         column += (column > 0 ? 3 : 0) + width;
     }
@@ -310,10 +312,10 @@ static void text_chart_put_y_labels(text_chart *t)
     const char *left = t->chart->y_label ? t->chart->y_label : "";
     const char *right = t->has_right && t->chart->right_label ? t->chart->right_label : "";
     int between = t->style.columns - lk__utf8_length(left) - lk__utf8_length(right);
-    text_chart_put_cut(&t->out, left, t->style.columns);
+    text_chart_put_cut(t, left, t->style.columns);
     if (*right && between > 0) {
         text_chart_put_repeated(&t->out, " ", between);
-        lk__bytes_text(&t->out, right);
+        text_chart_put_cut(t, right, t->style.columns);
     }
     lk__bytes_char(&t->out, '\n');
 }

@@ -56,6 +56,27 @@ static void an_axis_at_the_right(void **state)
     lk_free(text);
 }
 
+/* A name may hold anything, but what is printed moves no cursor, and with `ascii` is ASCII. */
+static void labels_are_printable(void **state)
+{
+    (void)state;
+    const lk_series series[] = {{.name = "a\302\233\177b\303\266", .x = epochs, .y = accuracy, .count = 5},
+                                {.name = "c", .x = epochs, .y = accuracy, .count = 5, .right = true}};
+    const lk_line_chart chart = {
+        .y_label = "left", .right_label = "r\n\033\377", .series = series, .series_count = 2, .right_max = 1};
+    char *text = lk_line_chart_text(&chart, (lk_text_style){.columns = 40, .rows = 12, .ascii = true});
+    assert_non_null(text);
+    int lines = 0;
+    for (const char *c = text; *c; c++) {
+        assert_true(*c == '\n' || (*c >= 0x20 && *c < 0x7F));
+        lines += *c == '\n';
+    }
+    assert_int_equal(lines, 12);
+    assert_non_null(strstr(text, "a  b?"));
+    assert_non_null(strstr(text, " r  ?\n"));
+    lk_free(text);
+}
+
 /* Removes escape sequences. */
 static void plain(char *text)
 {
@@ -165,7 +186,7 @@ int main(void)
         cmocka_unit_test(a_small_chart_in_ascii),    cmocka_unit_test(an_axis_at_the_right),
         cmocka_unit_test(every_style_fits),          cmocka_unit_test(braille_has_eight_dots_a_cell),
         cmocka_unit_test(charts_of_nothing),         cmocka_unit_test(sizes_that_are_too_small),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(labels_are_printable),
     };
     return cmocka_run_group_tests_name("text_chart", tests, NULL, NULL);
 }

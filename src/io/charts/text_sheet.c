@@ -21,7 +21,7 @@ static bool text_sheet_locale_is_utf8(void)
     for (int i = 0; i < 3; i++) {
         const char *value = getenv(names[i]);
         if (value && *value)
-            return strstr(value, "UTF-8") || strstr(value, "utf8");
+            return strcasestr(value, "UTF-8") || strcasestr(value, "UTF8");
     }
     return false;
 }

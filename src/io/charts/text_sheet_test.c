@@ -8,6 +8,8 @@
 #include "lockstep/build.h"
 #include "lockstep/plot.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void expect(const lk_contact_sheet *sheet, lk_text_style style, const char *expected)
@@ -69,6 +71,21 @@ static void refuses_what_makes_no_sense(void **state)
     lk_error_clear();
 }
 
+static void locales_are_spelled_in_many_ways(void **state)
+{
+    (void)state;
+    const struct {
+        const char *locale;
+        bool ascii;
+    } cases[] = {
+        {"C", true}, {"de_DE.ISO-8859-1", true}, {"C.UTF-8", false}, {"C.utf8", false}, {"en_US.utf-8", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("LC_ALL", cases[i].locale, 1);
+        assert_int_equal(lk_text_style_of(stderr).ascii, cases[i].ascii);
+    }
+    unsetenv("LC_ALL");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -76,6 +93,7 @@ int main(void)
         cmocka_unit_test(colors_are_those_of_terminals),
         cmocka_unit_test(large_images_shrink),
         cmocka_unit_test(refuses_what_makes_no_sense),
+        cmocka_unit_test(locales_are_spelled_in_many_ways),
     };
     return cmocka_run_group_tests_name("text_sheet", tests, NULL, NULL);
 }
