@@ -113,7 +113,8 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * If a checkpoint cannot be written, a warning says so and earlier ones stay as they are; if it was the last one of a
  * training without another error, fit gives its error at the end. Errors when training begins: LK_ERR_IO,
  * LK_ERR_ARGUMENT (a validation metric without an evaluation; a folder with checkpoints of another training, or that is
- * itself one), LK_ERR_STATE (another program writes there). Errors of the constructor: LK_ERR_MEMORY. */
+ * itself one), LK_ERR_STATE (another program writes there). Errors of the constructor: LK_ERR_ARGUMENT (options out of
+ * range), LK_ERR_MEMORY. */
 LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
 
 /* --- elastic training --------------------------------------------------------------------------------------------- */

@@ -3,13 +3,13 @@
  * after the other. https://github.com/huggingface/safetensors#format
  *
  * The reader trusts nothing: any inconsistency in the header is an error before an element is read, and memory is
- * bounded by the header's size, at most 8 MiB. */
+ * bounded by the header's size, at most 32 MiB. */
 #pragma once
 
 #include "lockstep/status.h"
 #include "lockstep/tensor.h"
 
-enum { LK_SAFETENSORS_MAX_HEADER = 8 << 20 };
+enum { LK_SAFETENSORS_MAX_HEADER = 32 << 20 };
 
 typedef struct lk_safetensor {
     const char *name;

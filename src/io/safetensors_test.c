@@ -80,6 +80,26 @@ static void reads_what_it_wrote(void **state)
     lk__safetensors_close(file);
 }
 
+static void writes_no_header_that_cannot_be_read(void **state)
+{
+    (void)state;
+    static const char letters[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    char *name = malloc(LK_SAFETENSORS_MAX_HEADER);
+    assert_non_null(name);
+    for (size_t i = 0; i < LK_SAFETENSORS_MAX_HEADER / sizeof letters; i++)
+        memcpy(name + i * (sizeof letters - 1), letters, sizeof letters);
+    memset(name + strlen(name), 'a', LK_SAFETENSORS_MAX_HEADER - 1 - strlen(name));
+    name[LK_SAFETENSORS_MAX_HEADER - 1] = '\0';
+    const float a = 1;
+    const lk_safetensors_entry entry = {name, LK_SCALAR, &a};
+    int64_t bytes;
+    uint64_t hash;
+    assert_int_equal(lk__safetensors_write(path, &entry, 1, NULL, &bytes, &hash), LK_ERR_UNSUPPORTED);
+    assert_non_null(strstr(lk_error_message(), "at most 33554432 can be read"));
+    lk_error_clear();
+    free(name);
+}
+
 static void reads_other_floats(void **state)
 {
     (void)state;
@@ -239,9 +259,15 @@ static void unwinds_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PATH_TEST(reads_what_it_wrote),      PATH_TEST(reads_other_floats),     PATH_TEST(refuses_headers_that_lie),
-        PATH_TEST(refuses_lengths_that_lie), PATH_TEST(refuses_deep_nesting),   PATH_TEST(refuses_what_became_shorter),
-        PATH_TEST(waits_for_no_pipe),        PATH_TEST(unwinds_without_memory),
+        PATH_TEST(reads_what_it_wrote),
+        PATH_TEST(reads_other_floats),
+        PATH_TEST(refuses_headers_that_lie),
+        PATH_TEST(refuses_lengths_that_lie),
+        PATH_TEST(refuses_deep_nesting),
+        PATH_TEST(refuses_what_became_shorter),
+        PATH_TEST(waits_for_no_pipe),
+        PATH_TEST(unwinds_without_memory),
+        PATH_TEST(writes_no_header_that_cannot_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "io/durable.h"
 #include "io/json.h"
+#include "io/safetensors.h"
 
 enum { ALIGNMENT = 64 }; /* the first element's, so that a mapped file can be used as it is */
 
@@ -44,6 +45,9 @@ static lk_status safetensors_make_header(const lk_safetensors_entry *entries, in
         lk__bytes_char(header, ' ');
     LK_TRY(lk__bytes_status(header));
     uint64_t length = header->size - sizeof prefix;
+    if (length > LK_SAFETENSORS_MAX_HEADER)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "safetensors: a header of %llu bytes for %d tensors; at most %d can be read",
+                (unsigned long long)length, n, LK_SAFETENSORS_MAX_HEADER);
     for (int i = 0; i < 8; i++)
         header->data[i] = (unsigned char)(length >> (8 * i));
     return LK_OK;
