@@ -387,7 +387,7 @@ LK_API bool lk_layer_call_training(const lk_layer_call *call);
  * then of lk_layer_buffer. Parameters have the dtype of the pass (lk_forward_opts), buffers f32. */
 LK_API lk_tensor *lk_layer_call_variable(const lk_layer_call *call, int shard, int variable);
 
-/* For `forward`: runs child number `child` on x[s] of all shards; sets y[s]. */
+/* For `forward`: runs child number `child` on x[s] of all shards; sets y[s]. y must be another array than x. */
 LK_API lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *const *x, lk_tensor **y);
 
 /* --- advanced: a model as a graph --------------------------------------------------------------------------------- */

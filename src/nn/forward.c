@@ -48,6 +48,8 @@ lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *const *
     if (child < 0 || child >= call->layer->n_children)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: there is no child %d; there are %d", call->layer->path, child,
                 call->layer->n_children);
+    if ((lk_tensor *const *)y == x)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: child %d has one array for its input and its output", call->layer->path, child);
     return lk__layer_run(call, call->layer->children[child], x, y);
 }
 

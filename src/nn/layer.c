@@ -99,7 +99,8 @@ lk_layer *lk_layer_named(const char *name, lk_layer *layer)
         lk__fail(LK_ERR_ARGUMENT, "%s: the name '%s' must be of letters, digits, '_' and '-'", layer->table->kind,
                  name ? name : "");
     if (!copy) {
-        lk_layer_release(layer);
+        if (!layer->taken)
+            lk_layer_release(layer);
         return NULL;
     }
     lk__free(layer->name);

@@ -18,6 +18,7 @@ struct lk_layer {
 
     /* Set when the model's layers are named. */
     char *path;            /* of an unnamed sequential: its scope's path */
+    int number;            /* with which an unnamed layer's path ends; 1: none is written */
     const lk_layer *scope; /* the nearest layer above whose path begins this one's; NULL: none */
 
     /* Set by the build. */

@@ -133,7 +133,7 @@ static void test_constructors_refuse(void **state)
     assert_null(lk_model_build("test", lk_layer_conv2d(4, 1, &(lk_conv2d_layer_opts){.groups = 2}), image));
     assert_error(LK_ERR_SHAPE, "gets 3 channels; expected a multiple of its 2 groups");
     assert_null(lk_model_build("test", lk_layer_conv2d(4, 4, &(lk_conv2d_layer_opts){.dilation = 3}), image));
-    assert_error(LK_ERR_SHAPE, "a kernel of 10 does not fit into H = 8");
+    assert_error(LK_ERR_SHAPE, "a kernel of 4 with dilation 3 spans 10 pixels, more than H = 8");
     assert_null(lk_layer_dense(-1, NULL));
     assert_error(LK_ERR_ARGUMENT, "dense: number of units is -1");
     assert_null(lk_layer_dropout(1));
@@ -177,6 +177,8 @@ static void test_a_layer_has_one_place(void **state)
     assert_error(LK_ERR_ARGUMENT, "part of a network already");
     assert_null(lk_model_build("test", child, image));
     assert_error(LK_ERR_ARGUMENT, "test: the layer is part of a network already");
+    assert_null(lk_layer_named("bad name", child));
+    assert_error(LK_ERR_ARGUMENT, "the name 'bad name' must be of letters");
     lk_layer_release(parent);
 }
 

@@ -52,15 +52,15 @@ static bool model_name_is_file(const char *name)
 }
 
 /* Makes the model that `name` stands for. `given`: the text of a model file that was read already; NULL: the file is
- * read. Returns NULL, with the error set, on failure. */
-static lk_model *model_from_name(const char *name, const char *given, lk_model_input input)
+ * read. classes: for its lines. Returns NULL, with the error set, on failure. */
+static lk_model *model_from_name(const char *name, const char *given, lk_model_input input, int64_t classes)
 {
     bool file = model_name_is_file(name);
     const lk_reference_model *reference = file ? NULL : model_find_reference(name);
     if ((!file && !reference) || lk__model_check_input(name, input) != LK_OK)
         return NULL;
     char *text = NULL;
-    lk_layer *root = file ? lk__model_file_read(name, given, input, &text) : reference->make(input);
+    lk_layer *root = file ? lk__model_file_read(name, given, classes, &text) : reference->make(input);
     lk_model *model = root ? lk__model_of(name, file, root, input) : NULL;
     if (!model) {
         lk__free(text);
@@ -83,19 +83,19 @@ lk_status lk_model_check(const char *name)
     const lk_model_input any = {.channels = 1, .height = 1, .width = 1, .classes = 1};
     if (name && model_name_is_pipe(name))
         return LK_OK;
-    lk_model *model = model_from_name(name ? name : "", NULL, any);
+    lk_model *model = model_from_name(name ? name : "", NULL, any, LK_ANY_CLASSES);
     lk_model_release(model);
     return model ? LK_OK : lk_error_status();
 }
 
 lk_model *lk_model_new(const char *name, lk_model_input input)
 {
-    return lk__model_finish(model_from_name(name ? name : "", NULL, input));
+    return lk__model_finish(model_from_name(name ? name : "", NULL, input, input.classes));
 }
 
 lk_model *lk__model_from_text(const char *path, const char *text, lk_model_input input)
 {
-    return lk__model_finish(model_from_name(path, text, input));
+    return lk__model_finish(model_from_name(path, text, input, input.classes));
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */

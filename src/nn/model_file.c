@@ -25,7 +25,7 @@ typedef struct text_line {
 typedef struct model_reader {
     const char *path;
     const char *given; /* the text, if it was read already; NULL: the file is read */
-    lk_model_input input;
+    int64_t classes;
     char *whole; /* the text as it was read */
     char *text;  /* cut into lines */
     int n_text_lines;
@@ -173,7 +173,7 @@ static lk_status model_line_take_name(lk_model_line *line, char *first)
 /* Splits a line into words, which point into `copy`, a buffer of MAX_LINE + 1 bytes. */
 static lk_status model_line_split(const model_reader *r, const text_line *from, char *copy, lk_model_line *line)
 {
-    *line = (lk_model_line){.file = r->path, .number = from->number, .input = r->input};
+    *line = (lk_model_line){.file = r->path, .number = from->number, .classes = r->classes};
     snprintf(copy, MAX_LINE + 1, "%s", from->text);
     char *rest = NULL;
     for (char *word = strtok_r(copy, " \t\r", &rest); word; word = strtok_r(NULL, " \t\r", &rest)) {
@@ -247,7 +247,10 @@ static lk_status model_block_read_settings(const lk_model_line *line, bool *froz
     *frozen = false;
     for (int i = 0; i < line->n_arguments; i++) {
         const char *text = line->arguments[i];
-        if (i > 0 || strncmp(text, setting, sizeof setting - 1) != 0)
+        bool is_known = strncmp(text, setting, sizeof setting - 1) == 0;
+        if (is_known && i > 0)
+            return lk__model_line_fail(line, "frozen is given twice; expected it once");
+        if (!is_known)
             return lk__model_line_fail(line, "%s has no setting '%.40s'; expected none but frozen=yes", line->word,
                                        text);
         LK_TRY(lk__model_line_yes(line, "frozen", text + sizeof setting - 1, frozen));
@@ -356,8 +359,9 @@ static lk_status model_block_read_end(const lk_model_line *line, const lk_model_
     if (!opened)
         return lk__model_line_fail(line, "'%s' without a block that it could belong to; expected a layer", line->word);
     if (middle && (*end != MIDDLE || middle != model_block_join(opened->word, false)))
-        return lk__model_line_fail(line, "'%s' in the '%s' of line %d, which takes none; expected a layer or 'end'",
-                                   line->word, opened->word, opened->number);
+        return lk__model_line_fail(line, "'%s' in the '%s' of line %d, which takes %s; expected a layer or 'end'",
+                                   line->word, opened->word, opened->number,
+                                   middle == model_block_join(opened->word, false) ? "one" : "none");
     *end = middle ? MIDDLE : END;
     return LK_OK;
 }
@@ -408,9 +412,9 @@ static lk_layer *model_reader_read_model(model_reader *r)
     return NULL;
 }
 
-lk_layer *lk__model_file_read(const char *path, const char *given, lk_model_input input, char **text)
+lk_layer *lk__model_file_read(const char *path, const char *given, int64_t classes, char **text)
 {
-    model_reader reader = {.path = path, .given = given, .input = input};
+    model_reader reader = {.path = path, .given = given, .classes = classes};
     lk_layer *root = model_reader_read_model(&reader);
     lk__free(reader.text);
     lk__free(reader.lines);

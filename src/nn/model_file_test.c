@@ -206,7 +206,10 @@ static void test_errors(void **state)
         {"relu frozen=yes", LK_ERR_FORMAT, ":1: relu has no setting 'frozen'; expected none"},
         {"relu alpha=3", LK_ERR_FORMAT, ":1: relu has no setting 'alpha'; expected none"},
         {"conv2d kernel=3 4", LK_ERR_FORMAT, ":1: '4' is no setting; expected NAME=VALUE"},
-        {"relu 3", LK_ERR_FORMAT, ":1: '3' is no setting; expected NAME=VALUE"},
+        {"relu 3", LK_ERR_FORMAT, ":1: '3' follows relu, which has no settings"},
+        {"sequential frozen=yes frozen=yes\nend", LK_ERR_FORMAT, ":1: frozen is given twice; expected it once"},
+        {"conv2d 3 kernel=3 dilation=20", LK_ERR_SHAPE,
+         ":1: conv2d: a kernel of 3 with dilation 20 spans 41 pixels, more than H = 28 with padding 0"},
         {"conv2d 0 kernel=3", LK_ERR_FORMAT,
          ":1: filters is '0'; expected classes or a whole number from 1 to 16777216"},
         {"conv2d 99999999999999999999 kernel=3", LK_ERR_FORMAT, ":1: filters is '99999999999999999999'"},
@@ -245,11 +248,11 @@ static void test_errors(void **state)
         {"multiply\nrelu\nend", LK_ERR_FORMAT, ":1: multiply without by; expected 'by' and the layers that give the"},
         {"multiply\nshortcut\nend", LK_ERR_FORMAT, ":2: 'shortcut' in the 'multiply' of line 1, which takes none"},
         {"residual\nby\nend", LK_ERR_FORMAT, ":2: 'by' in the 'residual' of line 1, which takes none"},
-        {"multiply\nby\nrelu\nby\nend", LK_ERR_FORMAT, ":4: 'by' in the 'multiply' of line 1, which takes none"},
+        {"multiply\nby\nrelu\nby\nend", LK_ERR_FORMAT, ":4: 'by' in the 'multiply' of line 1, which takes one"},
         {"sequential\nshortcut\nend", LK_ERR_FORMAT,
          ":2: 'shortcut' in the 'sequential' of line 1, which takes none; expected a layer or 'end'"},
         {"residual\nshortcut\nshortcut\nend", LK_ERR_FORMAT,
-         ":3: 'shortcut' in the 'residual' of line 1, which takes none"},
+         ":3: 'shortcut' in the 'residual' of line 1, which takes one"},
         {"residual\nend now", LK_ERR_FORMAT, ":2: 'end' has a name or a setting; expected it alone"},
         {"residual 2\nend", LK_ERR_FORMAT, ":1: residual has no setting '2'; expected none but frozen=yes"},
         {"repeat\nend", LK_ERR_FORMAT, ":1: repeat has 0 settings; expected one number"},
@@ -382,11 +385,11 @@ static void test_any_bytes(void **state)
 static void test_check(void **state)
 {
     (void)state;
-    static const char good[] = "conv2d classes kernel=9\nmax_pool 100\nglobal_avg_pool";
+    static const char good[] = "conv2d 6 kernel=9\nconv2d classes kernel=1 groups=2\nmax_pool 100\nglobal_avg_pool";
     write_file(good, sizeof good - 1);
     assert_int_equal(lk_model_check(path), LK_OK);
     assert_null(lk_model_new(path, gray28));
-    assert_error(LK_ERR_SHAPE, ":2: max_pool: a kernel of 100 does not fit");
+    assert_error(LK_ERR_SHAPE, ":3: max_pool: a kernel of 100 does not fit");
     write_file("flatten\ndens 10", 15);
     assert_int_equal(lk_model_check(path), LK_ERR_FORMAT);
     assert_error(LK_ERR_FORMAT, ":2: unknown layer 'dens'");

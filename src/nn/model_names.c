@@ -41,19 +41,24 @@ char *lk__join_path(const char *prefix, const char *name, int number)
     return text;
 }
 
-static char *model_numbered_path(const lk_model *model, const lk_layer *scope, const char *prefix, const char *kind)
+/* Sets the path to the first that is free of KIND, KIND2, … in the layer's scope. No path that was in use becomes free,
+ * so the search goes on where that of the last layer of the kind ended. */
+static void model_number_path(const lk_model *model, const char *prefix, lk_layer *layer)
 {
-    int number = 1;
-    for (int i = 0; i < model->layers.n; i++) {
-        const lk_layer *layer = model->layers.layers[i];
-        if (layer->scope == scope && !layer->name && strcmp(layer->table->kind, kind) == 0)
-            number++;
+    const char *kind = layer->table->kind;
+    layer->number = 1;
+    for (int i = model->layers.n - 1; i >= 0; i--) {
+        const lk_layer *other = model->layers.layers[i];
+        if (other->scope == layer->scope && !other->name && strcmp(other->table->kind, kind) == 0) {
+            layer->number = other->number + 1;
+            break;
+        }
     }
-    for (;; number++) {
-        char *path = lk__join_path(prefix, kind, number);
-        if (!path || !model_path_is_used(model, scope, path))
-            return path;
-        lk__free(path);
+    for (;; layer->number++) {
+        layer->path = lk__join_path(prefix, kind, layer->number);
+        if (!layer->path || !model_path_is_used(model, layer->scope, layer->path))
+            return;
+        lk__free(layer->path);
     }
 }
 
@@ -67,7 +72,7 @@ static lk_status model_name_layer(lk_model *model, const lk_layer *parent, lk_la
     else if (lk__layer_is_container(layer))
         layer->path = lk__strdup(prefix);
     else
-        layer->path = model_numbered_path(model, layer->scope, prefix, layer->table->kind);
+        model_number_path(model, prefix, layer);
     if (!layer->path)
         return LK_ERR_MEMORY;
     lk_layer_builder builder = {.model = model, .layer = layer};

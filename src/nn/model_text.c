@@ -119,7 +119,7 @@ static bool model_text_put_layer(lk_model_text *out, const lk_layer *layer, int 
 static lk_status model_text_check(const lk_model *model, const char *text, bool *is_good)
 {
     char *copy;
-    lk_layer *root = lk__model_file_read(model->name, text, model->input, &copy);
+    lk_layer *root = lk__model_file_read(model->name, text, model->input.classes, &copy);
     *is_good = root != NULL;
     if (!root && lk_error_status() == LK_ERR_MEMORY)
         return LK_ERR_MEMORY;

@@ -53,12 +53,14 @@ static lk_layer *model_word_make_conv2d(const lk_model_line *line, const layer_v
             lk__model_line_fail(line, "padding=same with kernel=%lld; expected an odd kernel", (long long)v->kernel[i]);
             return NULL;
         }
-    if (v->groups > 0 && v->size % v->groups != 0) {
+    bool may_be_classes = line->classes == LK_ANY_CLASSES && v->size == 1;
+    int64_t filters = may_be_classes && v->groups > 0 ? v->groups : v->size;
+    if (v->groups > 0 && filters % v->groups != 0) {
         lk__model_line_fail(line, "groups=%lld with %lld filters; expected a divisor of the filters",
-                            (long long)v->groups, (long long)v->size);
+                            (long long)v->groups, (long long)filters);
         return NULL;
     }
-    return lk_layer_conv2d(v->size, v->kernel[0],
+    return lk_layer_conv2d(filters, v->kernel[0],
                            &(lk_conv2d_layer_opts){.stride = v->stride[0],
                                                    .padding = v->padding[0],
                                                    .same = v->same,
@@ -352,12 +354,12 @@ static lk_status model_setting_read(const lk_model_line *line, const setting *s,
     case INITIALIZER:
         return model_setting_read_init(line, s->name, text, value);
     case SIZE:
-        if (line->input.classes < 1)
+        if (line->classes == 0)
             break;
         alternative = "classes or ";
         if (strcmp(text, "classes") != 0)
             break;
-        *(int64_t *)value = line->input.classes;
+        *(int64_t *)value = line->classes == LK_ANY_CLASSES ? 1 : line->classes;
         return LK_OK;
     case PADDING:
         values->same = strcmp(text, "same") == 0;
@@ -404,6 +406,8 @@ static lk_status model_word_find_setting(const lk_model_line *line, const layer_
     *index = 0;
     if (!equals && argument == 0 && n > 0 && word->settings[0].required)
         return LK_OK;
+    if (!equals && n == 0)
+        return lk__model_line_fail(line, "'%.60s' follows %s, which has no settings", text, line->word);
     if (!equals)
         return lk__model_line_fail(line, "'%.60s' is no setting; expected NAME=VALUE", text);
     *equals = '\0';

@@ -23,9 +23,18 @@ static lk_status conv2d_layer_build(lk_layer_builder *builder, const void *confi
                              (long long)in.dim[1], (long long)c->groups);
     int64_t channels = in.dim[1] / c->groups, area = c->kernel[0] * c->kernel[1];
     *out = LK_SHAPE(1, c->filters, 0, 0);
-    for (int i = 0; i < 2; i++)
-        LK_TRY(lk__layer_window(builder, i ? "W" : "H", in.dim[2 + i], c->dilation[i] * (c->kernel[i] - 1) + 1,
-                                c->stride[i], c->padding[i], &out->dim[2 + i]));
+    for (int i = 0; i < 2; i++) {
+        int64_t span = c->dilation[i] * (c->kernel[i] - 1) + 1;
+        if (c->dilation[i] > 1 && span > in.dim[2 + i] + 2 * c->padding[i])
+            return lk_layer_fail(
+                builder, LK_ERR_SHAPE,
+                "a kernel of %lld with dilation %lld spans %lld pixels, more than %s = %lld with padding "
+                "%lld; expected smaller ones, or larger images, as --resize makes them",
+                (long long)c->kernel[i], (long long)c->dilation[i], (long long)span, i ? "W" : "H",
+                (long long)in.dim[2 + i], (long long)c->padding[i]);
+        LK_TRY(lk__layer_window(builder, i ? "W" : "H", in.dim[2 + i], span, c->stride[i], c->padding[i],
+                                &out->dim[2 + i]));
+    }
     int64_t fan_in = channels * area, fan_out = c->filters * area; /* as in PyTorch and Keras, whatever the groups */
     LK_TRY(lk_layer_parameter(builder, "weight", LK_SHAPE(c->filters, channels, c->kernel[0], c->kernel[1]),
                               c->weight_init, fan_in, fan_out));
