@@ -84,9 +84,9 @@ static void arrive(const char *bytes, size_t n, size_t piece)
 }
 
 /* Decides what the launcher would, and prints it. */
-static void look(int n)
+static void look(int n, bool are_started)
 {
-    bool is_stalled = cli_ranks_any_stalled(ranks, 1, false);
+    bool is_stalled = cli_ranks_any_stalled(ranks, 1, false, are_started);
     if (is_stalled)
         cli_ranks_print_stalled(ranks);
     for (int i = 0; i < n; i++) {
@@ -118,7 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(ranks && nothing);
     stdout = stderr = nothing;
     arrive(bytes, expand(data + 2, size - 2, bytes), (size_t)data[1] * 8 + 1);
-    look(n);
+    look(n, size % 2);
     cli_ranks_release(ranks);
     stdout = out;
     stderr = error;

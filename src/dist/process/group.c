@@ -63,7 +63,7 @@ static lk_status group_fail_as_noted(const lk_group *group)
     lk_status status = (lk_status)note->status;
     if (note->rank == group->rank)
         LK_FAIL(status, "%s", note->text);
-    bool is_known = group->hosts && note->rank >= 0 && note->rank < group->ranks;
+    bool is_known = group->hosts && note->rank >= 0 && note->rank < group->ranks && *group->hosts[note->rank];
     LK_FAIL(status, "rank %d%s%s gave up: %s", note->rank, is_known ? " on " : "",
             is_known ? group->hosts[note->rank] : "", note->text);
 }

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-enum { LK_WIRE_MAGIC = 0x4c4b5750, LK_WIRE_VERSION = 4 };
+enum { LK_WIRE_MAGIC = 0x4c4b5750, LK_WIRE_VERSION = 5 };
 
 typedef struct lk_wire_header {
     uint32_t magic;

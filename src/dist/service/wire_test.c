@@ -65,7 +65,7 @@ static void damaged_ones_are_named(void **state)
     refused(&mail, "message: from a machine with the other byte order");
     mail = message();
     first.header.version = 9;
-    refused(&mail, "message: of version 9, and this process speaks 4: install the same version of both");
+    refused(&mail, "message: of version 9, and this process speaks 5: install the same version of both");
     mail = message();
     first.header.kind = 3;
     refused(&mail, "message greeting: is of kind 3; expected 7");
