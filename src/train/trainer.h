@@ -29,6 +29,7 @@ typedef struct lk_trainer_server {
     struct lk_ps_chief *chief; /* NULL: another strategy, or not the chief */
     lk_train_role role;        /* LK_TRAIN_CHIEF with every other strategy */
     uint64_t nonce;            /* a worker's: identifies it to the chief */
+    uint64_t questions;        /* a worker's: number of its last question to the chief */
     bool has_optimizer;        /* the servers update; a chief has a copy of the optimizer's state, and a worker may be
                                   given only some of a device's shards */
 } lk_trainer_server;

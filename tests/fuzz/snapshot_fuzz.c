@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     lk_ps_pushed pushed;
     float *gradients = calloc((size_t)store->setup.elements, sizeof *gradients);
     double *sums = calloc((size_t)store->setup.statistics + 1, sizeof *sums);
-    FUZZ_CHECK(gradients && sums && lk__ps_store_read(store) == LK_OK);
+    FUZZ_CHECK(gradients && sums && lk__ps_store_make_reply(store, -1) == LK_OK);
     fuzz_went_well(lk__ps_store_push(store, &push, gradients, sums, &pushed));
     free(gradients);
     free(sums);

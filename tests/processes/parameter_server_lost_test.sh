@@ -61,3 +61,28 @@ ends "$server" 1
 wait_for a "the chief at $address has not answered for 2 s"
 wait_for ps0 "the chief at $address has not answered for 2 s"
 end_processes
+
+# --- no staleness: a worker is killed when one server has its update and the other has not ---------------------------
+
+exact=("${large[@]}" --limit-train 3000 --epochs 4 --momentum 0.9)
+run 0 train "${exact[@]}" --devices 1 --json
+wanted=$(digest "$work/stdout")
+wanted_losses=$(losses "$work/stdout")
+for _ in 1 2; do
+    chief "${exact[@]}" --servers 2 --max-staleness 0
+    ps 0 --servers 2
+    ps 1 --servers 2
+    stopped=$process
+    worker a "${exact[@]}"
+    gone=$process
+    wait_for_epoch 1
+    signal STOP "$stopped"
+    sleep 1
+    signal KILL "$gone"
+    signal CONT "$stopped"
+    worker b "${exact[@]}"
+    all_end_well "$gone"
+    [[ $(digest "$work/chief.out") == "$wanted" ]] || show "digest $(digest "$work/chief.out"), of one device $wanted"
+    [[ $(losses "$work/chief.out") == "$wanted_losses" ]] ||
+        show "$(losses "$work/chief.out"), of one device $wanted_losses"
+done

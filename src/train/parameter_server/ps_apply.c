@@ -25,9 +25,9 @@ void lk__ps_store_forget_nodes(lk_ps_store *s)
 
 /* --- applying ----------------------------------------------------------------------------------------------------- */
 
-static bool ps_apply_batch_is_applied(const lk_ps_store *s, int64_t batch)
+bool lk__ps_store_has_applied(const lk_ps_store *s, int64_t batch)
 {
-    return s->applied[batch / 8] >> (batch % 8) & 1;
+    return batch >= 0 && batch < s->setup.batches && s->applied[batch / 8] >> (batch % 8) & 1;
 }
 
 /* Applies the summed gradients, part by part, with the optimizer. */
@@ -200,7 +200,7 @@ lk_status lk__ps_store_push(lk_ps_store *s, const lk_ps_push *push, const float 
     LK_TRY(ps_apply_check_push(s, push));
     *pushed = (lk_ps_pushed){
         .incarnation = s->setup.incarnation, .staleness = ps_apply_staleness_of(s, push), .version = s->version};
-    if (ps_apply_batch_is_applied(s, push->batch)) {
+    if (lk__ps_store_has_applied(s, push->batch)) {
         pushed->status = LK_PS_REPEATED;
         return LK_OK;
     }

@@ -250,7 +250,7 @@ static lk_status ps_client_take_times(lk_ps_client *c, int server, void *user)
 
 lk_status lk__ps_client_pull_nothing(lk_ps_client *c, bool is_timed)
 {
-    pulling p = {.pull = {.is_empty = 1, .is_timed = is_timed}};
+    pulling p = {.pull = {.batch = -1, .is_empty = 1, .is_timed = is_timed}};
     request r = {.describe = ps_client_describe_pull, .take = ps_client_take_times, .user = &p};
     return ps_client_ask_all(c, &r);
 }
@@ -267,27 +267,35 @@ static lk_status ps_client_allocate_state(lk_ps_client *c, int n_slots)
     return LK_OK;
 }
 
-lk_status lk__ps_client_pull(lk_ps_client *c, lk_tensor *const *const *sets, int n_sets)
+static lk_status ps_client_pull_into(lk_ps_client *c, pulling *p, lk_tensor *const *const *sets, int n_sets)
 {
-    return lk__ps_client_pull_all(c, sets, n_sets, NULL, 0);
+    const float *packed[LK_MAX_SERVERS];
+    request r = {.describe = ps_client_describe_pull, .take = ps_client_take_variables, .user = p};
+    LK_TRY(ps_client_ask_all(c, &r));
+    for (int s = 0; s < c->servers; s++)
+        packed[s] = c->links[s].packed;
+    return lk__ps_layout_write(c->layout, sets, n_sets, packed, c->running, c->scratch);
+}
+
+lk_status lk__ps_client_pull(lk_ps_client *c, int64_t batch, lk_tensor *const *const *sets, int n_sets)
+{
+    pulling p = {.pull = {.batch = batch}};
+    return ps_client_pull_into(c, &p, sets, n_sets);
 }
 
 lk_status lk__ps_client_pull_all(lk_ps_client *c, lk_tensor *const *const *sets, int n_sets,
                                  lk_tensor *const *const *state, int n_slots)
 {
     const float *packed[LK_MAX_SERVERS];
-    pulling p = {.pull = {.with_state = n_slots > 0}, .n_slots = n_slots};
-    request r = {.describe = ps_client_describe_pull, .take = ps_client_take_variables, .user = &p};
+    pulling p = {.pull = {.batch = -1, .with_state = n_slots > 0}, .n_slots = n_slots};
     LK_TRY(ps_client_allocate_state(c, n_slots));
-    LK_TRY(ps_client_ask_all(c, &r));
+    LK_TRY(ps_client_pull_into(c, &p, sets, n_sets));
     for (int slot = 0; slot < n_slots; slot++) {
         for (int s = 0; s < c->servers; s++)
             packed[s] = c->links[s].state + slot * c->layout->placement.elements[s];
         LK_TRY(lk__ps_layout_write_parameters(c->layout, &state[slot], 1, packed, c->scratch));
     }
-    for (int s = 0; s < c->servers; s++)
-        packed[s] = c->links[s].packed;
-    return lk__ps_layout_write(c->layout, sets, n_sets, packed, c->running, c->scratch);
+    return LK_OK;
 }
 
 /* --- push --------------------------------------------------------------------------------------------------------- */

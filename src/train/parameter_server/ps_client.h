@@ -20,10 +20,10 @@ lk_status lk__ps_client_new(lk_post *post, const lk_ps_layout *layout, uint64_t 
                             lk_ps_client **client);
 void lk__ps_client_release(lk_ps_client *client); /* NULL is fine */
 
-/* Pulls the variables into each of n_sets sets. Waits. */
-lk_status lk__ps_client_pull(lk_ps_client *client, lk_tensor *const *const *sets, int n_sets);
+/* Pulls the variables for batch `batch` into each of n_sets sets. Waits. */
+lk_status lk__ps_client_pull(lk_ps_client *client, int64_t batch, lk_tensor *const *const *sets, int n_sets);
 
-/* The same, and pulls the optimizer's state into state[slot][parameter]. */
+/* Pulls the newest variables, and the optimizer's state into state[slot][parameter]. */
 lk_status lk__ps_client_pull_all(lk_ps_client *client, lk_tensor *const *const *sets, int n_sets,
                                  lk_tensor *const *const *state, int n_slots);
 
@@ -43,8 +43,8 @@ typedef struct lk_ps_push_result {
     int too_stale;     /* servers that refused it */
 } lk_ps_push_result;
 
-/* Reads gradients and sums of batch-norm, values[0 … parameters + layers), for the next push. *finite: whether all of
- * them are finite. Waits. */
+/* Reads gradients and sums of batch-norm, values[0 … parameters + layers), for the next push. *finite: whether all
+ * gradients are finite. Waits. */
 lk_status lk__ps_client_load(lk_ps_client *client, lk_tensor *const *values, bool *finite);
 
 /* Pushes the loaded values, or nothing if is_empty, with the versions of the last pull. Waits. */

@@ -211,6 +211,22 @@ static void late_messages_are_not_the_next_ones(void **state)
     assert_int_equal(report.handed_out, 3);
 }
 
+/* A request that was repeated, because a connection was lost, may arrive after the worker's next one. */
+static void a_late_request_gets_no_hand_out(void **state)
+{
+    (void)state;
+    int64_t worker = begin_worker();
+    lk_ps_work nothing = nothing_of(worker);
+    assert_int_equal(work(nothing).index, 0);
+    uint64_t question = numbers;
+    assert_int_equal(work(done_by(worker, 0)).index, 1);
+    numbers = question - 1;
+    say(LK_PS_WORK, &nothing, sizeof nothing);
+    numbers = question + 1;
+    assert_int_equal(work(done_by(worker, 1)).index, 2);
+    assert_int_equal(report_of(&c).handed_out, 3);
+}
+
 static void one_that_was_lost_is_back_while_its_seat_is(void **state)
 {
     (void)state;
@@ -316,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(seats_are_used_again),
         TEST(late_messages_are_not_the_next_ones),
+        TEST(a_late_request_gets_no_hand_out),
         TEST(one_that_was_lost_is_back_while_its_seat_is),
         TEST(one_that_waits_is_told_to_join_again),
         TEST(a_late_request_to_join_brings_nobody),

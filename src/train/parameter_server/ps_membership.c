@@ -50,7 +50,7 @@ static lk_status ps_membership_ask(lk_ps_membership *m, const lk_ps_question *q,
 {
     enum { LOOKS = 100 };
     lk_wire_first first;
-    uint64_t number = ++m->number;
+    uint64_t number = ++m->trainer->server.questions;
     lk_frame frame = lk__wire_first(&first, q->kind, number, q->body, q->bytes);
     *mail = NULL;
     for (int looks = 0; !*mail; looks++) {
@@ -193,7 +193,7 @@ static void ps_membership_leave(lk_ps_membership *m)
 {
     lk_ps_ask body = {.worker = m->welcome.worker, .run = m->welcome.run};
     lk_wire_first first;
-    lk_frame frame = lk__wire_first(&first, LK_PS_LEAVE, ++m->number, &body, sizeof body);
+    lk_frame frame = lk__wire_first(&first, LK_PS_LEAVE, ++m->trainer->server.questions, &body, sizeof body);
     lk_mail *mail = NULL;
     if (lk__peer_send(m->peer, &frame, 1) == LK_OK && lk__peer_receive(m->peer, 500, &mail) == LK_OK)
         lk__mail_release(mail);

@@ -15,7 +15,6 @@ typedef struct lk_ps_membership {
     lk_ps_pulse_thread *pulse;
     lk_ps_welcome welcome;
     lk_ps_directory directory; /* where the servers are, according to the chief */
-    uint64_t number;           /* number of the last question */
     bool has_ended;            /* the chief has said so in a pulse, or when this worker joined */
 } lk_ps_membership;
 

@@ -174,6 +174,7 @@ typedef struct lk_ps_answer {
 
 typedef struct lk_ps_pull {
     uint64_t run;
+    int64_t batch;                /* the batch that is to be computed from the variables; -1: none */
     int32_t is_empty;             /* no variables, only to time the messages … */
     int32_t is_timed;             /* … or to ask how long updates took */
     int32_t with_state, reserved; /* with_state: also the optimizer's state */

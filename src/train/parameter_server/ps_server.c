@@ -225,8 +225,10 @@ static lk_status ps_server_answer_pull(lk_parameter_server *server, const lk_mai
     LK_TRY(lk__wire_body(mail, LK_PS_PULL, "pull", &pull, sizeof pull, 0, 0));
     LK_TRY(ps_server_check_run(server, pull.run));
     lk_ps_variables variables = {.incarnation = store->setup.incarnation, .version = store->version};
-    if (!pull.is_empty)
-        LK_TRY(lk__ps_store_read(store));
+    if (!pull.is_empty) {
+        LK_TRY(lk__ps_store_make_reply(store, pull.batch));
+        variables.version = store->replied;
+    }
     if (pull.is_timed)
         LK_TRY(lk__ps_store_time(store, &variables.timed, &variables.seconds));
     if (pull.with_state && !store->state)

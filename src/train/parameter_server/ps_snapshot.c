@@ -73,9 +73,7 @@ static lk_status ps_snapshot_fill(lk_ps_store *s, const contents *c)
     memcpy(c->parts, s->parts, (size_t)setup->parts * sizeof *c->parts);
     if (setup->layers > 0)
         memcpy(c->layers, s->layers, (size_t)setup->layers * sizeof *c->layers);
-    LK_TRY(lk__ps_store_read(s));
-    memcpy(c->packed, s->reply, (size_t)setup->elements * sizeof(float));
-    memcpy(c->running, s->reply + setup->elements, (size_t)setup->statistics * sizeof(float));
+    LK_TRY(lk__ps_store_read(s, c->packed, c->running));
     LK_TRY(lk__ps_store_read_state(s, c->state));
     memcpy(c->applied, s->applied, (size_t)(setup->batches / 8 + 1));
     return LK_OK;

@@ -142,7 +142,7 @@ lk_status lk__ps_store_new(const lk_ps_setup *setup, const lk_ps_part *parts, co
     if (!made)
         return LK_ERR_MEMORY;
     made->setup = *setup;
-    made->pending = -1;
+    made->pending = made->replied = -1;
     lk_status status = ps_store_build(made, parts, layers);
     if (status == LK_OK)
         *store = made;
@@ -179,15 +179,25 @@ lk_status lk__ps_store_write(lk_ps_store *s, const float *packed, const float *r
     return LK_OK;
 }
 
-lk_status lk__ps_store_read(lk_ps_store *s)
+lk_status lk__ps_store_read(lk_ps_store *s, float *packed, float *running)
 {
-    float *running = s->reply + s->setup.elements;
-    LK_TRY(lk_tensor_read(s->packed, s->reply, (size_t)s->setup.elements * sizeof *s->reply));
+    LK_TRY(lk_tensor_read(s->packed, packed, (size_t)s->setup.elements * sizeof *packed));
     for (int i = 0; i < 2 * s->setup.layers; i++) {
         int64_t channels = s->layers[i / 2].channels;
         LK_TRY(lk_tensor_read(s->running[i], running, (size_t)channels * sizeof *running));
         running += channels;
     }
+    return LK_OK;
+}
+
+lk_status lk__ps_store_make_reply(lk_ps_store *s, int64_t batch)
+{
+    bool again = s->setup.max_staleness == 0 && lk__ps_store_has_applied(s, batch);
+    if (again && s->replied == s->version - 1)
+        return LK_OK;
+    s->replied = -1;
+    LK_TRY(lk__ps_store_read(s, s->reply, s->reply + s->setup.elements));
+    s->replied = s->version;
     return LK_OK;
 }
 

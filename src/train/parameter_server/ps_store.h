@@ -31,7 +31,8 @@ typedef struct lk_ps_store {
     int64_t restored;       /* `version` when this process started */
     int64_t timed_from;     /* `version` at which the timing of updates began */
     double timed_seconds;   /* the device's processor time then; 0: timing has not begun */
-    float *reply;           /* [elements + statistics]: the reply to a pull */
+    float *reply;           /* [elements + statistics]: the reply to a pull … */
+    int64_t replied;        /* … and its version; -1: none so far */
     float *state; /* [lk__ps_store_slots * elements]: the optimizer's state for a reply; NULL: not needed so far */
 
     int64_t pending;   /* the batch to which `nodes` belong; -1: none */
@@ -58,8 +59,14 @@ lk_shape lk__ps_part_shape(const lk_ps_part *part);
 /* Writes the variables: packed[elements] and running[statistics]. Waits. */
 lk_status lk__ps_store_write(lk_ps_store *store, const float *packed, const float *running);
 
-/* Reads parameters, then running statistics, into store->reply. Waits. */
-lk_status lk__ps_store_read(lk_ps_store *store);
+/* Reads the variables: packed[elements] and running[statistics]. Waits. */
+lk_status lk__ps_store_read(lk_ps_store *store, float *packed, float *running);
+
+/* Makes store->reply the parameters, then the running statistics, that batch `batch` (-1: none) is to be computed from:
+ * the newest ones. With max_staleness 0 a worker may be lost while a batch is applied here but not on another server,
+ * or before the chief knows. Then the batch is computed again, from the variables before it: the reply stays as it
+ * is. Waits. */
+lk_status lk__ps_store_make_reply(lk_ps_store *store, int64_t batch);
 
 /* The number of kinds of optimizer state, such as momentum; each has as many elements as the parameters. */
 int lk__ps_store_slots(const lk_ps_store *store);

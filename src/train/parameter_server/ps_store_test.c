@@ -84,8 +84,7 @@ static lk_ps_pushed push(lk_ps_store *store, const lk_ps_push *push, int64_t see
 
 static void read_all(lk_ps_store *store, float all[ELEMENTS + STATISTICS])
 {
-    assert_int_equal(lk__ps_store_read(store), LK_OK);
-    memcpy(all, store->reply, (ELEMENTS + STATISTICS) * sizeof *all);
+    assert_int_equal(lk__ps_store_read(store, all, all + ELEMENTS), LK_OK);
 }
 
 static void expect_all(lk_ps_store *store, const float want[ELEMENTS + STATISTICS])
@@ -110,6 +109,36 @@ static void a_batch_is_applied_once(void **state)
     expect_all(store, once);
     assert_int_equal(store->version, 1);
     lk__ps_store_release(store);
+}
+
+static void expect_reply(lk_ps_store *store, int64_t batch, const float want[ELEMENTS + STATISTICS], int64_t version)
+{
+    assert_int_equal(lk__ps_store_make_reply(store, batch), LK_OK);
+    assert_memory_equal(store->reply, want, (ELEMENTS + STATISTICS) * sizeof *want);
+    assert_int_equal(store->replied, version);
+}
+
+/* With max_staleness 0 a batch that was applied is computed again from the variables before it, so that another server
+ * can apply it too, and its loss is the same. With another staleness, it is computed from the newest ones. */
+static void a_batch_is_computed_again_from_the_same_variables(void **state)
+{
+    (void)state;
+    for (int64_t most = -1; most < 2; most++) {
+        float before[ELEMENTS + STATISTICS], after[ELEMENTS + STATISTICS];
+        lk_ps_store *store = open_store(LK_SGD, most);
+        lk_ps_push p = push_of(store, 3, 0, SHARDS);
+        read_all(store, before);
+        expect_reply(store, 3, before, 0);
+        assert_int_equal(push(store, &p, 1).status, LK_PS_APPLIED);
+        read_all(store, after); /* as a snapshot does */
+        assert_memory_not_equal(after, before, sizeof after);
+        expect_reply(store, 3, most == 0 ? before : after, most != 0);
+        expect_reply(store, 4, after, 1);
+        expect_reply(store, 3, after, 1); /* a worker that is late by a batch */
+        expect_reply(store, -1, after, 1);
+        expect_reply(store, INT64_MAX, after, 1);
+        lk__ps_store_release(store);
+    }
 }
 
 static void staleness_is_counted_and_limited(void **state)
@@ -397,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_applied_once),
+        cmocka_unit_test(a_batch_is_computed_again_from_the_same_variables),
         cmocka_unit_test(staleness_is_counted_and_limited),
         cmocka_unit_test(nodes_are_added_by_the_tree),
         cmocka_unit_test(an_empty_node_is_absent),

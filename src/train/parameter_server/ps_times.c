@@ -41,7 +41,8 @@ static void ps_times_keep_least(double *least, double seconds)
         *least = seconds;
 }
 
-lk_status lk__ps_watch_pull(lk_ps_watch *w, lk_ps_client *client, lk_tensor *const *const *sets, int n_sets)
+lk_status lk__ps_watch_pull(lk_ps_watch *w, lk_ps_client *client, int64_t batch, lk_tensor *const *const *sets,
+                            int n_sets)
 {
     double before = w->step.exchange;
     if (w->ended < PROBED) {
@@ -50,7 +51,7 @@ lk_status lk__ps_watch_pull(lk_ps_watch *w, lk_ps_client *client, lk_tensor *con
         ps_times_keep_least(&w->times.small, 1e-9 * (double)(lk__nanoseconds() - w->mark));
         lk__ps_watch_start(w);
     }
-    LK_TRY(lk__ps_client_pull(client, sets, n_sets));
+    LK_TRY(lk__ps_client_pull(client, batch, sets, n_sets));
     lk__ps_watch_lap(w, &w->step.exchange);
     ps_times_keep_least(&w->times.large, w->step.exchange - before);
     return LK_OK;

@@ -23,7 +23,8 @@ void lk__ps_watch_lap(lk_ps_watch *watch, double *part);
 void lk__ps_watch_waited(lk_ps_watch *watch, const lk_ps_task *task);
 
 /* Pulls the variables, as a lap. In the first steps it first times an empty pull, which counts for no step. */
-lk_status lk__ps_watch_pull(lk_ps_watch *watch, lk_ps_client *client, lk_tensor *const *const *sets, int n_sets);
+lk_status lk__ps_watch_pull(lk_ps_watch *watch, lk_ps_client *client, int64_t batch, lk_tensor *const *const *sets,
+                            int n_sets);
 
 /* Waits for the work pushed to the trainer's devices, as a lap. */
 lk_status lk__ps_watch_computed(lk_ps_watch *watch, const lk_trainer *trainer);

@@ -256,6 +256,8 @@ lk_status lk__ps_work_answer(lk_ps_coordinator *c, lk_mail *mail, const lk_wire_
     LK_TRY(lk__ps_find_seat(c, asks ? ask.worker : work.worker, asks ? ask.run : work.run, &seat));
     if (!seat)
         return lk__ps_forget(c, mail, header->number, asks);
+    if (header->number < seat->number)
+        return LK_OK; /* late, by another connection: the worker has its answer */
     if (!asks)
         LK_TRY(ps_work_check_report(c, &work));
     LK_TRY(ps_work_take_request(c, seat, mail, header->number, &is_new));

@@ -155,7 +155,7 @@ static lk_status ps_worker_carry_out(worker *w, const lk_ps_task *task, lk_ps_wo
     work->batch = task->batch;
     work->first_shard = task->first_shard;
     work->end_shard = task->end_shard;
-    LK_TRY(lk__ps_watch_pull(&w->watch, w->client, sets, trainer->n_devices));
+    LK_TRY(lk__ps_watch_pull(&w->watch, w->client, task->batch, sets, trainer->n_devices));
     lk_status status = ps_worker_compute(w, task);
     if (status == LK_OK)
         status = ps_worker_deliver(w, task, work);
