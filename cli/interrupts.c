@@ -1,5 +1,9 @@
 #include "cli/interrupts.h"
 
+#include "cli/launch/rank_record.h"
+
+#include "lockstep/checkpoint.h"
+
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,6 +14,7 @@
 
 static void (*end_current_work)(void *work);
 static _Atomic(void *) current_work;
+static bool is_elastic;    /* a rank of an elastic training */
 static bool is_supervised; /* `lockstep launch` prints the message once for all of its ranks */
 static atomic_int interrupts;
 static atomic_bool is_terminated; /* one of them was SIGTERM */
@@ -27,7 +32,7 @@ static void on_interrupt(int signal)
     if (signal == SIGTERM)
         atomic_store(&is_terminated, true);
     if (atomic_fetch_add(&interrupts, 1) > 0 || (!work && !asked))
-        _exit(130);
+        _exit(cli_interrupted_status());
     if (work)
         end_current_work(work);
     atomic_fetch_sub(&handlers, 1);
@@ -41,6 +46,7 @@ void cli_catch_interrupts(void (*end_work)(void *work))
 {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     end_current_work = end_work;
+    is_elastic = getenv(LK_MEMORY_VARIABLE);
     is_supervised = getenv("LOCKSTEP_HEARTBEAT");
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
@@ -66,10 +72,10 @@ void cli_stop_asking(void)
 {
     atomic_store(&is_asked, false);
     if (atomic_load(&interrupts) > 0 && !atomic_load(&current_work))
-        _exit(130);
+        _exit(cli_interrupted_status());
 }
 
-bool cli_is_terminated(void)
+int cli_interrupted_status(void)
 {
-    return atomic_load(&is_terminated);
+    return is_elastic && atomic_load(&is_terminated) ? CLI_RANK_LEFT : CLI_RANK_INTERRUPTED;
 }

@@ -1,5 +1,5 @@
 /* Interrupts (SIGINT, SIGTERM): the first asks the current work to end; a second, or one without current work, ends the
- * process at once with status 130. */
+ * process at once with cli_interrupted_status. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,5 +21,6 @@ bool cli_is_interrupted(void);
  * now, and a later one ends it when it comes. */
 void cli_stop_asking(void);
 
-/* Returns whether a SIGTERM was among the interrupts. */
-bool cli_is_terminated(void);
+/* Returns the exit status of a process that was interrupted: 130. But if SIGTERM has asked a rank of an elastic
+ * training to leave, it is CLI_RANK_LEFT, and the others go on. */
+int cli_interrupted_status(void);

@@ -95,11 +95,12 @@ static size_t job_keep_text(job *j, const char *text, size_t bytes)
 }
 
 /* Records that a supervisor has ended. A signal of the launcher that arrives before the supervisor catches signals
- * kills it. An interrupt then counts as an interrupted rank, and the signal that ends the job as no failure. */
+ * kills it. An interrupt then counts as an interrupted rank, and the signal that ends the job as no failure. Nor is the
+ * status 1 of a supervisor that the launcher ends. */
 static void job_lose_supervisor(job *j, int rank, bool by_signal, int number)
 {
     bool is_interrupt = (j->interrupts > 0 || j->is_stopping) && by_signal && number == SIGUSR1;
-    bool is_end = j->ended && by_signal && number == SIGTERM;
+    bool is_end = j->ended && number == (by_signal ? SIGTERM : 1);
     int status = is_interrupt ? CLI_RANK_INTERRUPTED : is_end ? 0 : number;
     cli_ranks_note_lost(j->ranks, rank, by_signal && !is_interrupt && !is_end, status);
 }
@@ -198,7 +199,7 @@ static void job_stop_if_wanted(job *j)
 static bool job_is_stalled(job *j)
 {
     double timeout = j->opts->stall_timeout;
-    return timeout > 0 && cli_ranks_any_stalled(j->ranks, timeout, j->opts->workers > 0);
+    return timeout > 0 && cli_ranks_any_stalled(j->ranks, timeout, j->opts->workers > 0, !j->opts->on_several_machines);
 }
 
 /* Returns the time to wait after a failure, in which another rank may report the cause. */

@@ -169,15 +169,14 @@ static bool rank_is_likelier(const rank *a, const rank *b, double seconds)
     return of_a != of_b ? of_a < of_b : a->heart.step < b->heart.step;
 }
 
-/* A rank that waits for others is not the cause while another rank makes progress. Ranks that are
- * not present cannot be the cause: they have yet to be started. */
-bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all)
+/* A rank that waits for others is not the cause while another rank makes progress. */
+bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all, bool are_started)
 {
     bool all_silent = true;
     int culprit = -1;
     for (int i = 0; i < ranks->n; i++) {
         const rank *r = &ranks->ranks[i];
-        bool is_silent = r->is_present && !r->has_ended && rank_silence(ranks, r) >= seconds;
+        bool is_silent = (r->is_present || are_started) && !r->has_ended && rank_silence(ranks, r) >= seconds;
         all_silent = all_silent && (is_silent || r->has_ended);
         if (is_silent && (culprit < 0 || rank_is_likelier(r, &ranks->ranks[culprit], seconds)))
             culprit = i;

@@ -33,9 +33,10 @@ typedef enum cli_failure {
 cli_failure cli_ranks_failure(const cli_ranks *ranks);
 
 /* Returns whether some rank has made no progress for `seconds`. A rank that waits for one that makes progress does not
- * count. With `all`, returns whether every rank that has not ended has made none. Remembers the likeliest cause for
+ * count. With `all`, returns whether every rank that has not ended has made none. Without are_started, ranks that have
+ * not reported yet do not count: mpirun may have yet to start them. Remembers the likeliest cause for
  * cli_ranks_print_stalled. */
-bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all);
+bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all, bool are_started);
 
 /* Returns the number of ranks whose supervisor has been heard from. */
 int cli_ranks_count_present(const cli_ranks *ranks);

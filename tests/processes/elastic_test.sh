@@ -233,6 +233,36 @@ for command in 'lockstep train' 'lockstep rank'; do
     says '1 rank was asked to leave'
 done
 
+# So it does while ranks start.
+supervisor_is_there()
+{
+    [[ -n $(process_of_rank 2 'lockstep rank') ]]
+}
+for pause in 0.05 0.2; do
+    begin_job -n 3 -- "${training[@]}"
+    until_true 'a supervisor' supervisor_is_there
+    sleep "$pause"
+    kill -TERM "$(process_of_rank 2 'lockstep rank')"
+    ended 0 .
+    says "digest $wanted"
+    says 'going on with 2 ranks'
+done
+
+# If memory is full, training goes on from the last state that fitted.
+if unshare -m mount -t tmpfs none /dev/shm 2>/dev/null; then
+    cat >"$work/small" <<END
+#!/usr/bin/env bash
+exec unshare -m sh -c 'mount -t tmpfs -o size=5m none /dev/shm && exec "$LOCKSTEP" "\$@"' - "\$@"
+END
+    chmod +x "$work/small"
+    LOCKSTEP=$work/small begin_job -n 3 -- "${training[@]}"
+    until_there 'training goes on, but could not go on from here' "$work/stderr"
+    kill -KILL "$(process_of_rank 2 'lockstep train')"
+    ended 0 .
+    says "digest $wanted"
+    says 'going on with 2 ranks'
+fi
+
 # There have to be --min-ranks.
 begin_elastic -n 2 --min-ranks 2
 until_true 'step 5' state_is_after 5

@@ -44,11 +44,17 @@ PATH=/nowhere "$LOCKSTEP" launch --hosts localhost:2 "${train[@]}" >"$work/stdou
 [[ $status -eq 1 ]] || fail "exit status is not 1"
 complains 'there is no mpirun' openmpi-bin
 
-# launch_long ARGUMENT…: starts a training without end in the background and waits until it trains.
-launch_long()
+# begin_long ARGUMENT…: starts a training without end in the background.
+begin_long()
 {
     begin_launch "$@" "${train[@]}" --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8 \
         --devices cpu:0 --workers 1 --base-lr 0.01 --seed "$mark"
+}
+
+# launch_long ARGUMENT…: the same, and waits until it trains.
+launch_long()
+{
+    begin_long "$@"
     until_there '^\[0\] epoch *3/' "$work/stderr"
 }
 
@@ -112,6 +118,20 @@ echo "a stopped rank was named after $(($(now) - began)) ms, of a stall timeout 
 launch_long -n 2 --stall-timeout 2
 kill -STOP "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark" | head -n 1)"
 ended 1 '^rank [01] on [^ ]+: no progress for [0-9]+ s, and no word from its supervisor \(lockstep rank\), step [0-9]'
+
+# So is one that is stopped before it has said a word.
+supervisor()
+{
+    pgrep -f -P "$process" -- "^[^ ]*lockstep rank .*--seed $mark" | head -n 1 | grep .
+}
+for _ in 1 2; do
+    begin_long -n 2 --stall-timeout 2
+    until first=$(supervisor); do
+        kill -0 "$process" || fail "the launcher has ended"
+    done
+    kill -STOP "$first"
+    ended 1 '^rank [01]( on [^ ]+)?: no progress for [0-9]+ s, and no word from its supervisor'
+done
 
 # An error in every rank, then one in a single rank.
 launch 2 -n 2 -- train --model none-such
