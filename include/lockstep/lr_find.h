@@ -16,7 +16,7 @@ extern "C" {
 
 typedef struct lk_lr_find_opts {
     double low, high; /* of the rate in the first and in the last update; 0 < low < high */
-    int64_t steps;    /* updates, at least 10 */
+    int64_t steps;    /* updates, 10 to 1,000,000 */
     /* Called before training; it may add callbacks, and keep the trainer for lk_trainer_interrupt until lk_lr_find is
      * back. NULL: none. */
     lk_status (*begin)(void *user, lk_trainer *trainer);

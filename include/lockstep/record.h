@@ -78,7 +78,8 @@ LK_API lk_status lk_row_names(lk_row_writer *writer, const lk_field *fields, int
  * since 1970; 0: now. */
 typedef struct lk_event_writer lk_event_writer;
 
-/* Makes a new event file in `dir`, and the folder if it is missing. NULL on failure: LK_ERR_IO, LK_ERR_MEMORY. */
+/* Makes a new event file in `dir`, and the folder if it is missing. NULL on failure: LK_ERR_IO, LK_ERR_ARGUMENT (a path
+ * that is empty or too long), LK_ERR_MEMORY. */
 LK_API lk_event_writer *lk_event_writer_new(const char *dir);
 LK_API void lk_event_writer_release(lk_event_writer *writer);
 

@@ -119,7 +119,8 @@ LK_API const lk_study_run *lk_study_run_at(const lk_study *study, int index);
  * "ok", "not run" or the name of the error. */
 LK_API char *lk_study_json(const lk_study *study);
 
-/* Writes the same object to a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+/* Writes the same object to a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (a path that is
+ * too long), LK_ERR_MEMORY. */
 LK_API lk_status lk_study_write_json(const lk_study *study, const char *path);
 
 /* Draws a bar per value, with its interval and note, with lk_bar_chart_write. Intervals are cut at 0, and the title

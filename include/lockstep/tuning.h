@@ -55,7 +55,8 @@ LK_API uint64_t lk_tuning_hash(const lk_tuning *tuning);
  * LK_ERR_MEMORY. */
 LK_API lk_tuning *lk_tuning_read(const char *path);
 
-/* Writes a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+/* Writes a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (a path that is too long),
+ * LK_ERR_MEMORY. */
 LK_API lk_status lk_tuning_write(const lk_tuning *tuning, const char *path);
 
 #ifdef __cplusplus

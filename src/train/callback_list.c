@@ -147,41 +147,56 @@ lk_status lk__callbacks_rest(const lk_callbacks *callbacks, lk_trainer *trainer,
 }
 
 enum { MEMBER_NAME = 80 };
+typedef char member_name[MEMBER_NAME];
 
-static void callback_member_name(const lk_callbacks *callbacks, int index, char name[MEMBER_NAME])
+static bool callback_names_hold(const member_name *names, int n, const char *name)
 {
-    int same = 1;
-    for (int i = 0; i < index; i++)
-        same += strcmp(callbacks->list[i].name, callbacks->list[index].name) == 0;
-    snprintf(name, MEMBER_NAME, same > 1 ? "%.60s %d" : "%.60s", callbacks->list[index].name, same);
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Names the callbacks' members of a state, no two alike. Free the names with lk__free; NULL: out of memory. */
+static member_name *callback_member_names(const lk_callbacks *callbacks)
+{
+    member_name *names = lk__calloc((size_t)callbacks->n + 1, sizeof *names);
+    for (int i = 0; names && i < callbacks->n; i++) {
+        snprintf(names[i], MEMBER_NAME, "%.60s", callbacks->list[i].name);
+        for (int number = 2; callback_names_hold(names, i, names[i]); number++)
+            snprintf(names[i], MEMBER_NAME, "%.60s %d", callbacks->list[i].name, number);
+    }
+    return names;
 }
 
 lk_status lk__callbacks_save(const lk_callbacks *callbacks, lk_trainer *trainer, lk_state *state)
 {
-    char name[MEMBER_NAME];
-    for (int i = 0; i < callbacks->n; i++) {
+    member_name *names = callback_member_names(callbacks);
+    lk_status status = names ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < callbacks->n && status == LK_OK; i++) {
         const lk_callback callback = callbacks->list[i];
         if (!callback.save)
             continue;
-        callback_member_name(callbacks, i, name);
-        lk__json_open(state->out, name, '{');
-        LK_TRY(callback_name_failure(&callback, "save", callback.save(callback.self, trainer, state)));
+        lk__json_open(state->out, names[i], '{');
+        status = callback_name_failure(&callback, "save", callback.save(callback.self, trainer, state));
         lk__json_close(state->out, '}');
     }
-    return LK_OK;
+    lk__free(names);
+    return status;
 }
 
 lk_status lk__callbacks_resume(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_state *state)
 {
-    char name[MEMBER_NAME];
-    for (int i = callbacks->n - 1; i >= 0; i--) {
+    member_name *names = callback_member_names(callbacks);
+    lk_status status = names ? LK_OK : LK_ERR_MEMORY;
+    for (int i = callbacks->n - 1; i >= 0 && status == LK_OK; i--) {
         const lk_callback callback = callbacks->list[i];
-        callback_member_name(callbacks, i, name);
-        lk_state member = {.in = json_object_get(state->in, name)};
+        lk_state member = {.in = json_object_get(state->in, names[i])};
         if (callback.resume && member.in)
-            LK_TRY(callback_name_failure(&callback, "resume", callback.resume(callback.self, trainer, &member)));
+            status = callback_name_failure(&callback, "resume", callback.resume(callback.self, trainer, &member));
     }
-    return LK_OK;
+    lk__free(names);
+    return status;
 }
 
 lk_status lk__callbacks_train_end(lk_callbacks *callbacks, lk_trainer *trainer, const lk_train_result *result,

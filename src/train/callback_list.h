@@ -29,7 +29,8 @@ lk_status lk__callbacks_eval_step(const lk_callbacks *callbacks, lk_trainer *tra
 bool lk__callbacks_want_rest(const lk_callbacks *callbacks, lk_trainer *trainer, int64_t steps);
 lk_status lk__callbacks_rest(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_rest_report *report);
 
-/* Each callback has a member of `state`, named as the callback; the second one of a name is "name 2". */
+/* Each callback has a member of `state`, named as the callback. A name that is taken gets the first number
+ * from 2 on that is free: "name 2". */
 lk_status lk__callbacks_save(const lk_callbacks *callbacks, lk_trainer *trainer, lk_state *state);
 /* The last callback comes first: that of checkpoints locks its folder before the others cut their records. */
 lk_status lk__callbacks_resume(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_state *state);

@@ -141,7 +141,7 @@ static bool resume_name_is_one_of(const char *name, const char *const *names)
 static void resume_note_difference(comparison *c, const char *what, const char *then, const char *now)
 {
     const char *none = "nothing";
-    lk__bytes_format(&c->differences, "%s%.60s was %.150s and is %.150s", c->n++ ? "; " : "", what, *then ? then : none,
+    lk__bytes_format(&c->differences, "%s%.60s was %.80s and is %.80s", c->n++ ? "; " : "", what, *then ? then : none,
                      *now ? now : none);
 }
 
@@ -214,7 +214,7 @@ static const char *resume_setting_name(const char *setting, char name[64])
 }
 
 /* Settings in may_differ change no bit, or only say where something came from. */
-static lk_status resume_compare_setting(void *user, const lk_field *setting)
+static lk_status resume_compare_texts(comparison *c, const char *setting, const char *then, const char *now)
 {
     static const char *const may_differ[] = {"recipe",
                                              "data", /* its bytes are compared */
@@ -235,32 +235,44 @@ static lk_status resume_compare_setting(void *user, const lk_field *setting)
                                              NULL};
     static const char *const decide_batches[] = {"batch-size", "accumulate", "seed", "training samples", NULL};
     static const char *const decide_stops[] = {"target-accuracy", "patience", "early-stop", NULL};
-    comparison *c = user;
     char name[64];
-    const char *then = lk_checkpoint_get_setting(c->checkpoint, setting->name);
-    const char *now = setting->text ? setting->text : "";
     /* The rates of a cosine depend on the end, and there the best weights were taken back. */
     bool epochs_are_free =
         c->trainer->plan.schedule.kind != LK_SCHEDULE_COSINE && !c->trainer->config.stop.restore_best;
-    if (strcmp(setting->name, "epochs") == 0 && epochs_are_free)
+    if (strcmp(setting, "epochs") == 0 && epochs_are_free)
         return LK_OK;
-    if (then && strcmp(setting->name, "model") == 0)
+    if (then && strcmp(setting, "model") == 0)
         resume_compare_models(c, then, now);
-    else if (then && !resume_name_is_one_of(setting->name, may_differ)) {
+    else if (then && !resume_name_is_one_of(setting, may_differ)) {
         bool same;
-        LK_TRY(resume_compare_lists(c, setting->name, then, now, &same));
+        LK_TRY(resume_compare_lists(c, setting, then, now, &same));
         if (same)
             return LK_OK;
-        if (resume_name_is_one_of(setting->name, decide_batches))
-            c->in_epoch = setting->name;
-        c->stops |= resume_name_is_one_of(setting->name, decide_stops);
-        c->freezes |= strcmp(setting->name, "freeze") == 0;
+        if (resume_name_is_one_of(setting, decide_batches))
+            c->in_epoch = setting;
+        c->stops |= resume_name_is_one_of(setting, decide_stops);
+        c->freezes |= strcmp(setting, "freeze") == 0;
         if (strcmp(then, now) == 0)
             resume_note_moved_class(c);
         else
-            resume_note_difference(c, resume_setting_name(setting->name, name), then, now);
+            resume_note_difference(c, resume_setting_name(setting, name), then, now);
     }
     return LK_OK;
+}
+
+/* The checkpoint has texts as valid UTF-8. */
+static lk_status resume_compare_setting(void *user, const lk_field *setting)
+{
+    comparison *c = user;
+    lk_bytes now = {0};
+    lk__bytes_clean(&now, setting->text ? setting->text : "");
+    lk__bytes_char(&now, '\0');
+    lk_status status = lk__bytes_status(&now);
+    if (status == LK_OK)
+        status = resume_compare_texts(c, setting->name, lk_checkpoint_get_setting(c->checkpoint, setting->name),
+                                      (const char *)now.data);
+    lk__bytes_free(&now);
+    return status;
 }
 
 /* Returns whether the split's bytes are those that the checkpoint was made with. then, now: their hashes. */

@@ -265,3 +265,19 @@ run 0 "${few[@]}" --epochs 2 --checkpoint-dir "$work/over" --log-dir "$work/reco
 grep -q '"event":"done"' "$work/records/epochs.jsonl" || fail 'the last line is missing'
 run 0 "${few[@]}" --epochs 3 --checkpoint-dir "$work/over" --log-dir "$work/records" --resume
 [[ $(grep -c '"event":"epoch"' "$work/records/epochs.jsonl") -eq 3 ]] || fail 'a third epoch is not recorded'
+
+# ---- texts ----
+
+# A text of any length and in any encoding is recorded, and is the same afterwards.
+long=0:1.$(printf '%05000d' 0)
+run 0 "${few[@]}" --epochs 1 --class-weights "$long" --checkpoint-dir "$work/long"
+run 0 "${few[@]}" --epochs 2 --class-weights "$long" --checkpoint-dir "$work/long" --resume
+column=$(printf 'k\xe4t')
+for i in {1..40}; do
+    echo "$((i % 2)),$i,2,3,$((255 - i))"
+done | LC_ALL=C sed "1i $column,a,b,c,d" >"$work/latin.csv"
+latin=(train --model "$work/latin.lk" --data "$work/latin.csv" --label-column "$column" --image-shape 2x2 --val-split 0.5
+    --batch-size 8 --shards 2 --devices 1 --checkpoint-dir "$work/latin")
+printf 'flatten\ndense classes\n' >"$work/latin.lk"
+run 0 "${latin[@]}" --epochs 1
+run 0 "${latin[@]}" --epochs 2 --resume

@@ -7,6 +7,8 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
 
+#include <math.h>
+
 /* Three epochs of three batches in six shards. The last batch has three samples, so three shards are empty. */
 static lk_train_config usual(void)
 {
@@ -430,6 +432,71 @@ static void callbacks_keep_their_state(void **state)
     assert_string_equal(have.state_digest, want.state_digest);
 }
 
+typedef struct own_number {
+    double saved, read;
+} own_number;
+
+static lk_status save_own_number(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const own_number *number = self;
+    lk_state_set(state, "number", &number->saved, 1);
+    return LK_OK;
+}
+
+static lk_status read_own_number(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    own_number *number = self;
+    assert_int_equal(lk_state_get(state, "number", &number->read, 1), 1);
+    return LK_OK;
+}
+
+/* Names that are equal, that differ only after many characters, or that look like another's second one. */
+static void callbacks_of_like_names_keep_apart(void **state)
+{
+    (void)state;
+    enum { N = 5, LONG = 70 };
+    char lengthy[2][LONG + 1] = {0};
+    memset(lengthy[0], 'x', LONG);
+    memcpy(lengthy[1], lengthy[0], LONG);
+    lengthy[1][LONG - 1] = 'y';
+    const char *const names[N] = {"a", "a", "a 2", lengthy[0], lengthy[1]};
+    own_number numbers[N] = {0};
+    for (int resumes = 0; resumes < 2; resumes++) {
+        lk_train_config config = usual();
+        lk_train_result result;
+        keep_checkpoints(&config, "epoch");
+        config.checkpoints.resume = resumes;
+        lk_trainer *trainer = small_trainer(&config);
+        for (int i = 0; i < N; i++) {
+            numbers[i].saved = i + 1;
+            assert_ok(lk_trainer_add(trainer, (lk_callback){.name = names[i],
+                                                            .save = save_own_number,
+                                                            .resume = read_own_number,
+                                                            .self = &numbers[i]}));
+        }
+        assert_ok(lk_trainer_fit(trainer, &result));
+        lk_trainer_release(trainer);
+    }
+    for (int i = 0; i < N; i++)
+        assert_true(numbers[i].read == i + 1);
+}
+
+static void options_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    const lk_checkpoint_opts wrong[] = {{.every_steps = -1}, {.every_minutes = -1}, {.every_minutes = NAN},
+                                        {.keep = -1},        {.best = -1},          {.best = LK_BEST_NONE + 1}};
+    lk_train_config config = usual();
+    lk_trainer *trainer = small_trainer(&config);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &wrong[i])), LK_ERR_ARGUMENT);
+        lk_error_clear();
+    }
+    lk_trainer_release(trainer);
+}
+
 static lk_status save_a_name_twice(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
@@ -646,14 +713,24 @@ static void fit_resumes_from_any_save(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(resumes_after_any_step),          FOLDER_TEST(resumes_with_any_setting),
-        FOLDER_TEST(resumes_with_any_strategy),       FOLDER_TEST(goes_on_longer),
-        FOLDER_TEST(keeps_how_batches_are_cut),       FOLDER_TEST(refuses_unsuitable_folders_and_settings),
-        FOLDER_TEST(overwrites_no_checkpoints),       FOLDER_TEST(a_finished_training_stays_as_it_is),
-        FOLDER_TEST(callbacks_keep_their_state),      FOLDER_TEST(a_name_given_twice_is_refused),
-        FOLDER_TEST(resumes_again_and_again),         FOLDER_TEST(steps_without_fit_resume),
-        FOLDER_TEST(pieces_of_an_update_are_counted), FOLDER_TEST(a_second_fit_after_a_resume_goes_on),
-        FOLDER_TEST(no_step_is_reported_twice),       FOLDER_TEST(fit_resumes_from_any_save),
+        FOLDER_TEST(resumes_after_any_step),
+        FOLDER_TEST(resumes_with_any_setting),
+        FOLDER_TEST(resumes_with_any_strategy),
+        FOLDER_TEST(goes_on_longer),
+        FOLDER_TEST(keeps_how_batches_are_cut),
+        FOLDER_TEST(refuses_unsuitable_folders_and_settings),
+        FOLDER_TEST(overwrites_no_checkpoints),
+        FOLDER_TEST(a_finished_training_stays_as_it_is),
+        FOLDER_TEST(callbacks_keep_their_state),
+        FOLDER_TEST(a_name_given_twice_is_refused),
+        FOLDER_TEST(callbacks_of_like_names_keep_apart),
+        FOLDER_TEST(options_out_of_range_are_refused),
+        FOLDER_TEST(resumes_again_and_again),
+        FOLDER_TEST(steps_without_fit_resume),
+        FOLDER_TEST(pieces_of_an_update_are_counted),
+        FOLDER_TEST(a_second_fit_after_a_resume_goes_on),
+        FOLDER_TEST(no_step_is_reported_twice),
+        FOLDER_TEST(fit_resumes_from_any_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,7 +209,7 @@ static lk_status tensorboard_resume(void *self, lk_trainer *trainer, const lk_st
     t->resumed = t->events != NULL;
     lk__step_points_resume(&t->points, state);
     lk_state_get(state, "with_gradients", &with_gradients, 1);
-    t->gradients_epoch = (int64_t)with_gradients;
+    t->gradients_epoch = lk__state_integer(with_gradients);
     return t->events ? LK_OK : lk_error_status();
 }
 

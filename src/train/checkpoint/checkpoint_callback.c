@@ -73,6 +73,16 @@ lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts)
             text);
 }
 
+static lk_status checkpoint_callback_check_opts(const lk_checkpoint_opts *opts)
+{
+    if (opts->every_steps < 0 || !(opts->every_minutes >= 0) || opts->keep < 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "checkpoints every %lld steps or %g minutes, %lld kept: none may be negative",
+                (long long)opts->every_steps, opts->every_minutes, (long long)opts->keep);
+    if ((int)opts->best < LK_BEST_AUTO || opts->best > LK_BEST_NONE)
+        LK_FAIL(LK_ERR_ARGUMENT, "checkpoints: %d is none of the metrics that choose the best", (int)opts->best);
+    return LK_OK;
+}
+
 /* --- the best ----------------------------------------------------------------------------------------------------- */
 
 static double checkpoint_callback_metric_value(lk_best_metric metric, const lk_epoch_report *report)
@@ -303,7 +313,7 @@ lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts 
         return (lk_callback){0};
     s->lock = -1;
     s->opts = opts ? *opts : (lk_checkpoint_opts){0};
-    s->folder = lk__strdup(folder);
+    s->folder = checkpoint_callback_check_opts(&s->opts) == LK_OK ? lk__strdup(folder) : NULL;
     if (!s->folder) {
         checkpoint_callback_release(s);
         return (lk_callback){0};

@@ -262,7 +262,10 @@ static lk_status memory_train_begin(void *self, lk_trainer *trainer)
                                      &lock, &s->writer));
     lk__checkpoint_thread_reuse(s->writer);
     LK_TRY(memory_save(s, trainer, false));
-    LK_TRY(lk__checkpoint_thread_drain(s->writer));
+    if (trainer->resumed)
+        memory_wait(s); /* the state that training goes on from is kept already */
+    else
+        LK_TRY(lk__checkpoint_thread_drain(s->writer));
     if (s->group) {
         int *all = lk__group_gather_new(s->group, &rank, sizeof rank);
         if (!all)

@@ -53,8 +53,8 @@ static lk_status class_weights_read(const lk_dataset *data, const char *const *n
     if (!(factor >= 0 && factor <= (double)FLT_MAX) || end != text + length)
         LK_FAIL(
             LK_ERR_ARGUMENT,
-            "--class-weights '%.*s': must be balanced, or CLASS:FACTOR,… with factors of 0 or more, as in 3:2,5:0.5",
-            (int)length, text);
+            "--class-weights '%.*s': must be balanced, or CLASS:FACTOR,… with factors from 0 to %g, as in 3:2,5:0.5",
+            (int)length, text, (double)FLT_MAX);
     int64_t c = class_weights_find(data, names, text, name - 1);
     if (c < 0)
         LK_FAIL(LK_ERR_ARGUMENT,

@@ -1,5 +1,6 @@
 #include "train/plan/host_memory.h"
 
+#include "base/minmax.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "train/trainer.h"
@@ -10,17 +11,17 @@
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 
-/* Returns the memory limit of the process's control group, as containers have; INT64_MAX: none can be read. */
-static int64_t host_memory_group_limit(void)
+/* Returns a limit of the process's control group, as containers have; INT64_MAX: none can be read. */
+static int64_t host_memory_group_limit(const char *path)
 {
     char text[32] = "";
-    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+    FILE *file = fopen(path, "re");
     if (file && !fgets(text, sizeof text, file))
         *text = '\0';
     if (file)
         fclose(file);
-    long long limit = strtoll(text, NULL, 10); /* 0: "max", or no file */
-    return limit > 0 ? limit : INT64_MAX;
+    bool is_number = *text >= '0' && *text <= '9'; /* else "max", or no file */
+    return is_number ? strtoll(text, NULL, 10) : INT64_MAX;
 }
 
 /* Returns the most memory that this process can get, with swap space. *name: what limits it, as the message says it. */
@@ -28,12 +29,15 @@ static int64_t host_memory_limit(const char **name)
 {
     struct sysinfo system;
     struct rlimit addresses;
-    int64_t limit = INT64_MAX, group = host_memory_group_limit();
+    int64_t limit = INT64_MAX, group = host_memory_group_limit("/sys/fs/cgroup/memory.max"), swap = 0;
     *name = "this machine has";
-    if (sysinfo(&system) == 0)
+    if (sysinfo(&system) == 0) {
         limit = (int64_t)((system.totalram + system.totalswap) * system.mem_unit);
-    if (group < limit) {
-        limit = group;
+        swap = lk__min((int64_t)(system.totalswap * system.mem_unit),
+                       host_memory_group_limit("/sys/fs/cgroup/memory.swap.max"));
+    }
+    if (group < limit - swap) {
+        limit = group + swap;
         *name = "the control group (memory.max) allows";
     }
     if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur < (rlim_t)limit) {

@@ -100,15 +100,17 @@ static bool settings_is_recorded(const lk_option *option, const lk_train_config 
 static lk_status settings_visit_options(const lk_train_config *config, lk__setting_fn fn, void *user)
 {
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
-        char text[STEPS_BYTES];
-        if (!settings_is_recorded(&lk_train_options[i], config))
+        const lk_option *option = &lk_train_options[i];
+        char number[64];
+        const char *text = number;
+        if (!settings_is_recorded(option, config))
             continue;
-        lk_status status = lk_options_text(&lk_train_options[i], config, text, sizeof text);
-        lk_field field = settings_option_field(&lk_train_options[i], config, text);
-        if (status == LK_OK)
-            status = fn(user, &field);
-        if (status != LK_OK)
-            return status;
+        if (option->type == LK_OPTION_STRING) /* of any length */
+            text = *(const char *const *)(const void *)((const char *)config + option->offset);
+        else
+            LK_TRY(lk_options_text(option, config, number, sizeof number));
+        lk_field field = settings_option_field(option, config, text ? text : "");
+        LK_TRY(fn(user, &field));
     }
     return LK_OK;
 }
