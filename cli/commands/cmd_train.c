@@ -1,12 +1,10 @@
 #include "cli/cli.h"
 #include "cli/commands/train_role.h"
 #include "cli/interrupts.h"
-#include "cli/launch/rank_record.h"
 #include "cli/text/progress.h"
 #include "cli/train_flags.h"
 
 #include "lockstep/callbacks.h"
-#include "lockstep/checkpoint.h"
 #include "lockstep/parameter_server.h"
 #include "lockstep/scaling.h"
 
@@ -53,12 +51,29 @@ static lk_status train_add_scaling(const training *t, lk_trainer *trainer)
     return has_others || dir ? lk_trainer_add(trainer, lk_callback_scaling(dir)) : LK_OK;
 }
 
+/* Options of checkpoints without their folder have no effect, which somebody would notice too late. */
+static void train_warn_of_no_folder(const lk_train_config *config)
+{
+    const lk_checkpoint_config *c = &config->checkpoints;
+    lk_train_config defaults;
+    if ((c->dir && *c->dir) || lk_options_defaults(lk_train_options, LK_TRAIN_OPTION_COUNT, &defaults) != LK_OK)
+        return;
+    const char *without = strcmp(c->every, defaults.checkpoints.every) != 0 ? "checkpoint-every"
+                          : c->keep != defaults.checkpoints.keep            ? "keep"
+                          : c->best != defaults.checkpoints.best            ? "checkpoint-best"
+                                                                            : NULL;
+    if (without)
+        fprintf(stderr, "warning: --%s has no effect without --checkpoint-dir: no checkpoint is written\n", without);
+}
+
 /* The trainer adds the callbacks of the configuration behind these, so that the bar is removed before a line is
  * printed. */
 static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
 {
     bool is_first = lk_trainer_plan(trainer)->process == 0;
     lk_status status = train_add_scaling(t, trainer);
+    if (is_first)
+        train_warn_of_no_folder(&t->config);
     if (status == LK_OK && is_first && t->trace)
         status = lk_trainer_add(trainer, lk_callback_trace(t->trace));
     return status == LK_OK && is_first ? cli_progress_add(&t->progress, trainer) : status;
@@ -153,8 +168,8 @@ static int train_run(int argc, char **argv)
     if (status == LK_OK)
         return 0;
     int code = cli_fail();
-    if (status == LK_ERR_INTERRUPTED && cli_is_terminated() && getenv(LK_MEMORY_VARIABLE))
-        code = CLI_RANK_LEFT; /* the others go on without this one */
+    if (status == LK_ERR_INTERRUPTED)
+        code = cli_interrupted_status();
     lk_abandon_processes();
     return code;
 }

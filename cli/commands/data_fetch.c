@@ -11,9 +11,10 @@ int cli_data_fetch(const data_config *config)
     bool known = false;
     for (size_t i = 0; !known && lk_dataset_known_name(i); i++)
         known = strcmp(name, lk_dataset_known_name(i)) == 0;
+    if (strcmp(name, "auto") == 0)
+        return cli_usage_error("fetch: give the name of a data set: one of %s", lk_dataset_names());
     if (!known)
-        return cli_usage_error("fetch %s: must be one of %s", strcmp(name, "auto") == 0 ? "" : name,
-                               lk_dataset_names());
+        return cli_usage_error("fetch %s: must be one of %s", name, lk_dataset_names());
     for (int split = 0; split < 2; split++) {
         lk_dataset *dataset;
         data_config plain = {.train = {.data.dir = config->train.data.dir}, .mirror = config->mirror, .verify = true};

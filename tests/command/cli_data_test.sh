@@ -55,6 +55,8 @@ run 2 data list twice
 complains_just "unexpected argument 'twice'"
 run 2 data fetch cifar
 complains_just 'fetch cifar: must be one of fashion-mnist, mnist, synthetic'
+run 2 data fetch
+complains_just 'fetch: give the name of a data set: one of fashion-mnist, mnist, synthetic'
 run 1 data fetch mnist
 complains 'data set mnist: no train-images-idx3-ubyte[.gz]'
 rm -rf "$work/cache"

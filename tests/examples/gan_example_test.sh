@@ -22,6 +22,11 @@ if ! grep -q '^no picture of samples: ' 1; then
     cmp 1.png 3.png
 fi
 
+newest_of()
+{
+    find "kept/$1" -name 'checkpoint-*' -printf '%f\n' | sort | tail -n 1
+}
+
 # The example is killed and resumed, each time on other devices. The third time it ends between the checkpoints of the
 # two models.
 "$example" synthetic 8 330 2xcpu whole.png >whole
@@ -37,8 +42,8 @@ for attempt in {1..4}; do
     kill -KILL "$process" 2>/dev/null || true
     wait "$process" || true
     if [[ $attempt -eq 3 ]]; then
-        newest=$(find kept/discriminator -name 'checkpoint-*' | sort | tail -n 1)
-        [[ ! -e kept/generator/$(basename "$newest") ]] || rm -rf "$newest"
+        newest=$(newest_of discriminator)
+        [[ $newest != "$(newest_of generator)" ]] || rm -rf "kept/discriminator/$newest"
     fi
 done
 "$example" synthetic 8 330 1xcpu sheet.png kept >last
