@@ -439,12 +439,22 @@ static void attempt_wait(attempt_run *run, soak_outcome *outcome)
 /* --- the result ----------------------------------------------------------------------------------------------------
  */
 
-static void attempt_read_digest(const char *line, const char *begins, char digest[64])
+/* Returns the line without the "[RANK] " that launch writes before it. */
+static const char *attempt_skip_rank(const char *line)
 {
-    const char *text = line;
-    if (*text == '[' && (text = strstr(text, "] ")))
-        text += 2;
-    if (text && strncmp(text, begins, strlen(begins)) == 0)
+    const char *end = *line == '[' ? strstr(line, "] ") : NULL;
+    return end ? end + 2 : line;
+}
+
+/* An answer to an interrupt begins as an error does. */
+static bool attempt_is_complaint(const char *text)
+{
+    return strncmp(text, "lockstep: ", 10) == 0 && !strstr(text, "; a second interrupt ends at once");
+}
+
+static void attempt_read_digest(const char *text, const char *begins, char digest[64])
+{
+    if (strncmp(text, begins, strlen(begins)) == 0)
         sscanf(text + strlen(begins), "%63s", digest);
 }
 
@@ -455,11 +465,12 @@ static void attempt_read(const attempt_run *run, const char *ending, soak_outcom
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = '\0';
-        attempt_read_digest(line, "digest ", outcome->digest);
-        attempt_read_digest(line, "state digest ", outcome->state);
+        const char *text = attempt_skip_rank(line);
+        attempt_read_digest(text, "digest ", outcome->digest);
+        attempt_read_digest(text, "state digest ", outcome->state);
         if (strcmp(ending, "err") != 0)
             continue;
-        outcome->complaints += strncmp(line, "lockstep: ", 10) == 0;
+        outcome->complaints += attempt_is_complaint(text);
         if (*line)
             snprintf(outcome->last, sizeof outcome->last, "%.255s", line);
     }

@@ -27,7 +27,7 @@ typedef struct soak_outcome {
     bool has_left;         /* processes were still there long after the first had ended */
     double seconds;
     char digest[64], state[64]; /* "": not printed */
-    int complaints;             /* lines "lockstep: …" of the first process */
+    int complaints;             /* errors that the first process printed */
     char last[256];             /* last line on standard error */
 } soak_outcome;
 
