@@ -198,7 +198,9 @@ static void draw_attempt(soak_context *context, const soak_means *means, const s
     soak_random *random = context->random;
     draw_shape(random, means, context->drawn, attempt);
     attempt->is_synchronous = soak_random_chance(random, 0.05);
-    attempt->is_slow = soak_random_chance(random, 0.3);
+    /* Checkpoints of a large network would then be written for minutes. */
+    bool is_large = draw_is(context->drawn, "model", "resnet18") || draw_is(context->drawn, "model", "wrn-16-10");
+    attempt->is_slow = soak_random_chance(random, 0.3) && !is_large;
     attempt->is_overriding = soak_random_chance(random, 0.1);
     attempt->has_keys = soak_random_chance(random, 0.3);
     attempt->has_cluster = soak_random_chance(random, 0.3);

@@ -13,6 +13,9 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+/* Holds the checkpoints of the largest network, 350 MB each with Adam and averages. */
+#define DISK_SIZE "size=8g"
+
 static bool place_is_isolated;
 
 void soak_place_isolate(void)
@@ -56,7 +59,7 @@ bool soak_place_make(soak_place *place)
     for (int i = 0; folders[i]; i++)
         mkdir(place_path(place, folders[i], path, sizeof path), 0777);
     if (place_is_isolated &&
-        mount("tmpfs", place_path(place, "trial/disk", path, sizeof path), "tmpfs", 0, "size=1g") != 0) {
+        mount("tmpfs", place_path(place, "trial/disk", path, sizeof path), "tmpfs", 0, DISK_SIZE) != 0) {
         fprintf(stderr, "soak: %s cannot be mounted: %s\n", path, strerror(errno));
         return false;
     }
@@ -73,7 +76,7 @@ void soak_place_remove(const soak_place *place)
 
 void soak_place_limit(const soak_place *place, long long bytes)
 {
-    char path[512], options[64] = "size=1g";
+    char path[512], options[64] = DISK_SIZE;
     struct statfs status;
     if (!place_is_isolated || statfs(place_path(place, "trial/disk", path, sizeof path), &status) != 0)
         return;
