@@ -319,6 +319,15 @@ static lk_status packed_install(lk_packed_file *pack, size_t size, char *problem
     return LK_OK;
 }
 
+void lk__packed_keep_in_memory(lk_packed_file *pack, lk_samples *samples)
+{
+    mprotect(pack->bytes, pack->size, PROT_READ);
+    samples->images = pack->bytes + PAGE;
+    samples->mapping = pack->bytes;
+    samples->mapping_size = pack->size;
+    pack->bytes = NULL;
+}
+
 lk_status lk__packed_finish(lk_packed_file *pack, const lk_packed_key *key, int64_t files, const uint8_t *kept,
                             lk_samples *samples, char *problem)
 {
@@ -326,14 +335,10 @@ lk_status lk__packed_finish(lk_packed_file *pack, const lk_packed_key *key, int6
     lk_status status = packed_install(pack, PAGE + packed_body_size(samples, files, samples->count), problem);
     if (status != LK_OK && status != LK_ERR_IO)
         return status;
-    samples->images = pack->bytes + PAGE;
     if (status == LK_OK) {
         close(pack->fd);
         pack->fd = -1;
     }
-    mprotect(pack->bytes, pack->size, PROT_READ);
-    samples->mapping = pack->bytes;
-    samples->mapping_size = pack->size;
-    pack->bytes = NULL;
+    lk__packed_keep_in_memory(pack, samples);
     return status;
 }

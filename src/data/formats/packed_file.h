@@ -49,5 +49,8 @@ lk_status lk__packed_begin(lk_packed_file *pack, const lk_samples *sizes, int64_
 lk_status lk__packed_finish(lk_packed_file *pack, const lk_packed_key *key, int64_t files, const uint8_t *kept,
                             lk_samples *samples, char *problem);
 
+/* Instead of lk__packed_finish: `samples` gets the mapping, and the file is not stored. */
+void lk__packed_keep_in_memory(lk_packed_file *pack, lk_samples *samples);
+
 /* Removes a file that was begun but not finished, and releases the lock. */
 void lk__packed_close(lk_packed_file *pack);

@@ -22,6 +22,14 @@ __attribute__((weak)) const char *png_get_libpng_ver(const void *png)
 
 /* --- the cache ---------------------------------------------------------------------------------------------------- */
 
+static int count_files(const char *pattern)
+{
+    glob_t found;
+    int count = glob(in_dir(pattern), 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    globfree(&found);
+    return count;
+}
+
 static void find_pack(char path[256])
 {
     glob_t found;
@@ -180,6 +188,34 @@ static void files_that_cannot_be_read_are_not_forgotten(void **state)
     }
 }
 
+/* Takes a picture away after all headers have been read. */
+static bool hide_picture(void *user, const lk_data_progress *progress)
+{
+    (void)user;
+    if (progress->work == LK_DATA_DECODING && progress->done == 0)
+        assert_int_equal(shell("mv set/train/a/9.pgm hidden.pgm"), 0);
+    return true;
+}
+
+static void files_that_cannot_be_decoded_are_not_forgotten(void **state)
+{
+    (void)state;
+    make_set();
+    lk_dataset_opts opts = settings();
+    opts.skip_bad = true;
+    opts.progress = hide_picture;
+    hear_nothing();
+    lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &opts);
+    expect_samples(dataset, (int[]){1, 11, 12, 13}, 4);
+    lk_dataset_release(dataset);
+    expect_heard("a/9.pgm: cannot be opened");
+    expect_heard("anew in the next run: some of them cannot be read now");
+    assert_int_equal(count_files("cache/*.pack") + count_files("cache/*.tmp"), 0);
+    opts.progress = NULL;
+    assert_int_equal(shell("mv hidden.pgm set/train/a/9.pgm"), 0);
+    expect_set(&opts);
+}
+
 static void without_a_place_for_the_cache_it_works(void **state)
 {
     (void)state;
@@ -239,14 +275,6 @@ static bool listen(void *user, const lk_data_progress *progress)
     assert_true(progress->done >= 0 && progress->done <= progress->total);
     l->seen[progress->work] = true;
     return ++l->calls <= l->most;
-}
-
-static int count_files(const char *pattern)
-{
-    glob_t found;
-    int count = glob(in_dir(pattern), 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
-    globfree(&found);
-    return count;
 }
 
 /* An interrupt at any call leaves no half-written file. */
@@ -339,6 +367,7 @@ int main(void)
         FOLDER_TEST(a_damaged_cache_is_made_anew),
         FOLDER_TEST(a_forged_cache_is_made_anew),
         FOLDER_TEST(files_that_cannot_be_read_are_not_forgotten),
+        FOLDER_TEST(files_that_cannot_be_decoded_are_not_forgotten),
         FOLDER_TEST(without_a_place_for_the_cache_it_works),
         FOLDER_TEST(a_cache_that_cannot_be_locked_is_read),
         FOLDER_TEST(an_open_set_outlives_its_cache),

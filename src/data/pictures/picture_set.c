@@ -20,6 +20,8 @@
 
 enum { NAMED = 3, LOGGED = 20 };
 
+#define UNREADABLE "some of them cannot be read now"
+
 typedef struct build {
     const char *root;
     lk_split split;
@@ -226,7 +228,7 @@ static lk_status picture_set_choose_sizes(build *b)
 static lk_status picture_set_allocate_images(build *b)
 {
     lk_samples *s = b->samples;
-    char problem[512] = "some of them cannot be read now";
+    char problem[512] = UNREADABLE;
     s->channels = b->job.wanted.channels;
     s->height = b->job.wanted.height;
     s->width = b->job.wanted.width;
@@ -258,11 +260,15 @@ static void picture_set_compact_images(build *b)
 
 static lk_status picture_set_store_images(build *b)
 {
-    char problem[512];
+    char problem[512] = UNREADABLE;
     picture_set_compact_images(b);
     if (!b->packs)
         return LK_OK;
-    lk_status status = lk__packed_finish(&b->pack, &b->key, b->job.count, b->kept, b->samples, problem);
+    lk_status status = LK_ERR_IO;
+    if (b->job.unreadable)
+        lk__packed_keep_in_memory(&b->pack, b->samples);
+    else
+        status = lk__packed_finish(&b->pack, &b->key, b->job.count, b->kept, b->samples, problem);
     if (status != LK_ERR_IO)
         return status;
     lk__log(LK_LOG_WARNING, "the pictures of %s are decoded anew in the next run: %s", b->root, problem);
