@@ -1,5 +1,6 @@
-/* Interrupts (SIGINT, SIGTERM): the first asks the current work to end; a second, or one without current work, ends the
- * process at once with cli_interrupted_status. */
+/* Interrupts (SIGINT, SIGTERM): the first asks the current work to end; a second that is not of the
+ * same request (CLI_SAME_REQUEST_MS), or one without current work, ends the process at once with
+ * cli_interrupted_status. */
 #pragma once
 
 #include <stdbool.h>

@@ -53,10 +53,16 @@ typedef struct job {
 } job;
 
 static volatile sig_atomic_t interrupts;
+static volatile int64_t requested; /* time of the first; used by the handler alone */
 
 static void job_on_interrupt(int signal)
 {
     (void)signal;
+    int64_t now = cli_milliseconds();
+    if (interrupts == 0)
+        requested = now;
+    else if (now - requested < CLI_SAME_REQUEST_MS)
+        return;
     interrupts++;
 }
 

@@ -174,7 +174,7 @@ until_there '^run 2 of 2: model resnet18, seed 0$' stderr
 until_in_step
 kill -INT "$process"
 until_there 'finishing this step' stderr
-kill -INT "$process"
+interrupt_again
 ends_with 130
 [[ ! -s stdout ]] || fail "the second interrupt waited"
 holds at-once/study.json '"complete": false' '"status": "ok"' '"status": "not run"'

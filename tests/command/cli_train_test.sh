@@ -529,10 +529,9 @@ for signal in INT TERM; do
     begin train --data synthetic --limit-train 128 --limit-val 10 --batch-size 16 --epochs 100000 --devices 1 \
           --log-dir "$logs" --json --throughput
     until_there '"epoch":2,' "$work/stdout"
-    kill -"$signal" "$process"
+    kill -"$signal" "$process" "$process" # as timeout sends it: to the process, and to its group
     ends_with 130
-    says 'finishing this step'
-    says 'lockstep: '
+    [[ $(grep -c 'finishing this step' "$work/stderr") -eq 1 ]] || fail "not said once"
     tail -n 1 "$work/stdout" | grep -qE '^\{"event":"stopped","status":"[a-z ]+","message":".+","epochs":[0-9]+,"steps":[0-9]+,.*\}$' ||
         fail "no last line"
     [[ $(tail -n 1 "$logs/epochs.jsonl") == "$(tail -n 1 "$work/stdout")" ]] || fail "epochs.jsonl has no last line"
@@ -550,7 +549,7 @@ until_there 'resnet18 \(' "$work/stderr"
 until_in_step
 kill -INT "$process"
 until_there 'finishing this step' "$work/stderr"
-kill -INT "$process"
+interrupt_again
 ends_with 130
 ! grep -q '"event":"stopped"' "$work/at-once/epochs.jsonl" || fail "the second interrupt waited for the end of training"
 

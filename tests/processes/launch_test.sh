@@ -156,7 +156,7 @@ launch_long -n 2
 kill -STOP "$(rank_process 0)"
 kill -INT "$process"
 until_there 'a second interrupt ends at once' "$work/stderr"
-kill -INT "$process"
+interrupt_again
 ended 130 .
 
 # A variable of another job names no folder that is removed.

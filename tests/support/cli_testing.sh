@@ -206,6 +206,13 @@ until_there()
     until_true "'$1'" grep -qE -- "$1" "$2"
 }
 
+# Interrupts $process once more. A signal within a tenth of a second of the first would belong to the same request.
+interrupt_again()
+{
+    sleep 0.2
+    kill -INT "$process"
+}
+
 # The processor time of $process in ticks, a hundred a second.
 processor_time()
 {
