@@ -82,6 +82,12 @@ static void reads_cifar_10(void **state)
     dataset = open_path("", LK_SPLIT_TEST, NULL);
     expect_cifar(dataset, 50, 2, 10);
     lk_dataset_release(dataset);
+    assert_int_equal(shell("gzip batches.meta.txt"), 0);
+    dataset = open_path("", LK_SPLIT_TEST, NULL);
+    assert_string_equal(lk_dataset_class_name(dataset, 9), "truck");
+    lk_dataset_release(dataset);
+    assert_int_equal(shell("truncate -s -9 batches.meta.txt.gz"), 0);
+    refuse("", LK_SPLIT_TEST, NULL, LK_ERR_FORMAT, "batches.meta.txt.gz: ", "");
     assert_int_equal(unlink(in_dir("data_batch_4.bin")), 0);
     refuse("", LK_SPLIT_TRAIN, NULL, LK_ERR_FORMAT, "there is no data_batch_4.bin, which belongs to CIFAR-10", "");
 }
@@ -239,6 +245,8 @@ static void reads_csv_with_a_flag(void **state)
     assert_true(lk_dataset_is_csv(in_dir("a.csv")));
     opts.shape = "2x3";
     refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--label-column kind: ", "a.csv has no header");
+    opts = (lk_dataset_opts){.label_column = "", .shape = ""};
+    refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "6 pixels a row, and no header", "");
 }
 
 static void reads_csv_with_a_header(void **state)
@@ -264,6 +272,12 @@ static void reads_csv_with_a_header(void **state)
 
     lk_dataset_opts opts = {.label_column = "kind", .shape = "1x2"};
     write_text("b.csv", "x,kind,label\n1,2,3\n");
+    dataset = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
+    expect_rows(dataset, 1, (int32_t[]){2}, (uint8_t[]){1, 3});
+    lk_dataset_release(dataset);
+    opts.label_column = "the \"kind\", whose name has more than sixty-four bytes in all, as it is long";
+    write_text("b.csv",
+               "x,\"the \"\"kind\"\", whose name has more than sixty-four bytes in all, as it is long\",y\n1,2,3\n");
     dataset = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
     expect_rows(dataset, 1, (int32_t[]){2}, (uint8_t[]){1, 3});
     lk_dataset_release(dataset);
@@ -303,6 +317,10 @@ static void numbers_of_columns_are_no_row(void **state)
         assert_int_equal(lk_dataset_labels(dataset)[0], last == 16);
         lk_dataset_release(dataset);
     }
+    write_text("b.csv", "0,1,label\n2,3,1\n");
+    lk_dataset *dataset = open_path("b.csv", LK_SPLIT_TRAIN, &(lk_dataset_opts){.shape = "1x2"});
+    expect_rows(dataset, 1, (int32_t[]){1}, (uint8_t[]){2, 3});
+    lk_dataset_release(dataset);
 }
 
 /* Reads the CSV of spreadsheets and other programs. */

@@ -8,7 +8,6 @@
 #include "data/names.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { SIDE = 32, VALUES = 3 * SIDE * SIDE };
@@ -101,21 +100,31 @@ static lk_status cifar_read_file(reading *r, const char *path)
 
 /* --- names of classes --------------------------------------------------------------------------------------------- */
 
+static lk_status cifar_read_text(const char *path, char *text, size_t size)
+{
+    lk_byte_source source;
+    size_t got = 0;
+    lk_status status = lk__byte_source_open(path, &source);
+    if (status != LK_OK)
+        LK_FAIL(status, "%s: %s", path, source.problem);
+    status = lk__byte_source_read(&source, text, size - 1, &got);
+    text[got] = '\0';
+    if (status != LK_OK)
+        lk__fail(status, "%s: %s", path, source.problem);
+    lk__byte_source_close(&source);
+    return status;
+}
+
 /* Reads the file of names if there is one. One with a wrong number of names is ignored. */
 static lk_status cifar_read_names(const version *v, const char *folder, lk_names *names)
 {
-    char path[PATH_MAX], line[256];
+    char path[PATH_MAX], text[16384], *rest = text;
     if (!lk__find_file(folder, v->names, path))
         return LK_OK;
-    FILE *stream = fopen(path, "re");
+    LK_TRY(cifar_read_text(path, text, sizeof text));
     lk_status status = LK_OK;
-    while (stream && status == LK_OK && fgets(line, sizeof line, stream)) {
-        line[strcspn(line, "\r\n")] = '\0';
-        if (line[0])
-            status = lk__names_add(names, line);
-    }
-    if (stream)
-        fclose(stream);
+    for (char *line; status == LK_OK && (line = strtok_r(rest, "\r\n", &rest));)
+        status = lk__names_add(names, line);
     if (names->count != v->classes)
         lk__names_free(names);
     return status;

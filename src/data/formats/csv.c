@@ -7,11 +7,11 @@
 #include "data/convert.h"
 #include "data/formats/byte_source.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 enum { CHUNK = 64 * 1024, MAX_LINE = 64 << 20, LOGGED = 20, MIN_NUMBERED_COLUMNS = 16 };
 
@@ -30,6 +30,7 @@ typedef struct csv {
     int64_t columns;   /* of each row */
     int64_t label;     /* the column with the label */
     int64_t bad;       /* rows left out */
+    bool is_counted;   /* only the classes are wanted: whoever reads the rows hears of the bad ones */
     char problem[192]; /* of the last bad row */
 } csv;
 
@@ -148,19 +149,36 @@ static int64_t csv_count_columns(const char *line)
     return columns;
 }
 
-/* Copies a field, without the blanks and quotes around it; cuts it to `size`. */
+/* Returns the end of a field without the blanks and quotes around it, and moves *field to its beginning. */
+static const char *csv_trim_field(const char **field, bool *quoted)
+{
+    const char *end = csv_field_end(*field);
+    *field = csv_skip_blanks(*field);
+    while (end > *field && (end[-1] == ' ' || end[-1] == '\t'))
+        end--;
+    *quoted = end - *field >= 2 && **field == '"' && end[-1] == '"';
+    *field += *quoted;
+    return end - *quoted;
+}
+
+/* Copies a field; cuts it to `size`. */
 static void csv_copy_field(const char *field, char *text, size_t size)
 {
-    const char *end = csv_field_end(field);
-    field = csv_skip_blanks(field);
-    size_t length = (size_t)(end - field);
-    while (length && (field[length - 1] == ' ' || field[length - 1] == '\t'))
-        length--;
-    if (length >= 2 && field[0] == '"' && field[length - 1] == '"') {
-        field++;
-        length -= 2;
-    }
+    bool quoted;
+    size_t length = (size_t)(csv_trim_field(&field, &quoted) - field);
     snprintf(text, size, "%.*s", (int)(length < size ? length : size - 1), field);
+}
+
+static bool csv_field_is(const char *field, const char *name, bool any_case)
+{
+    bool quoted;
+    const char *end = csv_trim_field(&field, &quoted);
+    for (; field < end; field++, name++) {
+        field += quoted && *field == '"'; /* it is doubled */
+        if (any_case ? tolower((unsigned char)*field) != *name : *field != *name)
+            return false;
+    }
+    return *name == '\0';
 }
 
 /* Lines are handled as strings, so a byte of 0 would hide the rest of a line. */
@@ -168,23 +186,36 @@ static const char zero_byte_problem[] = "a byte of 0, expected text in UTF-8";
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
 
-static lk_status csv_find_label(csv *c)
+/* Returns the name that the option gives; NULL: none. */
+static const char *csv_wanted_label(const csv *c)
 {
-    const char *wanted = c->opts->label_column, *field = c->line;
-    char name[64];
-    for (int64_t i = 0; i < c->columns; i++, field = csv_field_end(field) + 1) {
-        csv_copy_field(field, name, sizeof name);
-        if (wanted ? strcmp(name, wanted) == 0 : strcasecmp(name, "label") == 0 || strcasecmp(name, "class") == 0) {
+    return c->opts->label_column && *c->opts->label_column ? c->opts->label_column : NULL;
+}
+
+/* Sets c->label if the first line names the column. */
+static bool csv_find_label(csv *c)
+{
+    const char *wanted = csv_wanted_label(c), *field = c->line;
+    for (int64_t i = 0; i < c->columns; i++, field = csv_field_end(field) + 1)
+        if (wanted ? csv_field_is(field, wanted, false)
+                   : csv_field_is(field, "label", true) || csv_field_is(field, "class", true)) {
             c->label = i;
-            return LK_OK;
+            return true;
         }
-    }
-    if (wanted)
-        LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: no column of that name in %s", wanted, c->path);
+    return false;
+}
+
+static lk_status csv_take_first_for_label(const csv *c)
+{
+    char name[64];
+    if (csv_wanted_label(c))
+        LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: no column of that name in %s", csv_wanted_label(c), c->path);
     csv_copy_field(c->line, name, sizeof name);
-    lk__log(LK_LOG_WARNING,
-            "%s: no column is called label or class: the first, '%s', is taken for it; --label-column NAME says which",
-            c->path, name);
+    if (!c->is_counted)
+        lk__log(LK_LOG_WARNING,
+                "%s: no column is called label or class: the first, '%s', is taken for it; --label-column NAME says "
+                "which",
+                c->path, name);
     return LK_OK;
 }
 
@@ -246,7 +277,8 @@ static bool csv_is_numbered_header(const csv *c)
     return c->columns >= MIN_NUMBERED_COLUMNS;
 }
 
-/* The first line that is not blank is a header if its first field is not a number, or if it numbers the columns. */
+/* The first line that is not blank is a header if its first field is not a number, if a field is the label's name, or
+ * if it numbers the columns. */
 static lk_status csv_read_first_line(csv *c, bool *is_row)
 {
     lk_samples *s = c->samples;
@@ -256,14 +288,17 @@ static lk_status csv_read_first_line(csv *c, bool *is_row)
     c->columns = csv_count_columns(c->line);
     csv_copy_field(c->line, first, sizeof first);
     bool is_number = strpbrk(first, "0123456789") && first[strspn(first, "+-.0123456789eE")] == '\0';
-    *is_row = is_number && !csv_is_numbered_header(c);
+    bool is_named = csv_find_label(c);
+    *is_row = is_number && !is_named && !csv_is_numbered_header(c);
     if (!*is_row && c->columns > 1) {
-        LK_TRY(csv_find_label(c));
+        if (!is_named)
+            LK_TRY(csv_take_first_for_label(c));
         csv_find_shape(c);
-    } else if (c->opts->label_column) {
-        LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: %s has no header", c->opts->label_column, c->path);
+    } else if (csv_wanted_label(c)) {
+        LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: %s has no header, or none with that name", csv_wanted_label(c),
+                c->path);
     }
-    if (c->opts->shape)
+    if (c->opts->shape && *c->opts->shape)
         LK_TRY(lk__parse_shape(c->opts->shape, &s->channels, &s->height, &s->width));
     return csv_check_shape(c);
 }
@@ -318,7 +353,7 @@ static lk_status csv_add_row(csv *c)
     }
     if (!c->opts->skip_bad)
         LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": %s; --skip-bad leaves such rows out", c->path, c->number, c->problem);
-    if (c->bad++ < LOGGED)
+    if (c->bad++ < LOGGED && !c->is_counted)
         lk__log(LK_LOG_WARNING, "left out: %s:%" PRId64 ": %s", c->path, c->number, c->problem);
     return LK_OK;
 }
@@ -340,16 +375,16 @@ static lk_status csv_read_rows(csv *c)
             break;
         LK_TRY(csv_add_row(c));
     }
-    if (c->bad)
+    if (c->bad && !c->is_counted)
         lk__log(LK_LOG_WARNING, "%" PRId64 " rows of %s cannot be used and are left out", c->bad, c->path);
     if (c->samples->count == 0)
         LK_FAIL(LK_ERR_FORMAT, "%s: has no row that can be used", c->path);
     return LK_OK;
 }
 
-static lk_status csv_read_file(const char *path, const lk_dataset_opts *opts, lk_samples *samples)
+static lk_status csv_read_file(const char *path, const lk_dataset_opts *opts, bool is_counted, lk_samples *samples)
 {
-    csv c = {.path = path, .opts = opts, .samples = samples};
+    csv c = {.path = path, .opts = opts, .samples = samples, .is_counted = is_counted};
     lk_status status = lk__byte_source_open(path, &c.source);
     if (status != LK_OK)
         LK_FAIL(status, "%s: %s", path, c.source.problem);
@@ -366,7 +401,7 @@ static lk_status csv_read_file(const char *path, const lk_dataset_opts *opts, lk
 static lk_status csv_count_training_classes(const char *training, const lk_dataset_opts *opts, int64_t *classes)
 {
     lk_samples samples = {0};
-    lk_status status = csv_read_file(training, opts, &samples);
+    lk_status status = csv_read_file(training, opts, true, &samples);
     *classes = samples.classes;
     lk__samples_free(&samples);
     return status;
@@ -378,7 +413,7 @@ lk_status lk__csv_read(const char *path, const char *training, const lk_dataset_
     *samples = (lk_samples){0};
     lk_status status = training ? csv_count_training_classes(training, opts, &classes) : LK_OK;
     if (status == LK_OK)
-        status = csv_read_file(path, opts, samples);
+        status = csv_read_file(path, opts, false, samples);
     if (status == LK_OK && training) {
         samples->classes = classes;
         status = lk__samples_check_labels(samples, path);

@@ -68,7 +68,8 @@ struct lk_loader {
     int64_t claimed;   /* the next batch to be claimed */
     int64_t delivered; /* the next batch to be delivered */
     outcome *ready;    /* [depth] */
-    char error[512];   /* message of the first worker that failed in this epoch */
+    int64_t failed;    /* the first batch of this epoch that failed; -1: none */
+    char error[512];   /* its message */
 };
 
 /* Returns the samples of a batch of `count` whose images this process needs. */
@@ -129,11 +130,14 @@ static bool loader_may_claim(const lk_loader *loader)
     return loader->claimed < loader->batches && loader->claimed < loader->delivered + loader->opts.depth;
 }
 
-/* An error message belongs to the thread that set it, so the worker copies it to loader->error for the caller. */
-static void loader_keep_error(lk_loader *loader)
+/* An error message belongs to the thread that set it, so the worker copies it to loader->error for the caller. No batch
+ * behind the first one that failed is delivered. */
+static void loader_keep_error(lk_loader *loader, int64_t index)
 {
-    if (!loader->error[0])
+    if (loader->failed < 0 || index < loader->failed) {
+        loader->failed = index;
         snprintf(loader->error, sizeof loader->error, "%s", lk_error_message());
+    }
     lk_error_clear();
 }
 
@@ -157,7 +161,7 @@ static void *loader_run_worker(void *argument)
         done.status = loader_prepare_batch(loader, index, self->scratch, &done.batch);
         pthread_mutex_lock(&loader->mutex);
         if (done.status != LK_OK)
-            loader_keep_error(loader);
+            loader_keep_error(loader, index);
         loader->busy--;
         loader->ready[index % loader->opts.depth] = done;
         pthread_cond_signal(&loader->finished);
@@ -177,7 +181,7 @@ static void loader_quiesce_workers(lk_loader *loader)
         lk_batch_release(loader->ready[i].batch);
         loader->ready[i] = (outcome){0};
     }
-    loader->error[0] = '\0';
+    loader->failed = -1;
     pthread_mutex_unlock(&loader->mutex);
 }
 

@@ -4,6 +4,8 @@
 #include "core/trace.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 enum { COUNT = 103, HEIGHT = 5, WIDTH = 3, PIXELS = HEIGHT * WIDTH };
 
@@ -287,6 +289,42 @@ static void test_steady_state_allocates_nothing(void **state)
     lk_dataset_release(dataset);
 }
 
+static atomic_bool has_failed;
+
+/* Sample 2 fails after sample 3, which another worker reads ahead. */
+static lk_status read_one_pixel(void *user, int64_t index, float *image)
+{
+    (void)user;
+    *image = 0;
+    if (index == 3)
+        atomic_store(&has_failed, true);
+    while (index == 2 && !atomic_load(&has_failed))
+        usleep(1000);
+    return index < 2 ? LK_OK : index == 2 ? LK_ERR_FORMAT : LK_ERR_IO;
+}
+
+static void test_an_error_is_of_the_batch_that_is_due(void **state)
+{
+    (void)state;
+    const lk_dataset_arrays arrays = {.read = read_one_pixel,
+                                      .labels = (int32_t[4]){0},
+                                      .count = 4,
+                                      .channels = 1,
+                                      .height = 1,
+                                      .width = 1,
+                                      .classes = 1};
+    lk_dataset *dataset;
+    assert_ok(lk_dataset_from_arrays("pixels", &arrays, &dataset));
+    lk_loader *loader = loader_of(dataset, 1, 2, false);
+    lk_batch *batch;
+    assert_ok(lk_loader_start(loader, 0));
+    lk_batch_release(next_of(loader));
+    lk_batch_release(next_of(loader));
+    expect_failure(lk_loader_next(loader, &batch), LK_ERR_FORMAT, "failed to read sample 2: ");
+    lk_loader_release(loader);
+    lk_dataset_release(dataset);
+}
+
 static void test_refuses_misuse(void **state)
 {
     (void)state;
@@ -324,6 +362,7 @@ int main(void)
         FOLDER_TEST(test_releases_while_workers_run),
         FOLDER_TEST(test_releases_from_other_threads),
         FOLDER_TEST(test_steady_state_allocates_nothing),
+        FOLDER_TEST(test_an_error_is_of_the_batch_that_is_due),
         FOLDER_TEST(test_refuses_misuse),
     };
     return cmocka_run_group_tests_name("loader", tests, NULL, NULL);

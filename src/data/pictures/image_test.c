@@ -219,6 +219,8 @@ static void refuses_damaged_pnm(void **state)
     refuse_bytes("P5\n2", 4, "truncated PGM or PPM data: no height");
     refuse_bytes("P5\n2 2\n65536\n", 13, "largest value 65536 at offset 7: expected at most 65535");
     refuse_bytes("P5\n0 2\n255\n", 11, "expected at least 1");
+    refuse_bytes("P5\n0000000028 28\n255\n", 21, "width at offset 3: more than 9 digits");
+    refuse_bytes("P5\n1 1\n255X1", 12, "no white space at offset 10, behind the largest value");
     refuse_bytes("P2\n1 1\n7\n8\n", 11, "value 8 at offset 9: expected at most 7");
     refuse_bytes("P6\n999999999 999999999\n255\n", 27, "expected at most 67108864 in all");
 }

@@ -52,6 +52,8 @@ static lk_status pnm_codec_read_number(reading *r, const char *what, int64_t lar
         return lk__encoded_problem(e, LK_ERR_FORMAT, "%s: no %s at offset %zu",
                                    first == e->size ? "truncated PGM or PPM data" : "damaged PGM or PPM data", what,
                                    first);
+    if (r->position < e->size && e->bytes[r->position] >= '0' && e->bytes[r->position] <= '9')
+        return lk__encoded_problem(e, LK_ERR_FORMAT, "%s at offset %zu: more than %d digits", what, first, MAX_DIGITS);
     if (value > largest)
         return lk__encoded_problem(e, LK_ERR_FORMAT, "%s %lld at offset %zu: expected at most %lld", what,
                                    (long long)value, first, (long long)largest);
@@ -78,6 +80,9 @@ static lk_status pnm_codec_read_header(reading *r, lk_image *image)
                                    "PGM or PPM of %lldx%lld pixels of values up to %lld: expected "
                                    "at least 1",
                                    (long long)image->width, (long long)image->height, (long long)r->largest);
+    if (r->position < e->size && !pnm_codec_is_space(e->bytes[r->position]) && !r->text)
+        return lk__encoded_problem(e, LK_ERR_FORMAT, "no white space at offset %zu, behind the largest value",
+                                   r->position);
     r->position++; /* exactly one space follows */
     return LK_OK;
 }
