@@ -11,6 +11,7 @@
 #include "train/step/shard_run.h"
 #include "train/trainer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Pictures are decoded before anything else runs, so the loader's threads may take all cores. */
@@ -31,6 +32,7 @@ lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config)
                              .skip_bad = config->data.skip_bad,
                              .threads = trainer_data_decoding_threads(config),
                              .cache_dir = config->data.cache_dir,
+                             .mirror = getenv("LOCKSTEP_MIRROR"),
                              .progress = config->data.progress,
                              .progress_user = config->data.progress_user};
 }

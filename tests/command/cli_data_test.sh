@@ -207,6 +207,10 @@ run 0 data preview --samples 2 --out two.png
 grep -q '^warning: data set fashion-mnist: ' stderr || fail "no word of fashion-mnist"
 grep -q '^note: .*showing synthetic images instead$' stderr || fail "no word of synthetic images"
 
+# A mirror is asked first, by any command.
+LOCKSTEP_MIRROR=http://127.0.0.1:9/mirror run 1 train --model lenet --data mnist --data-dir none
+grep -q 'http://127.0.0.1:9/mirror/mnist/' stderr || fail "the mirror was not asked"
+
 # Images beyond the limit are not resized: all of them would take 5 GB.
 mkdir many
 { printf '\0\0\10\3\0\0\116\40\0\0\0\1\0\0\0\1' && head -c 20000 /dev/zero; } >many/train-images-idx3-ubyte
