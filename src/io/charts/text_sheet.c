@@ -115,17 +115,37 @@ static void text_sheet_put_pixel_line(text_sheet *t, int64_t y, int64_t count)
     lk__bytes_char(&t->out, '\n');
 }
 
-static void text_sheet_put_captions(text_sheet *t, int64_t first, int64_t count)
+/* Returns line `number` of a caption; "" if it has fewer. */
+static const char *text_sheet_caption_line(const char *caption, int number)
+{
+    for (; caption && number > 0; number--) {
+        caption = strchr(caption, '\n');
+        caption += caption != NULL;
+    }
+    return caption ? caption : "";
+}
+
+static void text_sheet_put_caption_line(text_sheet *t, int64_t first, int64_t count, int number)
 {
     for (int64_t i = 0; i < count; i++) {
-        const char *text = t->sheet->captions[first + i] ? t->sheet->captions[first + i] : "";
+        const char *text = text_sheet_caption_line(t->sheet->captions[first + i], number);
         int64_t left = t->width;
-        for (uint32_t c; left > 0 && (c = lk__utf8_next(&text)); left--)
+        for (uint32_t c; left > 0 && *text != '\n' && (c = lk__utf8_next(&text)); left--)
             lk__bytes_utf8(&t->out, c < 0x20 || c == 0x7f || (t->style.ascii && c > 0x7e) ? '?' : c);
         for (int64_t spaces = i + 1 < count ? left + GAP : 0; spaces > 0; spaces--)
             lk__bytes_char(&t->out, ' ');
     }
     lk__bytes_char(&t->out, '\n');
+}
+
+static void text_sheet_put_captions(text_sheet *t, int64_t first, int64_t count)
+{
+    int lines = 1;
+    for (int64_t i = first; i < first + count; i++)
+        while (*text_sheet_caption_line(t->sheet->captions[i], lines))
+            lines++;
+    for (int number = 0; number < lines; number++)
+        text_sheet_put_caption_line(t, first, count, number);
 }
 
 static void text_sheet_put_image_row(text_sheet *t, int64_t first)

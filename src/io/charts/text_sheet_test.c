@@ -26,10 +26,10 @@ static void gray_becomes_characters(void **state)
     (void)state;
     static const uint8_t images[] = {0,   255, 128, 0,   255, 128, 255, 255, 0, /* an image of 3x3, and its negative */
                                      255, 0,   127, 255, 0,   127, 0,   0,   255};
-    static const char *const captions[] = {"black", NULL};
+    static const char *const captions[] = {"black\n3x3", NULL};
     lk_contact_sheet sheet = {
         .images = images, .dtype = LK_U8, .count = 2, .channels = 1, .height = 3, .width = 3, .captions = captions};
-    expect(&sheet, (lk_text_style){.columns = 24, .ascii = true}, " @+  @ =\n==     =\nbla  \n");
+    expect(&sheet, (lk_text_style){.columns = 24, .ascii = true}, " @+  @ =\n==     =\nbla  \n3x3  \n");
 }
 
 static void colors_are_those_of_terminals(void **state)
