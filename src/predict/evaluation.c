@@ -1,4 +1,5 @@
 /* Evaluates a network on a data set, class by class, and keeps its worst mistakes. */
+#include "base/float_env.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
@@ -175,13 +176,13 @@ lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_
     const lk_predict_images images = {lk_dataset_images(dataset), dataset, count};
     if (status == LK_OK)
         status = lk__predict_logits(predictor, &images, evaluation_count_batch, &c);
+    fenv_t callers = lk__float_begin();
     if (status == LK_OK)
         evaluation_rate_classes(evaluation);
     else
         lk_evaluation_free(evaluation);
-    lk__free(c.class_of);
-    lk__free(c.losses);
-    lk__free(c.row);
+    lk__float_end(&callers);
+    LK_FREE_ALL(c.class_of, c.losses, c.row);
     return status;
 }
 

@@ -1,4 +1,5 @@
 /* Predictions and evaluations as JSON. */
+#include "base/float_env.h"
 #include "base/mem.h"
 #include "io/json.h"
 #include "lockstep/predict.h"
@@ -49,6 +50,7 @@ static void predictions_json_put_classes(const lk_evaluation *e, const char *con
 char *lk_evaluation_json(const lk_evaluation *e, const lk_dataset *dataset, const char *const *names)
 {
     lk_bytes out = {0};
+    fenv_t callers = lk__float_begin();
     lk__json_open(&out, NULL, '{');
     lk__json_field(&out, LK_INT("count", e->count));
     lk__json_field(&out, LK_REAL("loss", e->loss.sum / (double)e->loss.count));
@@ -76,5 +78,6 @@ char *lk_evaluation_json(const lk_evaluation *e, const lk_dataset *dataset, cons
     }
     lk__json_close(&out, ']');
     lk__json_close(&out, '}');
+    lk__float_end(&callers);
     return lk__json_text(&out);
 }

@@ -35,8 +35,9 @@ struct lk_predictor {
     int n_devices, n_variables;
     lk_tensor **variables; /* [device][variable] */
     int64_t batch_size;
-    float *images;  /* [batch_size, C, H, W] */
-    float *logits;  /* [batch_size, classes] */
+    int64_t room;   /* images of a batch that memory was allocated for */
+    float *images;  /* [room, C, H, W] */
+    float *logits;  /* [room, classes] */
     float *pixels;  /* [C, H, W]: an image from a data set's function */
     float *scratch; /* for the preparation of an image */
 };
@@ -81,12 +82,25 @@ static lk_status predictor_set_preparation(const lk_checkpoint_info *info, lk_pr
 static lk_status predictor_allocate(lk_predictor *p)
 {
     size_t pixels = (size_t)(p->input.channels * p->input.height * p->input.width);
-    size_t batch_size = (size_t)p->batch_size;
-    p->images = lk__calloc(batch_size, pixels * sizeof *p->images);
     p->pixels = lk__calloc(pixels, sizeof *p->pixels);
-    p->logits = lk__calloc(batch_size, (size_t)p->input.classes * sizeof *p->logits);
     p->variables = lk__calloc((size_t)p->n_devices * (size_t)p->n_variables + 1, sizeof(lk_tensor *));
-    return p->images && p->pixels && p->logits && p->variables ? LK_OK : LK_ERR_MEMORY;
+    return p->pixels && p->variables ? LK_OK : LK_ERR_MEMORY;
+}
+
+/* Allocates memory for batches of `count` images unless it is there. */
+static lk_status predictor_reserve(lk_predictor *p, int64_t count)
+{
+    if (count <= p->room)
+        return LK_OK;
+    LK_FREE_ALL(p->images, p->logits);
+    p->room = 0;
+    p->images =
+        lk__calloc((size_t)count, (size_t)(p->input.channels * p->input.height * p->input.width) * sizeof(float));
+    p->logits = lk__calloc((size_t)count, (size_t)p->input.classes * sizeof *p->logits);
+    if (!p->images || !p->logits)
+        return LK_ERR_MEMORY;
+    p->room = count;
+    return LK_OK;
 }
 
 static lk_status predictor_build(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts, lk_predictor *p)
@@ -214,6 +228,7 @@ lk_status lk__predict_logits(lk_predictor *p, const lk_predict_images *images, l
     lk_status status = LK_OK;
     if (count < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "prediction: %" PRId64 " images; at least 1", count);
+    LK_TRY(predictor_reserve(p, lk__min(count, p->batch_size)));
     fenv_t callers = lk__float_begin();
     for (int64_t first = 0; status == LK_OK && first < count; first += p->batch_size, turn = (turn + 1) % slots) {
         batch *b = &in_flight[turn];
