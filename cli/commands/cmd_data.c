@@ -65,6 +65,7 @@ static size_t data_make_options(lk_option *table)
         for (int j = 0; j < LK_TRAIN_OPTION_COUNT; j++)
             if (strcmp(lk_train_options[j].name, taken[i]) == 0)
                 table[count++] = lk_train_options[j];
+    table[count - 1].help = "least number of threads that decode pictures; with 0 the main thread does it";
     for (size_t i = OWN_OPTION_COUNT; i < count; i++)
         table[i].group = NULL; /* they are too few for headings */
     table[OWN_OPTION_COUNT].default_text = DEFAULT_DATA;

@@ -99,6 +99,11 @@ static size_t evaluate_add_option(const char *name, lk_option *table)
         } else if (strcmp(name, "label-column") == 0) {
             table->help = "with CSV data: column that holds the label (default: the run's, else label or class, else "
                           "the first)";
+        } else if (strcmp(name, "skip-bad") == 0) {
+            table->help = "leave out pictures and rows of CSV that cannot be used, and report them; with --no-skip-bad "
+                          "they are an error (default: the run's)";
+        } else if (strcmp(name, "workers") == 0) {
+            table->help = "least number of threads that decode pictures; with 0 the main thread does it";
         } else if (strcmp(name, "devices") == 0) {
             table->help = "devices that compute: 2xcpu, cpu:0,cpu:1, or a number (default: all cores)";
         } else if (strcmp(name, "json") == 0) {

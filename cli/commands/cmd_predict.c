@@ -198,8 +198,9 @@ static int predict_run(int argc, char **argv)
     float *probabilities = calloc((size_t)lk_predictor_input(predictor).classes, sizeof *probabilities);
     int status = probabilities ? 0 : 1;
     for (int i = 1; probabilities && i < count; i++)
-        status |= predict_is_folder(argv[i]) ? predict_folder(predictor, &config, argv[i], probabilities)
-                                             : predict_one(predictor, &config, argv[i], probabilities);
+        status |= strcmp(argv[i], "-") != 0 && predict_is_folder(argv[i])
+                      ? predict_folder(predictor, &config, argv[i], probabilities)
+                      : predict_one(predictor, &config, argv[i], probabilities);
     free(probabilities);
     lk_predictor_release(predictor);
     return status;

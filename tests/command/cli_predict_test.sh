@@ -117,6 +117,9 @@ line "^\{\"file\":\"$work/black.pgm\",\"predictions\":\[\{\"class\":[0-9],\"name
 [[ $(grep -o '"class":' "$work/stdout" | wc -l) -eq 10 ]] || fail "not ten classes"
 "$LOCKSTEP" predict "$trained" - --top 1 <"$work/black.pgm" >"$work/stdout" 2>"$work/stderr" || fail "standard input"
 line "^-: $best "
+mkdir "$work/there" "$work/there/-"
+(cd "$work/there" && "$LOCKSTEP" predict "$trained" - --top 1 <"$work/black.pgm" >"$work/stdout") || fail "a folder named -"
+line "^-: $best "
 status=0
 "$LOCKSTEP" predict "$trained" - <"$work" >"$work/stdout" 2>"$work/stderr" || status=$?
 [[ $status -eq 1 ]] || fail "exit status $status where standard input is a folder"
@@ -155,6 +158,7 @@ printf 'conv2d 2 kernel=1\nglobal_avg_pool\ndense classes\n' >"$work/tall.lk"
 run 0 train --model "$work/tall.lk" --data synthetic --resize 1500x100 --limit-train 8 --limit-val 0 --batch-size 8 \
     --epochs 1 --checkpoint-dir "$work/tall"
 run 0 evaluate "$work/tall" --limit 48 --out "$work/out"
+run 0 evaluate "$work/tall" --limit 2 --batch-size 1048576 # memory is taken for two
 
 # Images as large as a contact sheet, and larger pictures, which the network was trained on as they are.
 run 0 train --model "$work/tall.lk" --data synthetic --resize 8100x2 --limit-train 8 --limit-val 0 --batch-size 8 \
