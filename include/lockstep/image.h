@@ -37,10 +37,11 @@ enum { LK_IMAGE_MAX_SIDE = 65535 };
  * gives the same bytes on every machine, equal to those of Pillow 11. JPEG is decoded by libjpeg-turbo.
  *
  * The header is checked before memory is allocated: larger pictures than LK_IMAGE_MAX_PIXELS or LK_IMAGE_MAX_SIDE,
- * and files above 512 MiB, are refused. Pictures above 4 million pixels and files above 16 MiB share a budget of
- * memory, that of the largest allowed one, so that threads do not decode too many at a time. Errors, with the path in
- * the message: LK_ERR_ARGUMENT (opts), LK_ERR_IO (cannot be read), LK_ERR_FORMAT (not a picture, damaged, truncated,
- * too large, or of a format that this build does not read), LK_ERR_MEMORY. */
+ * those whose height times the wanted width is above LK_IMAGE_MAX_PIXELS, and files above 512 MiB, are refused.
+ * Pictures above 4 million pixels and files above 16 MiB share a budget of memory, that of the largest allowed one, so
+ * that threads do not decode too many at a time. Errors, with the path in the message: LK_ERR_ARGUMENT (opts),
+ * LK_ERR_IO (cannot be read), LK_ERR_FORMAT (not a picture, damaged, truncated, too large, or of a format that this
+ * build does not read), LK_ERR_MEMORY. */
 LK_API lk_status lk_image_read(const char *path, const lk_image_opts *opts, lk_image *image);
 
 /* The same for the bytes of a file in memory. name: for messages. */
