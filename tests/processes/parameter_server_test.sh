@@ -61,6 +61,24 @@ worker a "${small[@]}" --nan-guard skip
 all_end_well
 is updates 10
 
+# The sum over a batch is not finite, though that of each worker's half is.
+printf 'flatten\ndense classes\n' >"$work/dense.lk"
+weights=$(printf '%s:2.35e36,' {0..9})
+small=("${data[@]}" --model "$work/dense.lk" --limit-train 300 --batch-size 64 --shards 4 --epochs 2 --base-lr 1e-12)
+small+=(--class-weights "${weights%,}" --nan-guard skip)
+run 0 train "${small[@]}" --devices 1 --json
+says 'loss or gradients are not finite, the update is skipped'
+wanted=$(digest "$work/stdout")
+chief "${small[@]}" --max-staleness 0
+worker a "${small[@]}"
+worker b "${small[@]}"
+joined a b
+ps 0
+all_end_well
+[[ $(digest "$work/chief.out") == "$wanted" ]] || show "digest $(digest "$work/chief.out"), of one device $wanted"
+is updates 10
+[[ $(counted handed_again) -ge 1 ]] || show "no batch was computed as a whole"
+
 # --- a limit of staleness; workers that are killed, stopped, and join ------------------------------------------------
 
 # While the server is stopped, training waits, so it cannot end too early for this test.

@@ -129,12 +129,22 @@ static int64_t handouts_pushes_granted(const lk_handouts *h)
 
 /* --- handing out -------------------------------------------------------------------------------------------------- */
 
-static held *handouts_waiting(const lk_handouts *h)
+/* Returns a hand-out that waits and has at least as many shards as the worker has devices. */
+static held *handouts_waiting(const lk_handouts *h, int64_t devices)
 {
     for (int i = 0; i < h->n; i++)
-        if (h->open[i].worker == NOBODY)
+        if (h->open[i].worker == NOBODY && h->open[i].node.end - h->open[i].node.begin >= devices)
             return &h->open[i];
     return NULL;
+}
+
+/* Returns whether hand-outs wait, and no worker has one. */
+static bool handouts_all_wait(const lk_handouts *h)
+{
+    for (int i = 0; i < h->n; i++)
+        if (h->open[i].worker != NOBODY)
+            return false;
+    return h->n > 0;
 }
 
 /* Adds the next batch to the open hand-outs, cut into `nodes` nodes of the tree; a single shard is not cut. */
@@ -161,18 +171,24 @@ static lk_status handouts_open_next(lk_handouts *h, int64_t nodes)
     return LK_OK;
 }
 
-lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_handout *handout, lk_take *take)
+lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t devices, int64_t nodes, lk_handout *handout,
+                            lk_take *take)
 {
     *take = LK_TAKE_NONE;
     LK_TRY(handouts_grow(h, 1));
     int64_t behind = handouts_staleness_is_limited(h) ? handouts_pushes_granted(h) : 0;
     if (handouts_staleness_is_limited(h) && !handouts_can_finish(h, NULL, 0, behind)) {
-        *take = handouts_waiting(h) || h->next < h->end ? LK_TAKE_HELD_BACK : LK_TAKE_NONE;
+        *take = handouts_waiting(h, devices) || h->next < h->end ? LK_TAKE_HELD_BACK : LK_TAKE_NONE;
         return LK_OK;
     }
-    if (!handouts_waiting(h))
+    if (!handouts_waiting(h, devices))
         LK_TRY(handouts_open_next(h, nodes));
-    held *one = handouts_waiting(h);
+    held *one = handouts_waiting(h, devices);
+    if (!one && handouts_all_wait(h)) {
+        handout->batch = h->open[0].batch;
+        *take = LK_TAKE_TOO_SMALL;
+        return LK_OK;
+    }
     if (!one) {
         /* If others have the rest of a shared batch, the next batch needs its update. */
         *take = h->max_staleness == 0 && h->n > 0 && h->next < h->end ? LK_TAKE_HELD_BACK : LK_TAKE_NONE;
@@ -187,6 +203,20 @@ lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_ha
     *handout = (lk_handout){one->batch, one->node, one->granted};
     *take = LK_TAKEN;
     return LK_OK;
+}
+
+bool lk__handouts_join(lk_handouts *h, int64_t batch)
+{
+    const lk_range whole = {0, h->shards};
+    bool is_cut = false;
+    for (int i = 0; i < h->n; i++)
+        is_cut |= h->open[i].batch == batch && h->open[i].node.end - h->open[i].node.begin < h->shards;
+    for (int i = h->n - 1; is_cut && i >= 0; i--)
+        if (h->open[i].batch == batch)
+            h->open[i] = h->open[--h->n];
+    if (is_cut)
+        h->open[h->n++] = (held){.batch = batch, .node = whole, .worker = NOBODY, .was_out = true};
+    return is_cut;
 }
 
 lk_grant lk__handouts_grant(lk_handouts *h, int64_t worker, int64_t batch)

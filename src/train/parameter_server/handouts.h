@@ -54,12 +54,19 @@ int lk__handouts_drop(lk_handouts *handouts);
 typedef enum lk_take {
     LK_TAKEN,
     LK_TAKE_HELD_BACK, /* not now, because of max_staleness: others must push first */
+    LK_TAKE_TOO_SMALL, /* all nodes of the batch wait, and have fewer shards than the worker has devices */
     LK_TAKE_NONE       /* not now: nothing is left to hand out */
 } lk_take;
 
-/* Hands something out to a worker that has nothing. worker: its number, not negative. nodes: the number of nodes into
- * which a shared batch is cut, a power of two. Errors: LK_ERR_MEMORY. */
-lk_status lk__handouts_take(lk_handouts *handouts, int64_t worker, int64_t nodes, lk_handout *handout, lk_take *take);
+/* Hands something out to a worker that has nothing. worker: its number, not negative. devices: how many it has; a node
+ * has at least as many shards. nodes: the number of nodes into which a shared batch is cut, a power of two. After
+ * LK_TAKE_TOO_SMALL handout->batch is set. Errors: LK_ERR_MEMORY. */
+lk_status lk__handouts_take(lk_handouts *handouts, int64_t worker, int64_t devices, int64_t nodes, lk_handout *handout,
+                            lk_take *take);
+
+/* Forgets the nodes of a shared batch, finished or not, and has the batch handed out as a whole. Returns false, and
+ * does nothing, if the batch is finished, has not begun, or is not cut. */
+bool lk__handouts_join(lk_handouts *handouts, int64_t batch);
 
 typedef enum lk_grant { LK_GRANTED, LK_GRANT_LATER, LK_GRANT_NEVER } lk_grant;
 

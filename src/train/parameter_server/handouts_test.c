@@ -51,7 +51,7 @@ static bool act(play *p, int id)
     lk_take take;
     switch (w->doing) {
     case ASKS:
-        assert_int_equal(lk__handouts_take(p->handouts, id, 1, &w->handout, &take), LK_OK);
+        assert_int_equal(lk__handouts_take(p->handouts, id, 1, 1, &w->handout, &take), LK_OK);
         w->doing = take == LK_TAKEN ? PULLS : ASKS;
         return take == LK_TAKEN;
     case PULLS:
@@ -156,30 +156,57 @@ static void workers_share_a_batch_without_staleness(void **state)
     lk_take take;
     assert_int_equal(lk__handouts_new(SHARDS, 0, &h), LK_OK);
     lk__handouts_start(h, 0, 2);
-    assert_int_equal(lk__handouts_take(h, 0, 2, &a, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 0, 1, 2, &a, &take), LK_OK);
     assert_true(take == LK_TAKEN && a.granted);
-    assert_int_equal(lk__handouts_take(h, 1, 2, &b, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, 2, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKEN);
     assert_int_equal(a.batch, 0);
     assert_int_equal(b.batch, 0);
     assert_int_equal(a.node.begin + b.node.begin, SHARDS / 2);
     assert_int_equal(a.node.end - a.node.begin, SHARDS / 2);
-    assert_int_equal(lk__handouts_take(h, 2, 2, &c, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 2, 1, 2, &c, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_HELD_BACK); /* the next batch needs this one's update */
     assert_int_equal(lk__handouts_finish(h, 0, a.node), LK_FINISHED_PART);
-    assert_int_equal(lk__handouts_take(h, 0, 2, &c, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 0, 1, 2, &c, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_HELD_BACK);
     assert_int_equal(lk__handouts_give_back(h, 1), 1);
-    assert_int_equal(lk__handouts_take(h, 2, 2, &c, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 2, 1, 2, &c, &take), LK_OK);
     assert_true(take == LK_TAKEN && c.batch == 0 && c.node.begin == b.node.begin);
     assert_int_equal(lk__handouts_finish(h, 0, b.node), LK_FINISHED_BATCH); /* the first one was only late */
     assert_int_equal(lk__handouts_finish(h, 0, c.node), LK_FINISHED_BEFORE);
-    assert_int_equal(lk__handouts_take(h, 0, 4, &a, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 0, 1, 4, &a, &take), LK_OK);
     assert_true(take == LK_TAKEN && a.batch == 1 && a.node.end - a.node.begin == SHARDS / 4);
     lk_handout_counts counts = lk__handouts_counts(h);
     assert_int_equal(counts.handed_out, 3);
     assert_int_equal(counts.again, 1);
     assert_int_equal(counts.repeated, 1);
+    lk__handouts_release(h);
+}
+
+/* A worker of more devices than a node has shards gets none of them; if nobody else is left, it gets the batch. */
+static void a_batch_is_joined_for_a_worker_of_many_devices(void **state)
+{
+    (void)state;
+    lk_handouts *h;
+    lk_handout a, b, c;
+    lk_take take;
+    assert_int_equal(lk__handouts_new(SHARDS, 0, &h), LK_OK);
+    lk__handouts_start(h, 0, 2);
+    assert_int_equal(lk__handouts_take(h, 0, 1, 2, &a, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, SHARDS / 2 + 1, 2, &b, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_HELD_BACK);
+    assert_int_equal(lk__handouts_finish(h, 0, a.node), LK_FINISHED_PART);
+    assert_int_equal(lk__handouts_take(h, 1, SHARDS / 2 + 1, 2, &b, &take), LK_OK);
+    assert_true(take == LK_TAKE_TOO_SMALL && b.batch == 0);
+    assert_false(lk__handouts_join(h, 1));
+    assert_true(lk__handouts_join(h, 0));
+    assert_false(lk__handouts_join(h, 0));
+    assert_int_equal(lk__handouts_take(h, 1, SHARDS / 2 + 1, 2, &b, &take), LK_OK);
+    assert_true(take == LK_TAKEN && b.batch == 0 && b.node.begin == 0 && b.node.end == SHARDS);
+    assert_int_equal(lk__handouts_take(h, 0, 1, 2, &c, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_HELD_BACK);
+    assert_int_equal(lk__handouts_finish(h, 0, a.node), LK_FINISHED_BEFORE);
+    assert_int_equal(lk__handouts_finish(h, 0, b.node), LK_FINISHED_BATCH);
     lk__handouts_release(h);
 }
 
@@ -192,13 +219,13 @@ static void who_waits_for_others_is_told_so(void **state)
     assert_int_equal(lk__handouts_new(SHARDS, 1, &h), LK_OK);
     lk__handouts_start(h, 0, 3);
     for (int worker = 0; worker < 2; worker++) {
-        assert_int_equal(lk__handouts_take(h, worker, 1, &handout, &take), LK_OK);
+        assert_int_equal(lk__handouts_take(h, worker, 1, 1, &handout, &take), LK_OK);
         assert_int_equal(take, LK_TAKEN);
     }
-    assert_int_equal(lk__handouts_take(h, 2, 1, &handout, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 2, 1, 1, &handout, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_HELD_BACK); /* two updates would be applied between its pull and its push */
     lk__handouts_stop(h);
-    assert_int_equal(lk__handouts_take(h, 2, 1, &handout, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 2, 1, 1, &handout, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_NONE);
     lk__handouts_release(h);
 }
@@ -211,8 +238,8 @@ static lk_handouts *two_are_out(int64_t first, lk_handout *a, lk_handout *b)
     assert_int_equal(lk__handouts_new(SHARDS, LK_NO_STALENESS_LIMIT, &h), LK_OK);
     lk__handouts_start(h, first, 10);
     assert_true(lk__handouts_are_at_rest(h));
-    assert_int_equal(lk__handouts_take(h, 0, 1, a, &take), LK_OK);
-    assert_int_equal(lk__handouts_take(h, 1, 1, b, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 0, 1, 1, a, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, 1, b, &take), LK_OK);
     return h;
 }
 
@@ -224,10 +251,10 @@ static void a_stop_ends_what_is_out(void **state)
     lk_handouts *h = two_are_out(0, &a, &b);
     assert_int_equal(lk__handouts_give_back(h, 1), 1);
     lk__handouts_stop(h);
-    assert_int_equal(lk__handouts_take(h, 2, 1, &b, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 2, 1, 1, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKEN); /* batches begun are finished by any worker present … */
     assert_int_equal(b.batch, 1);
-    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, 1, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_NONE);
     assert_int_equal(lk__handouts_give_back(h, 2), 1);
     assert_int_equal(lk__handouts_drop(h), 1); /* … unless there is none */
@@ -245,18 +272,18 @@ static void a_pause_lets_what_is_out_come_to_its_end(void **state)
     lk_handouts *h = two_are_out(5, &a, &b);
     lk__handouts_pause(h, true);
     assert_int_equal(lk__handouts_finish(h, b.batch, b.node), LK_FINISHED_BATCH);
-    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, 1, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_NONE);
     assert_false(lk__handouts_are_at_rest(h));
     assert_int_equal(lk__handouts_give_back(h, 0), 1);
-    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, 1, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKEN);
     assert_int_equal(b.batch, a.batch);
     assert_int_equal(lk__handouts_finish(h, b.batch, b.node), LK_FINISHED_BATCH);
     assert_true(lk__handouts_are_at_rest(h));
     assert_false(lk__handouts_are_finished(h));
     lk__handouts_pause(h, false);
-    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, 1, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKEN);
     assert_int_equal(b.batch, 7);
     lk__handouts_release(h);
@@ -269,6 +296,7 @@ int main(void)
         cmocka_unit_test(without_a_limit_nobody_asks),
         cmocka_unit_test(what_the_lost_had_is_handed_out_again),
         cmocka_unit_test(workers_share_a_batch_without_staleness),
+        cmocka_unit_test(a_batch_is_joined_for_a_worker_of_many_devices),
         cmocka_unit_test(who_waits_for_others_is_told_so),
         cmocka_unit_test(a_stop_ends_what_is_out),
         cmocka_unit_test(a_pause_lets_what_is_out_come_to_its_end),

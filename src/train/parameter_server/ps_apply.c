@@ -174,7 +174,8 @@ static lk_status ps_apply_take_push(lk_ps_store *s, const lk_ps_push *push, cons
                                     lk_ps_push_status *status)
 {
     *status = LK_PS_HELD;
-    if (s->pending != push->batch)
+    bool is_whole = push->end_shard - push->first_shard == s->setup.shards;
+    if (s->pending != push->batch || is_whole)
         lk__ps_store_forget_nodes(s);
     s->pending = push->batch;
     if (ps_apply_push_is_held(s, push))

@@ -300,23 +300,29 @@ lk_status lk__ps_client_pull_all(lk_ps_client *c, lk_tensor *const *const *sets,
 
 /* --- push --------------------------------------------------------------------------------------------------------- */
 
-static bool ps_client_are_finite(const float *values, int64_t n)
+/* The bits of numbers without a sign are in the order of the numbers, and those of NaN come last. */
+static float ps_client_largest(const float *values, int64_t n)
 {
-    float sum = 0; /* x - x is 0, or NaN if x is not finite */
-    for (int64_t i = 0; i < n; i++)
-        sum += values[i] - values[i];
-    return sum == 0;
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        largest = lk__max(largest, bits & INT32_MAX);
+    }
+    float number;
+    memcpy(&number, &largest, sizeof number);
+    return isfinite(number) ? number : INFINITY;
 }
 
-lk_status lk__ps_client_load(lk_ps_client *c, lk_tensor *const *values, bool *finite)
+lk_status lk__ps_client_load(lk_ps_client *c, lk_tensor *const *values, float *largest)
 {
     float *packed[LK_MAX_SERVERS];
     for (int s = 0; s < c->servers; s++)
         packed[s] = c->links[s].packed;
     LK_TRY(lk__ps_layout_gradients(c->layout, values, packed, c->sums, c->scratch));
-    *finite = true;
+    *largest = 0;
     for (int s = 0; s < c->servers; s++)
-        *finite = *finite && ps_client_are_finite(packed[s], c->layout->placement.elements[s]);
+        *largest = fmaxf(*largest, ps_client_largest(packed[s], c->layout->placement.elements[s]));
     return LK_OK;
 }
 

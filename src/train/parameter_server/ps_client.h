@@ -43,9 +43,9 @@ typedef struct lk_ps_push_result {
     int too_stale;     /* servers that refused it */
 } lk_ps_push_result;
 
-/* Reads gradients and sums of batch-norm, values[0 … parameters + layers), for the next push. *finite: whether all
- * gradients are finite. Waits. */
-lk_status lk__ps_client_load(lk_ps_client *client, lk_tensor *const *values, bool *finite);
+/* Reads gradients and sums of batch-norm, values[0 … parameters + layers), for the next push. *largest:
+ * the largest gradient, without its sign; infinite if one is not finite. Waits. */
+lk_status lk__ps_client_load(lk_ps_client *client, lk_tensor *const *values, float *largest);
 
 /* Pushes the loaded values, or nothing if is_empty, with the versions of the last pull. Waits. */
 lk_status lk__ps_client_push(lk_ps_client *client, const lk_ps_push *push, bool is_empty, lk_ps_push_result *result);

@@ -123,7 +123,8 @@ typedef enum lk_ps_outcome {
     LK_PS_DONE,       /* every server has applied it */
     LK_PS_SKIPPED,    /* the same without an update: not finite */
     LK_PS_NOT_FINITE, /* not pushed: training must stop */
-    LK_PS_DROPPED     /* not pushed: it is too stale, or now belongs to another worker */
+    LK_PS_DROPPED,    /* not pushed: it is too stale, or now belongs to another worker */
+    LK_PS_TOO_LARGE   /* not pushed: the sum with other nodes of the batch may not be finite */
 } lk_ps_outcome;
 
 /* The times of a worker, in seconds, without its first few steps: see ps_times.h. */

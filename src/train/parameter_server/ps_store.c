@@ -104,7 +104,8 @@ static lk_status ps_store_make_tensors(lk_ps_store *s)
     return LK_OK;
 }
 
-/* Makes the optimizer. It does not look for values that are not finite: workers have checked before they push. */
+/* Makes the optimizer. It does not look for values that are not finite: workers have checked before they push
+ * (ps_worker_check_result). */
 static lk_status ps_store_make_optimizer(lk_ps_store *s)
 {
     const lk_ps_setup *setup = &s->setup;

@@ -197,6 +197,25 @@ static void nodes_are_added_by_the_tree(void **state)
     }
 }
 
+/* A node of a batch that was joined may have arrived before. */
+static void a_whole_batch_takes_the_place_of_its_nodes(void **state)
+{
+    (void)state;
+    float want[ELEMENTS + STATISTICS];
+    lk_ps_store *store = open_store(LK_ADAM, 0);
+    lk_ps_push whole = push_of(store, 0, 0, SHARDS), part = push_of(store, 0, 0, SHARDS / 2);
+    push(store, &whole, 5);
+    read_all(store, want);
+    lk__ps_store_release(store);
+    store = open_store(LK_ADAM, 0);
+    part.is_skipped = 1;
+    assert_int_equal(push(store, &part, 1).status, LK_PS_HELD);
+    assert_int_equal(push(store, &whole, 5).status, LK_PS_APPLIED);
+    expect_all(store, want);
+    assert_int_equal(push(store, &part, 1).status, LK_PS_REPEATED);
+    lk__ps_store_release(store);
+}
+
 static void an_empty_node_is_absent(void **state)
 {
     (void)state;
@@ -429,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_batch_is_computed_again_from_the_same_variables),
         cmocka_unit_test(staleness_is_counted_and_limited),
         cmocka_unit_test(nodes_are_added_by_the_tree),
+        cmocka_unit_test(a_whole_batch_takes_the_place_of_its_nodes),
         cmocka_unit_test(an_empty_node_is_absent),
         cmocka_unit_test(a_skipped_batch_changes_nothing_but_the_count),
         cmocka_unit_test(pushes_that_make_no_sense),

@@ -101,6 +101,16 @@ static lk_status ps_work_check_report(const lk_ps_coordinator *c, const lk_ps_wo
     return lk__ps_times_check(&work->times);
 }
 
+/* Has one worker compute the whole batch, so that its sums are checked as a whole. */
+static void ps_work_join_batch(lk_ps_coordinator *c, int64_t batch)
+{
+    if (!lk__handouts_join(c->handouts, batch))
+        return;
+    c->n_sums = 0;
+    c->stale = 0;
+    c->is_skipped = false;
+}
+
 static lk_status ps_work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, const lk_ps_work *work)
 {
     seat->times = work->times;
@@ -109,6 +119,8 @@ static lk_status ps_work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, con
         c->report.refused_pushes++;
         lk__handouts_give_back(c->handouts, work->worker);
     }
+    if (work->outcome == LK_PS_TOO_LARGE)
+        ps_work_join_batch(c, work->batch);
     if (work->outcome == LK_PS_NOT_FINITE)
         lk__ps_fail(
             c, LK_ERR_NUMERIC,
@@ -180,7 +192,11 @@ static lk_status ps_work_hand_out(lk_ps_coordinator *c, lk_ps_seat *seat)
     lk_take take;
     lk_ps_task task = {.state = c->state};
     if (c->state == LK_PS_RUNNING) {
-        LK_TRY(lk__handouts_take(c->handouts, seat->worker, ps_work_nodes(c), &handout, &take));
+        LK_TRY(lk__handouts_take(c->handouts, seat->worker, seat->devices, ps_work_nodes(c), &handout, &take));
+        if (take == LK_TAKE_TOO_SMALL) {
+            ps_work_join_batch(c, handout.batch);
+            LK_TRY(lk__handouts_take(c->handouts, seat->worker, seat->devices, 1, &handout, &take));
+        }
         ps_work_hold(&seat->hold, ps_work_reason(c, take));
         if (take != LK_TAKEN)
             return LK_OK;

@@ -8,6 +8,7 @@
 #include "train/step/groups.h"
 #include "train/step/step.h"
 
+#include <float.h>
 #include <math.h>
 #include <time.h>
 
@@ -130,19 +131,34 @@ static lk_status ps_worker_push(worker *w, const lk_ps_task *task, bool is_empty
     return LK_OK;
 }
 
+/* An update is checked as a whole, and its sum over all nodes is known to no worker. So a node of numbers so large that
+ * the sum may overflow is not pushed; one worker computes the whole batch then. largest: of the gradients. */
+static lk_ps_outcome ps_worker_check_result(const worker *w, const lk_ps_task *task, float largest, double loss)
+{
+    const lk_trainer *trainer = w->trainer;
+    int64_t shards = trainer->plan.shards;
+    double most = fmax(largest, fabs(loss));
+    if (trainer->config.checks.nan_guard == LK_NAN_GUARD_OFF)
+        return LK_PS_DONE;
+    if (!isfinite(largest) || !isfinite(loss))
+        return trainer->config.checks.nan_guard == LK_NAN_GUARD_SKIP ? LK_PS_SKIPPED : LK_PS_NOT_FINITE;
+    bool is_whole = task->end_shard - task->first_shard == shards;
+    return is_whole || most < FLT_MAX / (2 * (double)shards) ? LK_PS_DONE : LK_PS_TOO_LARGE;
+}
+
 /* Pushes the result; a node whose shards are all empty has none. */
 static lk_status ps_worker_deliver(worker *w, const lk_ps_task *task, lk_ps_work *work)
 {
     const lk_trainer *trainer = w->trainer;
-    bool finite = true, is_empty = !trainer->sums.results[trainer->sums.n_updated];
-    work->outcome = LK_PS_DONE;
+    float largest = 0;
+    bool is_empty = !trainer->sums.results[trainer->sums.n_updated];
     if (!is_empty) {
-        LK_TRY(lk__ps_client_load(w->client, trainer->sums.results, &finite));
+        LK_TRY(lk__ps_client_load(w->client, trainer->sums.results, &largest));
         LK_TRY(ps_worker_read_metrics(w, work));
     }
-    if ((!finite || !isfinite(work->loss)) && trainer->config.checks.nan_guard != LK_NAN_GUARD_OFF)
-        work->outcome = trainer->config.checks.nan_guard == LK_NAN_GUARD_SKIP ? LK_PS_SKIPPED : LK_PS_NOT_FINITE;
-    return work->outcome == LK_PS_NOT_FINITE ? LK_OK : ps_worker_push(w, task, is_empty, work);
+    work->outcome = (int32_t)ps_worker_check_result(w, task, largest, work->loss);
+    bool is_pushed = work->outcome == LK_PS_DONE || work->outcome == LK_PS_SKIPPED;
+    return is_pushed ? ps_worker_push(w, task, is_empty, work) : LK_OK;
 }
 
 static lk_status ps_worker_carry_out(worker *w, const lk_ps_task *task, lk_ps_work *work)
