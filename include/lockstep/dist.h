@@ -196,9 +196,16 @@ typedef struct lk_shard_sum lk_shard_sum;
 LK_API lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n);
 LK_API void lk_shard_sum_release(lk_shard_sum *sum);
 
+/* Says that the shards given next belong to a batch of `samples` samples, cut by lk_part: in training of several
+ * processes each one knows by it which shards of the others are empty. Not called: none is, or as after the last call.
+ * All processes call it alike, before the first shard. */
+LK_API void lk_shard_sum_start(lk_shard_sum *sum, int64_t samples);
+
 /* Adds the values of one shard, which are on its owner's device; they are retained. A NULL values[i] is absent, and so
- * are all if `values` is NULL (an empty shard). The shards of a device must come in ascending order. Errors:
- * LK_ERR_ARGUMENT (a shard twice or out of order; nothing changes); those of lk_add (the sum is then empty again). */
+ * are all if `values` is NULL (an empty shard). Among several processes, values may be absent from the shards that
+ * lk_shard_sum_start announced as empty, and from no other: the processes would wait for each other. The shards of a
+ * device must come in ascending order. Errors: LK_ERR_ARGUMENT (a shard twice or out of order; nothing changes); those
+ * of lk_add (the sum is then empty again). */
 LK_API lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values);
 
 /* Adds only quantities[0 … n), whose values are values[quantities[0 … n)]: for gradients, as backward finishes them.

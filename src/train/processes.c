@@ -387,7 +387,7 @@ lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes)
     if (!sum)
         return LK_OK;
     lk_scope_begin();
-    lk__shard_sum_start(sum, trainer->plan.shards); /* every shard votes, even if it has no samples */
+    lk_shard_sum_start(sum, trainer->plan.shards); /* every shard votes, even if it has no samples */
     for (int d = 0; d < trainer->n_devices && status == LK_OK; d++) {
         lk_range own = lk__shard_sum_owned(sum, d);
         lk_tensor *value = lk_tensor_from(trainer->devices[d], LK_F32, LK_SHAPE(LK_VOTES), vote);

@@ -226,7 +226,7 @@ void lk__shard_sum_set_places(lk_shard_sum *sum, lk_tensor *const *places)
     sum->places = places;
 }
 
-void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples)
+void lk_shard_sum_start(lk_shard_sum *sum, int64_t samples)
 {
     if (sum->remote_nodes)
         lk__remote_nodes_start(sum->remote_nodes, samples);

@@ -5,7 +5,7 @@
 
 /* As lk_shard_sum_new, for quantities that only some shards have: only the shards of roots[i], a node of the tree, have
  * quantity i, and its sum is the one over that node. The caller announces each quantity with lk__shard_sum_expect after
- * each lk__shard_sum_start. roots: [n], must outlive the sum. */
+ * each lk_shard_sum_start. roots: [n], must outlive the sum. */
 lk_shard_sum *lk__shard_sum_new_below(lk_strategy *strategy, int64_t shards, int n, const lk_range *roots);
 
 /* The arguments of lk_shard_sum_new, and the shards that a replica owns. */
@@ -21,11 +21,8 @@ void lk__shard_sum_set_buckets(lk_shard_sum *sum, int n_first, const int *bucket
  * tensor of its shape, instead of a new one. NULL: to a new one. places: [n], must outlive the sum. */
 void lk__shard_sum_set_places(lk_shard_sum *sum, lk_tensor *const *places);
 
-/* With several processes: announces that the shards given next belong to a batch of `samples` samples. */
-void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
-
 /* Announces the shape and dtype of quantity i, which a process needs for its part of the sum; like NULL: no shard of
- * any process has values of it. Call it after lk__shard_sum_start if no shard of this process has values of the
+ * any process has values of it. Call it after lk_shard_sum_start if no shard of this process has values of the
  * quantity, and in any case for a sum of lk__shard_sum_new_below. */
 void lk__shard_sum_expect(lk_shard_sum *sum, int i, const lk_tensor *like);
 

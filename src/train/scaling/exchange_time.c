@@ -29,7 +29,7 @@ typedef struct timing {
 static lk_status exchange_time_push_sum(const timing *t, lk_tensor **sums)
 {
     int first = lk_strategy_first_rank(t->strategy);
-    lk__shard_sum_start(t->sum, lk_strategy_ranks(t->strategy));
+    lk_shard_sum_start(t->sum, lk_strategy_ranks(t->strategy));
     for (int d = 0; d < t->n; d++)
         LK_TRY(lk_shard_sum_add(t->sum, first + d, &t->rows[d]));
     LK_TRY(lk_shard_sum_exchange(t->sum));

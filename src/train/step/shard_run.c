@@ -194,7 +194,7 @@ static lk_status shard_run_row(const shard_run *run)
  * start. */
 static lk_status shard_run_all(const shard_run *run)
 {
-    lk__shard_sum_start(run->sum, run->batch->count);
+    lk_shard_sum_start(run->sum, run->batch->count);
     for (int d = 0; d < run->devices; d++)
         run->passes[d].next = lk__shard_sum_owned(run->sum, d).begin;
     for (bool left = true; left;) {

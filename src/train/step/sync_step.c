@@ -47,7 +47,7 @@ static const lk_shard *sync_step_shard(const together *t, int64_t i, int64_t s)
 static void sync_step_expect(const together *t, const lk_tensor *like)
 {
     const lk_trainer *trainer = t->trainer;
-    lk__shard_sum_start(t->sync, t->pass.count);
+    lk_shard_sum_start(t->sync, t->pass.count);
     for (int g = 0; g < trainer->sums.n_groups; g++) {
         lk_range samples = lk__samples_of_shards(t->pass.count, trainer->plan.shards, trainer->sums.groups[g]);
         lk__shard_sum_expect(t->sync, g, samples.begin < samples.end ? like : NULL);
@@ -210,7 +210,7 @@ static lk_status sync_step_train_cut(together *t)
 static lk_status sync_step_add_up(const together *t, lk_tensor *const *values, int stride)
 {
     int64_t i = 0;
-    lk__shard_sum_start(t->sum, t->pass.count);
+    lk_shard_sum_start(t->sum, t->pass.count);
     for (int j = 0; j < stride && t->is_idle; j++)
         lk__shard_sum_expect(t->sum, j, values[j]);
     for (int d = 0; d < t->trainer->n_devices; d++) {
