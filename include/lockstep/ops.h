@@ -146,8 +146,8 @@ typedef struct lk_pool2d_opts {
 } lk_pool2d_opts;
 
 /* The maximum or mean of windows. x: [N, C, H, W] float → [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride)
- * + 1. Gradient: yes; that of the maximum goes to the first one of a window in row-major order. Errors: LK_ERR_SHAPE,
- * LK_ERR_ARGUMENT (an option out of range). */
+ * + 1. Gradient: yes; that of the maximum goes to the first one of a window in row-major order. Errors: LK_ERR_SHAPE
+ * (also a maximum in planes of 2^31 pixels or more), LK_ERR_ARGUMENT (an option out of range). */
 LK_API lk_tensor *lk_max_pool2d_at(lk_call_site at, lk_tensor *x, const lk_pool2d_opts *opts);
 LK_API lk_tensor *lk_avg_pool2d_at(lk_call_site at, lk_tensor *x, const lk_pool2d_opts *opts);
 #define lk_max_pool2d(...) lk_max_pool2d_at(LK_HERE, __VA_ARGS__)

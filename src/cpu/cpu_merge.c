@@ -1,6 +1,7 @@
 /* Which calls of several shards one call may replace (program/merge.h). A product of dense.h has the same bits with any
- * number of rows, and reads the weights once for all shards. Passes with convolutions are not merged: a shard's
- * activations are in the caches when its next layer reads them, and those of all shards would not be. */
+ * number of rows (but for the sign of NaN), and reads the weights once for all shards. Passes with convolutions are not
+ * merged: a shard's activations are in the caches when its next layer reads them, and those of all shards would not be.
+ */
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"

@@ -86,6 +86,8 @@ static void test_pool2d(void **state)
     check(lk_max_pool2d(f32(LK_SHAPE(0, 2, 5, 5)), &opts), LK_F32, LK_SHAPE(0, 2, 3, 6));
     check(lk_avg_pool2d(f32(LK_SHAPE(2, 2, 5, 5)), &opts), LK_F32, LK_SHAPE(2, 2, 3, 6));
 
+    refused(lk_max_pool2d(f32(LK_SHAPE(0, 1, 65536, 32768)), &opts), LK_ERR_SHAPE,
+            "max_pool2d: planes of 65536x32768 pixels; positions in them are 32-bit integers");
     refused(lk_max_pool2d(x, &(lk_pool2d_opts){.kernel = {0, 2}}), LK_ERR_ARGUMENT,
             "max_pool2d: kernel of 0 along H; it must be at least 1");
     refused(lk_avg_pool2d(x, &(lk_pool2d_opts){.kernel = {3, 3}, .padding = {1, 2}}), LK_ERR_ARGUMENT,

@@ -2,6 +2,8 @@
 #include "ops/pool2d.h"
 #include "ops/support.h"
 
+#include <inttypes.h>
+
 _Static_assert(sizeof(lk_pool2d_grad_attrs) <= LK_MAX_ATTRS, "attributes of pooling's gradients");
 
 lk_status lk__pool2d_shape(const char *op, lk_shape x, const lk_pool2d_opts *opts, lk_shape *y)
@@ -143,8 +145,11 @@ static lk_status avg_pool2d_gradient(lk_gradient *g)
 
 static lk_status max_pool2d_infer(const lk_call *call, lk_meta *out)
 {
-    lk_shape y;
+    lk_shape y, x = call->in[0]->shape;
     LK_TRY(pool_check_x(call, &y));
+    if (x.dim[2] > 0 && x.dim[3] > INT32_MAX / x.dim[2])
+        LK_FAIL(LK_ERR_SHAPE, "%s: planes of %" PRId64 "x%" PRId64 " pixels; positions in them are 32-bit integers",
+                call->op->name, x.dim[2], x.dim[3]);
     out[0] = (lk_meta){call->in[0]->dtype, y};
     out[1] = (lk_meta){LK_I32, y};
     return LK_OK;

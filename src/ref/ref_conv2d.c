@@ -21,7 +21,7 @@ static conv ref_conv_of(const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_s
                   .in_channels = w.dim[1],
                   .out_channels = w.dim[0] / opts->groups,
                   .taps = w.dim[1] * w.dim[2] * w.dim[3],
-                  .outputs = y.dim[2] * y.dim[3]};
+                  .outputs = y.dim[0] > 0 ? y.dim[2] * y.dim[3] : 0};
 }
 
 /* The outputs [begin, end) along an axis whose input under kernel element k is not padding. `first` is the input of the

@@ -6,6 +6,7 @@
 #include "train/replicas.h"
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -18,7 +19,8 @@ typedef struct digest_source {
 } digest_source;
 
 /* Reads elements in row-major order, as f32 with little-endian bytes, because digests must not depend on the processor.
- * The caller frees them with lk__free. */
+ * All NaN are one: their sign depends on the order of operands, which the compiler chooses. The caller frees the
+ * elements with lk__free. */
 static float *digest_read(digest_source from, size_t *bytes)
 {
     size_t count = (size_t)lk_tensor_count(from.variable);
@@ -32,6 +34,8 @@ static float *digest_read(digest_source from, size_t *bytes)
         lk__free(values);
         return NULL;
     }
+    for (size_t i = 0; i < count; i++)
+        values[i] = isnan(values[i]) ? NAN : values[i];
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     for (size_t i = 0; i < count; i++) {
         uint32_t word;

@@ -10,6 +10,7 @@
 #include "lockstep/log.h"
 #include "lockstep/ops.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -579,6 +580,27 @@ static void replicas_need_no_optimizer(void **state)
     end(&l);
 }
 
+/* The order of a sum's operands decides the sign of NaN. */
+static void a_digest_has_one_nan(void **state)
+{
+    (void)state;
+    loop l;
+    char digests[2][33];
+    begin(&l, "2xcpu");
+    for (int r = 0; r < 2; r++) {
+        lk_tensor *variable = lk_replicas_variables(l.replicas, r)[0];
+        int64_t count = lk_tensor_count(variable);
+        float *values = calloc((size_t)count, sizeof *values);
+        assert_non_null(values);
+        values[1] = r ? NAN : -NAN;
+        assert_ok(lk_tensor_write(variable, values, (size_t)count * sizeof *values));
+        free(values);
+        assert_ok(lk_replicas_digest(l.replicas, r, digests[r]));
+    }
+    assert_string_equal(digests[0], digests[1]);
+    end(&l);
+}
+
 /* Wrong sums of the second replica change nothing of the first. */
 static void wrong_sums_change_no_replica(void **state)
 {
@@ -642,6 +664,7 @@ int main(void)
         COUNTING_TEST(warns_that_bits_will_differ),
         cmocka_unit_test(a_failed_shard_leaves_the_sum_usable),
         cmocka_unit_test(replicas_need_no_optimizer),
+        cmocka_unit_test(a_digest_has_one_nan),
         cmocka_unit_test(wrong_sums_change_no_replica),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
