@@ -28,20 +28,30 @@ static void repeat_text_put_option(FILE *out, const lk_option *option, const cha
     cli_put_word(out, value);
 }
 
+/* Returns whether a value was no UTF-8. The records have replacement characters instead of its bytes. */
+static bool repeat_text_is_damaged(const lk_run *run)
+{
+    for (int i = 0; i < run->n_settings; i++)
+        if (strstr(run->settings[i].value, "\xEF\xBF\xBD"))
+            return true;
+    return false;
+}
+
 char *cli_repeat_command(const lk_run *run)
 {
     char *text = NULL;
     size_t size;
     const char *recipe = lk_run_get_setting(run, "recipe");
     bool has_recipe = recipe && *recipe;
-    FILE *out = run->repeatable && run->n_settings > 0 ? open_memstream(&text, &size) : NULL;
+    FILE *out =
+        run->repeatable && run->n_settings > 0 && !repeat_text_is_damaged(run) ? open_memstream(&text, &size) : NULL;
     if (!out)
         return NULL;
     fputs("lockstep train", out);
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
         const char *value = lk_run_get_setting(run, option->name);
-        if (!option->recorded || !value)
+        if (!value)
             continue;
         /* It is recorded as empty if it is not set. A recipe may set it. */
         if (!*value && has_recipe && strcmp(option->name, "target-accuracy") == 0)

@@ -7,7 +7,7 @@
 
 /* Gives `lockstep train` with model, data and every recorded option of the run that differs from its default, quoted
  * for a shell; with all of them if a recipe was used, whose settings may be other than the defaults. Free it with free.
- * NULL: no command repeats the run (lk_run.repeatable), or memory ran out. */
+ * NULL: no command repeats the run (lk_run.repeatable), a setting was no UTF-8, or memory ran out. */
 char *cli_repeat_command(const lk_run *run);
 
 /* Writes a word of a command, quoted unless it has only characters that no shell treats specially. */

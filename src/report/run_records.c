@@ -74,7 +74,8 @@ static bool run_records_setting_is(const json_t *line, const char *name, const c
 /* Returns whether these settings give the same bits on any number of devices. */
 static bool run_records_settings_are_exact(const json_t *line)
 {
-    return !run_records_setting_is(line, "compress", "bf16") && !run_records_setting_is(line, "reduce", "nccl") &&
+    return !json_is_false(json_object_get(line, "repeatable")) && !run_records_setting_is(line, "compress", "bf16") &&
+           !run_records_setting_is(line, "reduce", "nccl") &&
            !run_records_setting_is(line, "strategy in use", "parameter-server");
 }
 
@@ -83,8 +84,13 @@ static bool run_records_settings_are_exact(const json_t *line)
 static bool run_records_setting_is_free(const json_t *line, const char *name)
 {
     static const char *const names[] = {"data", /* the checkpoint has a hash of its bytes, which is compared */
-                                        "recompute",      "audit-every",           "strategy in use",
-                                        "devices in use", "source of the samples", "validation micro-batch"};
+                                        "data-dir",
+                                        "recompute",
+                                        "audit-every",
+                                        "strategy in use",
+                                        "devices in use",
+                                        "source of the samples",
+                                        "validation micro-batch"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

@@ -84,6 +84,7 @@ static void says_whether_settings_repeat_a_run(void **state)
 {
     (void)state;
     settings_of("\"seed\":1", NULL, true);
+    settings_of("\"seed\":1,\"repeatable\":false", NULL, false);
     settings_of("\"reduce\":\"tree\",\"compress\":\"none\",\"strategy in use\":\"mirrored\"", NULL, true);
     settings_of("\"reduce\":\"nccl\"", NULL, false);
     settings_of("\"compress\":\"bf16\"", NULL, false);

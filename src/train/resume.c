@@ -127,6 +127,7 @@ typedef struct comparison {
     const char *in_epoch; /* a differing setting that decides which samples a batch has; NULL: none */
     bool stops;           /* a setting that decides when training stops differs */
     bool freezes;         /* --freeze differs */
+    bool begins;          /* a setting that decides the initial values differs */
     int n;                /* differences */
 } comparison;
 
@@ -234,6 +235,7 @@ static lk_status resume_compare_texts(comparison *c, const char *setting, const 
                                              "validation micro-batch",
                                              NULL};
     static const char *const decide_batches[] = {"batch-size", "accumulate", "seed", "training samples", NULL};
+    static const char *const decide_begin[] = {"weights", "weights-skip", NULL};
     static const char *const decide_stops[] = {"target-accuracy", "patience", "early-stop", NULL};
     char name[64];
     /* The rates of a cosine depend on the end, and there the best weights were taken back. */
@@ -241,6 +243,7 @@ static lk_status resume_compare_texts(comparison *c, const char *setting, const 
         c->trainer->plan.schedule.kind != LK_SCHEDULE_COSINE && !c->trainer->config.stop.restore_best;
     if (strcmp(setting, "epochs") == 0 && epochs_are_free)
         return LK_OK;
+    c->begins |= then && resume_name_is_one_of(setting, decide_begin) && strcmp(then, now) != 0;
     if (then && strcmp(setting, "model") == 0)
         resume_compare_models(c, then, now);
     else if (then && !resume_name_is_one_of(setting, may_differ)) {
@@ -345,6 +348,9 @@ static lk_status resume_check_settings(lk_trainer *trainer)
     lk_status status = lk__settings_visit(trainer, resume_compare_setting, &c);
     resume_compare_data(trainer, &c);
     resume_compare_staleness(trainer, &c);
+    /* A checkpoint that does not say whether its settings give its bits may have been resumed with other ones. */
+    trainer->is_unrepeatable |=
+        c.n > 0 || c.begins || !json_is_true(lk__checkpoint_member(trainer->resumed, "repeatable"));
     lk__bytes_char(&c.differences, '\0');
     if (status == LK_OK)
         status = lk__bytes_status(&c.differences);

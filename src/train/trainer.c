@@ -211,6 +211,7 @@ lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer)
 
 lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback)
 {
+    trainer->is_unrepeatable |= callback.rate != NULL;
     return lk__callbacks_add(&trainer->callbacks, callback);
 }
 

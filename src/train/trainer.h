@@ -39,6 +39,7 @@ struct lk_trainer {
     lk_plan plan;                  /* the configuration with every blank filled in */
     struct lk_checkpoint *resumed; /* the checkpoint that training resumes from; NULL: none */
     bool stops_otherwise;          /* --override: the checkpoint's reason to stop training holds no longer */
+    bool is_unrepeatable;          /* bits depend on more than the settings: see lk_run.repeatable */
     lk_trainer_server server;
     lk_device *devices[LK_MAX_DEVICES]; /* of this process */
     int n_devices;

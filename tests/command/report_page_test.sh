@@ -78,6 +78,13 @@ holds mixed.html '<h2>Digests</h2>' 'Equal digests mean equal bits.' '<th scope=
 lacks mixed.html '<h3>Command' 'on any number'
 lacks mixed.html 'Left out' # steps go on from those of the other batch size
 cut -d, -f1 longer/steps.csv | tail -n +2 | diff - <(seq 14) || fail 'steps are not numbered from the beginning of training'
+# Nor does one if the records begin with that, or after it.
+run 0 "${small[@]}" --epochs 5 --batch-size 32 --devices 1 --log-dir later --checkpoint-dir more --resume
+run 0 report later --html later.html
+lacks later.html '<h3>Command'
+run 0 "${small[@]}" --seed 6 --epochs 3 --devices 1 --log-dir after --checkpoint-dir kept --resume --override
+run 0 report after --html after.html
+lacks after.html '<h3>Command'
 run 0 report logs longer --html both.html
 holds both.html 'How to repeat them' 'Equal digests mean equal bits.'
 
@@ -89,6 +96,19 @@ repeats slow.html "$(digest_of slow)"
 run 0 "${small[@]}" --recipe fashion-mnist-wrn --target-accuracy -1 --model lenet --devices 1 --log-dir whole
 run 0 report whole --html whole.html
 holds whole.html '--target-accuracy -1'
+
+# The folder of the data belongs to the command. A path that is no UTF-8 cannot be given.
+run 0 "${small[@]}" --data-dir . --devices 1 --log-dir found
+run 0 report found --html found.html
+holds found.html '--data-dir .'
+for i in {1..16}; do
+    echo "$((i % 2)),$i,2,3,4"
+done | tee $'\xff.csv' >'<h1 id=injected>.csv'
+printf 'flatten\ndense classes\n' >two.lk
+run 0 "${small[@]}" --data $'\xff.csv' --model two.lk --val-split 0.25 --image-shape 2x2 --limit-train 8 --limit-val 4 --batch-size 4 \
+    --devices 1 --log-dir bytes
+run 0 report bytes --html bytes.html
+lacks bytes.html '<h3>Command'
 
 # A speed-up is not given if others used the cores.
 run 0 "${small[@]}" --limit-train 256 --devices 2xcpu:0 --log-dir disturbed
@@ -127,9 +147,6 @@ lacks hostile.html '<h1 id'
 
 # Names of model files, and of CSV files, come through a training.
 printf 'flatten\ndense classes\n' >'<h1 id=injected>.lk'
-for i in {1..16}; do
-    echo "$((i % 2)),$i,2,3,4"
-done >'<h1 id=injected>.csv'
 run 0 train --model '<h1 id=injected>.lk' --data '<h1 id=injected>.csv' --val-split 0.25 --image-shape 2x2 --epochs 1 \
     --batch-size 4 --devices 1 --log-dir marked
 run 0 report marked --html marked.html

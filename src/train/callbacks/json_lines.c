@@ -128,6 +128,16 @@ static lk_status json_lines_put_setting(void *user, const lk_field *setting)
     return LK_OK;
 }
 
+/* Writes what a command that repeats the run needs besides the settings. */
+static void json_lines_put_origin(json_lines *j, const lk_trainer *trainer)
+{
+    const char *data_dir = trainer->config.data.dir;
+    if (data_dir && *data_dir)
+        json_lines_put_text(j, "data-dir", data_dir);
+    if (trainer->is_unrepeatable)
+        lk__json_field(&j->line, LK_BOOL("repeatable", false));
+}
+
 static lk_status json_lines_train_begin(void *self, lk_trainer *trainer)
 {
     json_lines *j = self;
@@ -137,6 +147,7 @@ static lk_status json_lines_train_begin(void *self, lk_trainer *trainer)
     j->opened = true;
     if (j->opts.settings) { /* also of a training that was resumed, whose epochs or devices may be others */
         json_lines_begin_event(j, "settings");
+        json_lines_put_origin(j, trainer);
         LK_TRY(lk__settings_visit(trainer, json_lines_put_setting, j));
         LK_TRY(json_lines_write(j));
     }

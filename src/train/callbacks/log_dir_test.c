@@ -191,6 +191,26 @@ static lk_status count_epoch(void *self, lk_trainer *trainer, int64_t epoch)
     return LK_OK;
 }
 
+static double halve_rate(void *user, double epoch, double rate)
+{
+    (void)user, (void)epoch;
+    return rate / 2;
+}
+
+/* The settings do not have the function. */
+static void says_that_a_rate_was_a_programs(void **state)
+{
+    lk_trainer *trainer = new_trainer();
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_rate(halve_rate, NULL)), LK_OK);
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_log_dir(*state)), LK_OK);
+    train(trainer);
+    lk_trainer_release(trainer);
+    size_t size;
+    char *lines = read_file(*state, "epochs.jsonl", &size);
+    assert_int_equal(count_text(lines, size, "\"repeatable\":false"), 1);
+    free(lines);
+}
+
 static void refuses_before_training(void **state)
 {
     char path[128];
@@ -406,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(leaves_every_record),
+        FOLDER_TEST(says_that_a_rate_was_a_programs),
         FOLDER_TEST(refuses_before_training),
         cmocka_unit_test(gives_back_what_a_constructor_said),
         FOLDER_TEST(leaves_records_without_an_epoch),

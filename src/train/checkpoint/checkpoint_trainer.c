@@ -93,6 +93,7 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     char staleness[LK_STALENESS_TEXT];
     lk__staleness_text(trainer, staleness);
     lk__json_field(state, LK_TEXT("max_staleness", staleness));
+    lk__json_field(state, LK_BOOL("repeatable", !trainer->is_unrepeatable));
     lk__json_open(state, "settings", '{');
     lk_status status = lk__settings_visit(trainer, checkpoint_trainer_put_setting, state);
     lk__json_close(state, '}');
