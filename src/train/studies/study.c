@@ -45,7 +45,10 @@ static bool study_is_listed(const char *name, const char *const *names)
 
 static bool study_option_changes_training(const lk_option *option)
 {
-    static const char *const unrecorded[] = {"devices", "strategy", "workers", "data-dir", NULL};
+    /* These change its speed, or where its data or devices come from, and not what identifies it. */
+    static const char *const unrecorded[] = {
+        "devices",  "strategy", "storage", "optimizer-state", "exchange",   "bucket-mb", "graphs",
+        "branches", "workers",  "pjrt",    "data-dir",        "data-cache", "data-on",   NULL};
     return option->recorded || study_is_listed(option->name, unrecorded);
 }
 

@@ -132,6 +132,7 @@ static void bad_values(void **state)
         {"model=lenet,lenet", "--over model: lenet is given twice"},
         {"seed=0,1", "--over seed: every value is trained with --seeds seeds; vary something else"},
         {"recipe=lenet", "--over recipe: a recipe is many settings; vary one of them"},
+        {"keep=1,2", "--over keep: changes what is shown or kept, not the training"},
         {"log-dir=a,b", "--over log-dir: changes what is shown or kept, not the training"},
         {"patience=1,2", "--over patience: has no effect on throughput"},
         {"shards=8,17", "--over shards=17: --shards 17: must be at most the batch size, 16"},
@@ -254,7 +255,7 @@ static void one_seed_has_no_interval(void **state)
 {
     (void)state;
     lk_train_config config = tiny();
-    lk_study *study = new_study(&config, &(lk_study_opts){.over = "optimizer=sgd", .seeds = 1});
+    lk_study *study = new_study(&config, &(lk_study_opts){.over = "bucket-mb=1,4", .seeds = 1});
     assert_ok(lk_study_train(study));
     lk_study_row row = lk_study_row_at(study, 0);
     assert_true(row.mean > 0 && row.low == row.mean && row.high == row.mean);
