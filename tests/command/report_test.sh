@@ -105,6 +105,19 @@ run 0 report "$work/begun"
 says "$work/begun/epochs-2.jsonl: this run has no scaling report; the report is of run 1"
 line '^all '
 
+# Names of any length, cut between characters; those that begin alike differ.
+cd "$work"
+name=axxxxx$(printf 'é%.0s' {1..40})
+printf 'flatten\ndense classes\n' | tee "$name.lk" >"${name}2.lk"
+for file in "$name" "${name}2"; do
+    run 0 "${small[@]}" --model "./$file.lk" --devices 1 --log-dir "names/$file"
+    run 0 report "names/$file"
+    silent_stderr
+    line '^\./axxxxxé+…[0-9a-f]{16} on synthetic, '
+    head -n 1 "$work/stdout" >>names/first
+done
+[[ $(sort -u names/first | wc -l) -eq 2 ]] || fail 'two long names are one'
+
 # ---- what was not measured ----
 
 run 0 "${small[@]}" --devices 2xcpu:0 --limit-train 16 --log-dir "$work/short" --verbose

@@ -7,6 +7,7 @@
 #include "core/trace_summary.h"
 #include "dist/process/group.h"
 #include "dist/strategy.h"
+#include "io/bytes.h"
 #include "report/scaling_file.h"
 #include "report/scaling_folder.h"
 #include "train/parameter_server/ps_chief.h"
@@ -302,12 +303,35 @@ static double scaling_message_share(const lk_strategy *strategy)
     return cost->per_message / (cost->latency + cost->per_message);
 }
 
-static void scaling_describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
+/* Copies a name as UTF-8. One that is too long ends with "…" and a hash (FNV-1a), so that names which begin alike
+ * differ. */
+static lk_status scaling_copy_name(char *to, size_t size, const char *name)
+{
+    enum { END = sizeof "…0123456789abcdef" };
+    lk_bytes clean = {0};
+    uint64_t hash = 0xCBF29CE484222325;
+    lk__bytes_clean(&clean, name);
+    lk_status status = lk__bytes_status(&clean);
+    if (status == LK_OK && clean.size < size) {
+        snprintf(to, size, "%.*s", (int)clean.size, (const char *)clean.data);
+    } else if (status == LK_OK) {
+        size_t kept = size - END;
+        while ((clean.data[kept] & 0xC0) == 0x80) /* in the middle of a character */
+            kept--;
+        for (; *name; name++)
+            hash = (hash ^ (unsigned char)*name) * 0x100000001B3;
+        snprintf(to, size, "%.*s…%016" PRIx64, (int)kept, (const char *)clean.data, hash);
+    }
+    lk__bytes_free(&clean);
+    return status;
+}
+
+static lk_status scaling_describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
 {
     const lk_plan *plan = &trainer->plan;
     lk__scaling_clear(r);
-    snprintf(r->model, sizeof r->model, "%s", plan->model);
-    snprintf(r->data, sizeof r->data, "%s", plan->data);
+    LK_TRY(scaling_copy_name(r->model, sizeof r->model, plan->model));
+    LK_TRY(scaling_copy_name(r->data, sizeof r->data, plan->data));
     snprintf(r->strategy, sizeof r->strategy, "%s", plan->strategy);
     snprintf(r->transport, sizeof r->transport, "%s", plan->transport);
     snprintf(r->storage, sizeof r->storage, "%s", plan->storage ? plan->storage : "");
@@ -326,6 +350,7 @@ static void scaling_describe_run(const lk_trainer *trainer, const lk_group *grou
     r->batch_size = plan->batch_size;
     r->shards = plan->shards;
     r->parameters = plan->parameters;
+    return LK_OK;
 }
 
 static lk_status scaling_begin_report(lk_trainer *trainer, const lk_group *group, double images_per_second)
@@ -335,7 +360,7 @@ static lk_status scaling_begin_report(lk_trainer *trainer, const lk_group *group
         return LK_ERR_MEMORY;
     lk__free(trainer->scaling);
     trainer->scaling = r;
-    scaling_describe_run(trainer, group, r);
+    LK_TRY(scaling_describe_run(trainer, group, r));
     r->images_per_second = images_per_second;
     return LK_OK;
 }
