@@ -201,19 +201,26 @@ static void print_scaling_run(const lk_scaling_report *r, FILE *stream)
     cli_print_clean(r->model, stream);
     fputs(" on ", stream);
     cli_print_clean(r->data, stream);
-    fprintf(stream, ", %lld %s device%s", (long long)r->devices, r->kind, r->devices == 1 ? "" : "s");
+    fprintf(stream, ", %lld ", (long long)r->devices);
+    cli_print_clean(r->kind, stream);
+    fprintf(stream, " device%s", r->devices == 1 ? "" : "s");
     if (r->servers > 0)
         fprintf(stream, " of %lld worker%s, %lld server%s", (long long)r->workers, r->workers == 1 ? "" : "s",
                 (long long)r->servers, r->servers == 1 ? "" : "s");
-    fprintf(stream, ", strategy %s", r->strategy);
-    if (*r->transport)
-        fprintf(stream, " over %s", r->transport);
+    fputs(", strategy ", stream);
+    cli_print_clean(r->strategy, stream);
+    if (*r->transport) {
+        fputs(" over ", stream);
+        cli_print_clean(r->transport, stream);
+    }
     if (*r->storage) {
         fputs(", variables on ", stream);
         cli_print_clean(r->storage, stream);
     }
-    fprintf(stream, ", batch %lld in %lld shard%s, %s\n", (long long)r->batch_size, (long long)r->shards,
-            r->shards == 1 ? "" : "s", r->dtype);
+    fprintf(stream, ", batch %lld in %lld shard%s, ", (long long)r->batch_size, (long long)r->shards,
+            r->shards == 1 ? "" : "s");
+    cli_print_clean(r->dtype, stream);
+    fputc('\n', stream);
 }
 
 static void scaling_print_throughput(const lk_scaling_report *r, FILE *stream)

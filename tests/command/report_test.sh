@@ -118,6 +118,11 @@ for file in "$name" "${name}2"; do
 done
 [[ $(sort -u names/first | wc -l) -eq 2 ]] || fail 'two long names are one'
 
+# Texts of a file do not control the terminal.
+sed -E 's/"(kind|strategy|transport|dtype)":"/&\\u001b[31m/g' two/scaling.json >hostile.json
+run 0 report hostile.json
+! grep -q $'\x1b' "$work/stdout" || fail 'a control sequence is printed'
+
 # ---- what was not measured ----
 
 run 0 "${small[@]}" --devices 2xcpu:0 --limit-train 16 --log-dir "$work/short" --verbose
