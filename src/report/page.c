@@ -442,16 +442,18 @@ lk_status lk__page_make_progress(const lk_page_run *run, const lk_page_live *liv
 /* `--html` before the names of records easily takes the first of them for the page. */
 static lk_status page_check_replaceable(const char *path)
 {
+    static const char begin[] = "<!DOCTYPE html>";
+    char bytes[sizeof begin - 1];
+    size_t size = 0;
     struct stat about;
-    int first = EOF;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode))
         return LK_OK;
     FILE *file = fopen(path, "re");
     if (file) {
-        first = fgetc(file);
+        size = fread(bytes, 1, sizeof bytes, file);
         fclose(file);
     }
-    if (first != EOF && first != '<')
+    if (size > 0 && (size < sizeof bytes || memcmp(bytes, begin, size) != 0))
         LK_FAIL(LK_ERR_ARGUMENT, "%s: is no page, and a page would replace it: name another file", path);
     return LK_OK;
 }

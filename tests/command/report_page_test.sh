@@ -35,6 +35,8 @@ silent_stdout
 silent_stderr
 run 2 report --html logs/epochs.jsonl logs
 complains 'logs/epochs.jsonl: is no page'
+run 2 report --html logs/curves.svg logs
+complains 'logs/curves.svg: is no page'
 grep -q '"event":"done"' logs/epochs.jsonl || fail 'a page has replaced the records'
 "$LOCKSTEP" report logs --html /dev/stdout | cmp - page.html || fail 'a pipe got another page'
 stands_alone page.html
