@@ -64,6 +64,7 @@ lk_status lk__export_put(lk_export_files *files, const char *path, const lk_byte
  * that cannot exchange names loses it. */
 static lk_status export_file_name(lk_export_file *file)
 {
+    lk__keep_mode(file->temporary, file->path);
     file->has_exchanged = renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->path, RENAME_EXCHANGE) == 0;
     file->is_new = !file->has_exchanged && errno == ENOENT;
     if (!file->has_exchanged && rename(file->temporary, file->path) != 0)

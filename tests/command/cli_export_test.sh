@@ -15,6 +15,10 @@ lines '^net\.onnx: lenet for images of 1x28x28 in 10 classes, 129068 values, aft
 [[ $(stat -c %s net.onnx) -gt $((129068 * 4)) ]] || fail "net.onnx is too small for its weights"
 holds net.onnx conv1.weight images//divisor probabilities
 
+chmod 600 net.onnx
+run 0 export run --out net.onnx
+[[ $(stat -c %a net.onnx) == 600 ]] || fail "a private file became public"
+
 run 0 export run --out beside.onnx --external-data
 [[ $(stat -c %s beside.onnx.data) -ge $((129068 * 4)) && $(stat -c %s beside.onnx) -lt 10000 ]] ||
     fail "the weights are not in beside.onnx.data"
