@@ -83,6 +83,7 @@ typedef struct lk_study_opts {
  *   - If config->devices.spec is NULL, all runs have as many devices as the value that gets most and, if
  *     config->devices.shards is 0, at least as many shards. Only values with fewer shards, or smaller batches, than
  *     that have fewer devices, as lk_study_row.devices says.
+ * Checkpoints of `config` are left out; opts->begin can add lk_callback_checkpoint with a folder for each run.
  * NULL on failure. Errors: LK_ERR_ARGUMENT (no such option, or one that does not change training; a value that it does
  * not take or that is given twice; more than LK_STUDY_MAX_VALUES; seeds outside 1 … LK_STUDY_MAX_SEEDS; time to
  * accuracy without a target or an evaluation; throughput with a single epoch), those of lk_trainer_new. */

@@ -50,7 +50,7 @@ typedef struct lk_tune_result {
  * and it is compared with the fastest of the operators that it replaces. An implementation is chosen over the built-in
  * one if it takes at most 0.95 of its time. If that changes what training runs, whole steps are then compared, in
  * turns. On GPUs a time is what passes until the device has done the work of many calls, which includes starting it.
- * Blocks. config->execution.algorithms counts as "fast".
+ * Blocks. config->execution.algorithms counts as "fast", and checkpoints of `config` are left out.
  * Errors: those of lk_trainer_new and lk_trainer_run; LK_ERR_ARGUMENT (samples < 1); LK_ERR_UNSUPPORTED (a kind of
  * device without alternatives), LK_ERR_INTERRUPTED (a function gave false). */
 LK_API lk_status lk_tune(const lk_train_config *config, const lk_tune_opts *opts, lk_tune_result *result);

@@ -308,6 +308,8 @@ lk_study *lk_study_new(const lk_train_config *config, const lk_study_opts *opts)
     if (!study)
         return NULL;
     study->config = *config;
+    study->config.checkpoints.dir = NULL; /* one folder cannot take the checkpoints of several runs */
+    study->config.checkpoints.resume = study->config.checkpoints.override = false;
     study->opts = *opts;
     atomic_init(&study->interrupted, false);
     atomic_init(&study->running, NULL);

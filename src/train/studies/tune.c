@@ -346,6 +346,8 @@ lk_status lk_tune(const lk_train_config *config, const lk_tune_opts *opts, lk_tu
         LK_FAIL(LK_ERR_ARGUMENT, "tune: %lld samples: must be at least 1", (long long)opts->samples);
     lk_train_config built_in = *config;
     built_in.execution.algorithms = "fast";
+    built_in.checkpoints.dir = NULL;
+    built_in.checkpoints.resume = built_in.checkpoints.override = false;
     tuner t = {.opts = opts, .result = result, .trainer = lk_trainer_new(&built_in)};
     lk_status status = t.trainer ? tuner_run(&t) : lk_error_status();
     tuner_release(&t);

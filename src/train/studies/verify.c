@@ -92,6 +92,8 @@ static lk_status verify_run_devices(verification *v, int run)
     config.stop.early_stop = 0;
     config.stop.restore_best = false;
     config.optimizer.lr_plateau = NULL;
+    config.checkpoints.dir = NULL;
+    config.checkpoints.resume = config.checkpoints.override = false;
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         return lk_error_status();
