@@ -59,9 +59,9 @@ static const lk_option options[] = {
     {.name = "classes", .type = LK_OPTION_INT64, .offset = AT(classes), .default_text = "0", .minimum = 1,
      .maximum = 1000000, .value = "N", .help = "without --data: number of classes (default: 10)"},
     {.name = "batch-size", .type = LK_OPTION_INT64, .offset = AT(batch_size), .default_text = "256", .minimum = 1,
-     .maximum = 1 << 30, .value = "N", .help = "samples in a step, over all devices together"},
+     .maximum = 1 << 24, .value = "N", .help = "samples in a step, over all devices together"},
     {.name = "shards", .type = LK_OPTION_INT64, .offset = AT(shards), .default_text = "0", .minimum = 1,
-     .maximum = 1 << 20, .value = "V", .help = "logical shards of a batch (default: as for training)"},
+     .maximum = 65536, .value = "V", .help = "logical shards of a batch (default: as for training)"},
     {.name = "devices", .type = LK_OPTION_STRING, .offset = AT(device_spec), .default_text = "1", .value = "N",
      .help = "number of devices that share a batch; with --memory also GPUs, as for training: cuda, 2xcuda, cuda:1"},
     {.name = "optimizer", .type = LK_OPTION_CHOICE, .offset = AT(optimizer), .default_text = "sgd",
@@ -273,7 +273,7 @@ static lk_status summary_estimate(const lk_model *model, const summary_config *c
     train.data.name = config->data ? config->data : "synthetic";
     train.data.dir = config->data_dir;
     train.data.resize = config->resize;
-    train.data.channels = config->channels;
+    train.data.channels = config->data ? config->channels : 0; /* of a data set; the model has its own */
     train.data.limit_val = 0;
     train.devices.spec = config->on_gpus ? config->device_spec : cpus;
     train.devices.shards = config->shards;

@@ -122,6 +122,12 @@ printf 'hidden: sequential\n  flatten\n  dense 32\nend\nrelu\ndense classes\n' >
 run 0 summary --model "$work/net.lk" --channels 3 --height 4 --width 5 --classes 7
 line '^hidden\.dense +dense +32 +1952 '
 line '^total +2183 '
+run 0 summary --channels 4
+line '^lenet: images 4x28x28, 10 classes$'
+run 2 summary --batch-size 16777217
+complains '--batch-size 16777217: must be an integer from 1 to 16777216'
+run 2 summary --shards 65537
+complains '--shards 65537: must be an integer from 1 to 65536'
 
 printf '\xef\xbb\xbfflatten\ndense classes\n' >"$work/marked.lk" # with a byte-order mark
 run 0 summary --model "$work/marked.lk"
