@@ -218,7 +218,9 @@ static const double most_flops_to_count = 3e11, most_bytes_to_count = 1 << 30;
 /* A backward pass takes about twice the flops of a forward pass, and a gradient as much memory as its tensor. */
 static bool summary_is_worth_running(const lk_model *model, double forward)
 {
-    double bytes = summary_variable_bytes(model, 0, lk_model_variable_count(model));
+    lk_model_input in = lk_model_get_input(model);
+    double bytes = summary_variable_bytes(model, 0, lk_model_variable_count(model)) +
+                   (double)in.channels * (double)in.height * (double)in.width * sizeof(float);
     for (int i = 0; i < lk_model_layer_count(model); i++)
         bytes += (double)lk_shape_count(lk_model_layer(model, i).output) * sizeof(float);
     return 3 * forward <= most_flops_to_count && 2 * bytes <= most_bytes_to_count;

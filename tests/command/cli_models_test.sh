@@ -152,6 +152,9 @@ complains "$work/huge.lk:1: filters is '1000000000'; expected classes or a whole
 printf 'flatten\ndense 1000000\ndense classes\n' >"$work/large.lk"
 run 0 summary --model "$work/large.lk"
 line 'training step +4\.77 G +estimated: the model is too large'
+printf 'global_avg_pool\ndense classes\n' >"$work/pool.lk" # a small model, but not its images
+run 0 summary --model "$work/pool.lk" --height 20000 --width 20000 --batch-size 2
+line 'training step +1\.20 G +estimated: the model is too large'
 
 # A step that takes more than a minute is announced, with an estimate of its time.
 printf 'conv2d 8 kernel=1023 padding=same\nflatten\ndense classes\n' >"$work/slow.lk"
