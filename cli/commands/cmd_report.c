@@ -7,9 +7,9 @@
 #include "lockstep/log.h"
 #include "lockstep/runs.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 typedef struct report_config {
     const char *html;
@@ -25,12 +25,14 @@ static const lk_option options[] = {
 };
 /* clang-format on */
 
-/* Prints when and why the processes of an elastic training changed, if `path` is a folder that says so. */
-static void report_print_changes(const char *path)
+/* Prints when and why the processes of an elastic training changed, if the folder's records of the run say so. */
+static void report_print_changes(const char *folder, int number)
 {
     lk_run *run;
-    struct stat about;
-    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
+    char path[PATH_MAX];
+    int length = number == 1 ? snprintf(path, sizeof path, "%s/epochs.jsonl", folder)
+                             : snprintf(path, sizeof path, "%s/epochs-%d.jsonl", folder, number);
+    if (length >= (int)sizeof path)
         return;
     if (lk_run_read(path, &run) != LK_OK) {
         lk_error_clear(); /* the report does without */
@@ -49,10 +51,12 @@ static void report_print_changes(const char *path)
 static int report_one(const char *path)
 {
     lk_scaling_report report;
-    if (lk_scaling_read(path, &report) != LK_OK)
+    int run;
+    if (lk_scaling_read_run(path, &report, &run) != LK_OK)
         return cli_fail();
     cli_print_scaling_table(&report, stdout);
-    report_print_changes(path);
+    if (run > 0)
+        report_print_changes(path, run);
     return 0;
 }
 

@@ -33,22 +33,29 @@ static lk_status scaling_folder_lacks_report(const char *dir)
     LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no scaling report: `lockstep train --log-dir` leaves one", dir);
 }
 
-lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
+lk_status lk_scaling_read_run(const char *path, lk_scaling_report *report, int *run)
 {
     struct stat about;
     char last_path[PATH_MAX];
-    int run, last;
+    int last;
     lk__scaling_clear(report);
+    *run = 0;
     if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
         return lk__scaling_read_file(path, true, report);
-    LK_TRY(lk__record_names_last(path, "scaling", ".json", INT_MAX, &run));
-    if (run == 0)
+    LK_TRY(lk__record_names_last(path, "scaling", ".json", INT_MAX, run));
+    if (*run == 0)
         return scaling_folder_lacks_report(path);
     LK_TRY(lk__record_names_last(path, "epochs", ".jsonl", INT_MAX, &last));
     LK_TRY(lk__record_path(path, "epochs", ".jsonl", last, last_path));
-    if (last > run)
-        lk__log(LK_LOG_WARNING, "%s: this run has no scaling report; the report is of run %d", last_path, run);
-    return scaling_folder_read_run(path, run, report);
+    if (last > *run)
+        lk__log(LK_LOG_WARNING, "%s: this run has no scaling report; the report is of run %d", last_path, *run);
+    return scaling_folder_read_run(path, *run, report);
+}
+
+lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
+{
+    int run;
+    return lk_scaling_read_run(path, report, &run);
 }
 
 static bool scaling_folder_fill_from(const lk_scaling_report *one, lk_scaling_report *report)

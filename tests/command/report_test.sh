@@ -105,6 +105,14 @@ run 0 report "$work/begun"
 says "$work/begun/epochs-2.jsonl: this run has no scaling report; the report is of run 1"
 line '^all '
 
+# The changes of processes are those of the run that is reported.
+world='{"event":"world","step":3,"processes_before":2,"processes":1,"reason":"'
+echo "${world}of the first\"}" >>"$work/begun/epochs.jsonl"
+echo "${world}of the second\"}" >>"$work/begun/epochs-2.jsonl"
+run 0 report "$work/begun"
+line '^from 2 to 1 process after step 3: of the first$'
+! grep -q 'of the second' "$work/stdout" || fail 'changes of another run'
+
 # Names of any length, cut between characters; those that begin alike differ.
 cd "$work"
 name=axxxxx$(printf 'é%.0s' {1..40})
