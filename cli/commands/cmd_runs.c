@@ -55,7 +55,7 @@ static lk_status runs_add_row(list *l, const lk_run *run)
     }
     cli_run_name(run->path, name, sizeof name);
     const char *shown = strlen(name) > l->folder ? name + l->folder + 1 : ".";
-    snprintf(epochs, sizeof epochs, "%" PRId64, run->n_epochs);
+    snprintf(epochs, sizeof epochs, "%" PRId64, lk_run_last_epoch(run));
     const char *const texts[COLUMNS] = {[RUN] = shown,
                                         [MODEL] = cli_run_setting(run, "model"),
                                         [DATA] = cli_run_setting(run, "data"),

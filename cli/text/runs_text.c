@@ -139,7 +139,7 @@ static void runs_text_comparison_print_results(const lk_run *a, const lk_run *b)
         double images = lk_run_rate(runs[i]);
         cli_time_text(runs[i]->seconds, took[i]);
         bool finished = runs[i]->finished;
-        snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s%s", runs[i]->n_epochs, finished ? "" : ", ",
+        snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s%s", lk_run_last_epoch(runs[i]), finished ? "" : ", ",
                  finished ? "" : cli_run_state(runs[i]));
         snprintf(rate[i], CLI_NUMBER, isnan(images) ? "-" : "%.0f", images);
     }

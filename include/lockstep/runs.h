@@ -65,6 +65,10 @@ LK_API void lk_run_release(lk_run *run); /* NULL is fine */
 /* The value of a setting, valid as long as the run; NULL: there is none of that name. */
 LK_API const char *lk_run_get_setting(const lk_run *run, const char *name);
 
+/* The number of the last complete epoch, which is more than n_epochs if the run was resumed and the records before are
+ * in another file; 0: no epoch is complete. */
+LK_API int64_t lk_run_last_epoch(const lk_run *run);
+
 /* The epoch with the greatest validation accuracy or, if no epoch was evaluated, training accuracy; of equals the
  * first. Sets *accuracy to it. NULL, and NaN: there is no epoch. */
 LK_API const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy);

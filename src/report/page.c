@@ -98,11 +98,6 @@ static lk_status page_read_steps(page *p, int index)
 /* --- results -------------------------------------------------------------------------------------------------------
  */
 
-int64_t lk__page_epochs(const lk_run *run)
-{
-    return run->n_epochs ? run->epochs[run->n_epochs - 1].epoch : 0;
-}
-
 const char *lk__page_state(const lk_run *run)
 {
     return run->finished ? "finished" : run->trains ? "trains" : "interrupted";
@@ -112,7 +107,7 @@ void lk__page_put_epoch(lk_bytes *out, const lk_run *run, const lk_step_records 
 {
     const char *setting = lk_run_get_setting(run, "epochs");
     double epochs = setting ? strtod(setting, NULL) : 0;
-    double trained = (double)lk__page_epochs(run);
+    double trained = (double)lk_run_last_epoch(run);
     if (run->trains && steps->count > 0)
         trained = fmax(trained, steps->column[LK_STEP_EPOCH][steps->count - 1]);
     bool is_part = run->trains || (!run->finished && trained < epochs);
@@ -154,7 +149,7 @@ static void page_put_tiles(page *p, const lk_run *run)
     page_close_tile(p, best ? name : "accuracy: no epoch is complete");
     page_open_tile(p);
     lk__html_duration(&p->out, run->seconds);
-    int64_t epochs = lk__page_epochs(run);
+    int64_t epochs = lk_run_last_epoch(run);
     snprintf(name, sizeof name, "for %lld epoch%s, with evaluation", (long long)epochs, epochs == 1 ? "" : "s");
     page_close_tile(p, name);
     page_open_tile(p);

@@ -37,9 +37,6 @@ bool lk__page_find_file(const lk_run *run, const char *inside, const lk_page_fil
 /* Refuses a path that links lead out of a folder. folder: its real path. Errors: LK_ERR_IO, LK_ERR_NOT_FOUND. */
 lk_status lk__page_check_inside(const char *folder, const char *path);
 
-/* The epochs that the run's time is of: also those whose records a run that was resumed left in another folder. */
-int64_t lk__page_epochs(const lk_run *run);
-
 /* "finished", "trains" or "interrupted". */
 const char *lk__page_state(const lk_run *run);
 

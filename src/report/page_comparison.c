@@ -37,7 +37,7 @@ void lk__page_put_results(lk_bytes *out, const lk_page_run *runs, int count)
         lk__bytes_text(out, "</td><td class=\"n\">");
         lk__html_percent(out, accuracy, 2);
         lk__bytes_text(out, best && isnan(best->val_accuracy) ? " (training)" : "");
-        lk__bytes_format(out, "</td><td class=\"n\">%lld</td><td class=\"n\">", (long long)lk__page_epochs(run));
+        lk__bytes_format(out, "</td><td class=\"n\">%lld</td><td class=\"n\">", (long long)lk_run_last_epoch(run));
         lk__html_duration(out, run->seconds);
         lk__bytes_text(out, "</td><td class=\"n\">");
         lk__html_number(out, lk_run_rate(run));

@@ -283,6 +283,11 @@ const char *lk_run_get_setting(const lk_run *run, const char *name)
     return NULL;
 }
 
+int64_t lk_run_last_epoch(const lk_run *run)
+{
+    return run->n_epochs ? run->epochs[run->n_epochs - 1].epoch : 0;
+}
+
 const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy)
 {
     const lk_run_epoch *best = NULL;
@@ -317,7 +322,7 @@ char *lk_run_json(const lk_run *run)
         LK_TEXT("model", lk_run_get_setting(run, "model")),
         LK_TEXT("data", lk_run_get_setting(run, "data")),
         LK_TEXT("devices", lk_run_get_setting(run, "devices in use")),
-        LK_INT("epochs", run->n_epochs),
+        LK_INT("epochs", lk_run_last_epoch(run)),
         best ? LK_REAL("best_accuracy", accuracy) : LK_NONE("best_accuracy"),
         best ? LK_INT("best_epoch", best->epoch) : LK_NONE("best_epoch"),
         LK_TEXT("best_of", !best                       ? NULL

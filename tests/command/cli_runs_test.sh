@@ -27,6 +27,16 @@ run 0 runs --json "$work/logs/"
 lines '"path":".*/a/epochs.jsonl".*"best_of":"validation".*"finished":true' '"devices":"cpu:0,cpu:1","epochs":3,' \
     "\"best_epoch\":1,\"best_of\":\"training\".*\"digest\":\"$digest\""
 
+# Epochs whose records are in another folder count.
+run 0 "${small[@]}" --epochs 1 --devices 1xcpu --checkpoint-dir "$work/earlier"
+run 0 "${small[@]}" --epochs 2 --devices 1xcpu --checkpoint-dir "$work/earlier" --resume --log-dir "$work/resumed"
+run 0 runs "$work/resumed"
+line '^\. +lenet +synthetic +cpu:0 +2 +[01]\.[0-9]{4} \(epoch 2\) '
+run 0 runs --json "$work/resumed"
+line '"epochs":2,'
+run 0 runs compare "$work/resumed" "$work/logs/a"
+line '^  epochs +2 +2$'
+
 # A folder stands for its last run.
 run 0 runs compare "$work/logs/b/epochs.jsonl" "$work/logs/b" --out "$work/curves.svg"
 line '^  base-lr +0\.05 +[0-9.]+$'
