@@ -79,7 +79,7 @@ static lk_status find_begin(void *user, lk_trainer *trainer)
     return LK_OK;
 }
 
-/* At most ROWS rows, at equal steps; the lowest is marked. */
+/* At most ROWS rows at equal steps, and the lowest, which is marked, and the last one. */
 static void find_print_table(const lk_lr_find_result *r)
 {
     enum { ROWS = 25 };
@@ -171,7 +171,7 @@ const cli_command cmd_lr_find = {
         "Trains from the first weights, or from --weights, for --steps updates while the rate grows by the same "
         "factor\n"
         "from update to update (Smith, 2017). Ends early when the loss is above 4 times its smallest value, or not\n"
-        "finite. The loss is smoothed: each one weighs 0.9 times as much as the next. Prints at most 26 updates, and\n"
+        "finite. The loss is smoothed: each one weighs 0.9 times as much as the next. Prints at most 27 updates, and\n"
         "suggests the rate where the smoothed loss falls most within a tenth of the updates. Nothing is kept: no\n"
         "weights, checkpoints or records.\n",
     .make_options = find_make_options,
