@@ -4,6 +4,8 @@
 
 #include "lockstep/compile.h"
 
+#include <string.h>
+
 typedef struct compile_config {
     lk_train_config train; /* first, as cli_parse_train requires */
     const char *topology, *text, *out;
@@ -78,6 +80,8 @@ static int compile_run(int argc, char **argv)
         return 2;
     if (!config.topology || !*config.topology)
         return cli_usage_error("--topology is missing: name the devices to compile for, as in v5e:2x2");
+    if (config.text && config.out && strcmp(config.text, config.out) == 0)
+        return cli_usage_error("--out %s: is the file of --text; name another", config.out);
     if ((config.text && cli_check_file("text", config.text) != 0) ||
         (config.out && cli_check_file("out", config.out) != 0))
         return 1;

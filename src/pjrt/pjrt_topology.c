@@ -98,7 +98,6 @@ static lk_status topology_copy_executable(const target *t, char **executable, lk
 static lk_status topology_run(target *t, const char *name, const char *text, size_t size, char **executable,
                               lk_compile_result *result)
 {
-    LK_TRY(lk__pjrt_load(&t->plugin));
     LK_TRY(topology_open(t, name, result));
     LK_TRY(topology_compile(t, text, size, result));
     LK_TRY(topology_ask_memory(t, result));
@@ -106,10 +105,10 @@ static lk_status topology_run(target *t, const char *name, const char *text, siz
     return executable ? topology_copy_executable(t, executable, result) : LK_OK;
 }
 
-lk_status lk__pjrt_compile_for(const char *path, const char *topology, const char *text, size_t size, char **executable,
-                               lk_compile_result *result)
+lk_status lk__pjrt_compile_for(const lk_pjrt_plugin *plugin, const char *topology, const char *text, size_t size,
+                               char **executable, lk_compile_result *result)
 {
-    target t = {.plugin.path = path};
+    target t = {.plugin = *plugin};
     lk_status status = topology_run(&t, topology, text, size, executable, result);
     lk_pjrt_destroy_executable compiled = {.head = {sizeof compiled, NULL}, .executable = t.executable};
     lk_pjrt_destroy_topology described = {.head = {sizeof described, NULL}, .topology = t.topology};

@@ -3,9 +3,10 @@
 
 #include "lockstep/compile.h"
 #include "base/status.h"
+#include "pjrt/pjrt_plugin.h"
 
-/* Loads the plug-in `path` and compiles StableHLO in MLIR's text for the topology. Sets *executable to
+/* Compiles StableHLO in MLIR's text for the topology with a plug-in that was loaded. Sets *executable to
  * result->out_bytes bytes, the executable in the plug-in's own form, which the caller frees with lk__free; NULL: not
  * wanted. Sets the members of *result that say so. */
-lk_status lk__pjrt_compile_for(const char *path, const char *topology, const char *text, size_t size, char **executable,
-                               lk_compile_result *result);
+lk_status lk__pjrt_compile_for(const lk_pjrt_plugin *plugin, const char *topology, const char *text, size_t size,
+                               char **executable, lk_compile_result *result);

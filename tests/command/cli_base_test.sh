@@ -52,6 +52,10 @@ if [[ -e $pjrt ]]; then
 fi
 run 2 compile --data synthetic --limit-train 20
 complains '--topology is missing'
+run 2 compile --topology v5e:2x2 --text "$work/both" --out "$work/both"
+complains "--out $work/both: is the file of --text"
+run 1 compile --topology v5e:2x2 --pjrt /nonexistent --data "$work/nowhere" # data may be far away
+complains 'PJRT plug-in: /nonexistent'
 PJRT_PLUGIN_LIBRARY_PATH='' TPU_LIBRARY_PATH='' run 1 compile --topology v5e:2x2 --data synthetic --limit-train 20
 complains 'no PJRT plug-in is named'
 

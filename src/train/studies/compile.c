@@ -12,7 +12,7 @@
 #include "train/plan/choices.h"
 #include "train/trainer.h"
 
-static lk_status compile_pass(lk_trainer *trainer, const char *plugin, const lk_compile_opts *opts,
+static lk_status compile_pass(lk_trainer *trainer, const lk_pjrt_plugin *plugin, const lk_compile_opts *opts,
                               lk_compile_result *result)
 {
     lk_program_opts separate = {.fuse = false};
@@ -41,16 +41,17 @@ static lk_status compile_pass(lk_trainer *trainer, const char *plugin, const lk_
 
 lk_status lk_compile(const lk_train_config *config, const lk_compile_opts *opts, lk_compile_result *result)
 {
-    const char *plugin;
+    lk_pjrt_plugin plugin;
     lk_train_config here = *config;
     *result = (lk_compile_result){.devices = 0};
-    LK_TRY(lk__pjrt_file(opts->plugin, &plugin));
-    here.devices.spec = "ref:0"; /* whose kernels are not run, and have no layouts of their own */
+    LK_TRY(lk__pjrt_file(opts->plugin, &plugin.path));
+    LK_TRY(lk__pjrt_load(&plugin)); /* before data are looked for, which may be far away */
+    here.devices.spec = "ref:0";    /* whose kernels are not run, and have no layouts of their own */
     here.devices.strategy = here.devices.pjrt = NULL;
     lk_trainer *trainer = lk_trainer_new(&here);
     if (!trainer)
         return lk_error_status();
-    lk_status status = compile_pass(trainer, plugin, opts, result);
+    lk_status status = compile_pass(trainer, &plugin, opts, result);
     lk_trainer_release(trainer);
     return status;
 }
