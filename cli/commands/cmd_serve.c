@@ -50,9 +50,11 @@ static int serve_folder(const char *folder, const serve_config *config)
     cli_set_work(server);
     cli_is_interrupted(); /* so that the message is that of a program that stops */
     printf("%s\n", lk_page_server_url(server));
-    fflush(stdout);
-    fputs("lockstep: open this address in a browser; Ctrl-C ends the server\n", stderr);
-    lk_status status = lk_page_server_run(server);
+    lk_status status = LK_OK;
+    if (fflush(stdout) == 0) { /* else main says so, and nobody knows the address */
+        fputs("lockstep: open this address in a browser; Ctrl-C ends the server\n", stderr);
+        status = lk_page_server_run(server);
+    }
     cli_set_work(NULL);
     lk_page_server_release(server);
     return status == LK_OK ? 0 : cli_fail();

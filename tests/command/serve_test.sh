@@ -29,6 +29,13 @@ run 1 serve runs --host no-such-host.invalid
 complains '--host'
 run 1 serve runs --host 198.51.100.7
 complains '--host'
+if [[ -w /dev/full ]]; then # nobody knows the address
+    arguments=(serve runs --port 0)
+    status=0
+    timeout -k 5 100 "$LOCKSTEP" "${arguments[@]}" >/dev/full 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq 1 ]] || fail 'it serves, or ends otherwise'
+    says 'lockstep: standard output could not be written: '
+fi
 needs_curl
 
 # gets STATUS PATH [OPTION…]: the answer's body becomes the file body, its headers the file headers.
