@@ -33,12 +33,37 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 /* A comparison works with any data; a recipe keeps its own. */
 static const char any_data[] = "auto";
 
-/* Takes the options of train, except those about evaluation, --strategy, and --devices, which is a list here. */
+/* Takes the options of train, except those about evaluation, --strategy and what is for some strategies alone, and
+ * --devices, which is a list here. */
 static size_t verify_make_options(lk_option *table)
 {
-    static const char *const without[] = {"devices",    "strategy",     "val-batch-size",  "limit-val",
-                                          "top-k",      "lr-plateau",   "target-accuracy", "patience",
-                                          "early-stop", "restore-best", "precise-bn",      NULL};
+    static const char *const without[] = {"devices",
+                                          "strategy",
+                                          "val-batch-size",
+                                          "limit-val",
+                                          "top-k",
+                                          "lr-plateau",
+                                          "target-accuracy",
+                                          "patience",
+                                          "early-stop",
+                                          "restore-best",
+                                          "precise-bn",
+                                          "servers",
+                                          "role",
+                                          "task-index",
+                                          "coordinator",
+                                          "listen",
+                                          "max-staleness",
+                                          "snapshot-dir",
+                                          "snapshot-every",
+                                          "keys",
+                                          "cluster",
+                                          "compress",
+                                          "storage",
+                                          "peer-timeout",
+                                          "join-timeout",
+                                          "ema",
+                                          NULL};
     size_t count = cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
     for (size_t i = 0; i < count; i++)
         if (strcmp(table[i].name, "data") == 0)

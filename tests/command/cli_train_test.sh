@@ -85,8 +85,10 @@ run 2 "${verify[@]}" --devices 1,3 --shards 2
 complains '--shards 2' '3 devices'
 run 2 "${verify[@]}" --steps 0
 complains '--steps 0' 'must be'
-run 2 "${verify[@]}" --json
-complains '--json'
+for option in json servers=1 role=worker cluster=a compress=bf16 storage=cpu:0 peer-timeout=9; do
+    run 2 "${verify[@]}" "--$option"
+    complains "unknown option '--${option%%=*}'"
+done
 
 # ---- bad files: exit status 1 ----
 

@@ -333,6 +333,13 @@ static void wrong_options_are_refused(void **state)
     config.devices.shards = 2;
     expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT,
                  "--shards 2: 3 devices need at least as many shards");
+    config.devices.shards = 0;
+    opts.steps = 0;
+    expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT,
+                 "verify: 0 steps on 2 sets of devices: must be at least 1 step, and 2 sets to compare");
+    opts = (lk_verify_opts){.specs = opts.specs, .count = 1, .steps = 1};
+    expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT,
+                 "verify: 1 steps on 1 sets of devices: must be at least 1 step, and 2 sets to compare");
     config.devices.shards = 33;
     config.devices.spec = "1";
     assert_null(lk_trainer_new(&config));

@@ -106,6 +106,10 @@ lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, l
 {
     lk_train_config recipe;
     int largest;
+    if (opts->count < 2 || opts->steps < 1)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "verify: %lld steps on %d sets of devices: must be at least 1 step, and 2 sets to compare",
+                (long long)opts->steps, opts->count);
     LK_TRY(lk__recipe_of_model(config->model ? config->model : "", &recipe));
     LK_TRY(verify_most_devices(opts, &largest));
     int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
