@@ -272,11 +272,14 @@ static lk_status launch_check_files(const launch_config *config)
 }
 
 /* Drops what the caller's own job may have left: its variables would lead to that job's folder, and an ignored SIGCHLD
- * would hide that a process has ended. */
-static void launch_forget_caller(void)
+ * would hide that a process has ended. A cluster description would be wrong about processes to which launch gives
+ * roles, and about ranks whose number changes. */
+static void launch_forget_caller(const launch_config *config)
 {
     unsetenv(LK_MEMORY_VARIABLE);
     unsetenv(LK_WORLD_VARIABLE);
+    if (config->workers > 0 || config->elastic)
+        unsetenv("TF_CONFIG");
     signal(SIGCHLD, SIG_DFL);
 }
 
@@ -297,6 +300,9 @@ static int launch_start(const launch_config *config, int argc, char **argv)
         return cli_usage_error(
             "launch: --elastic: cannot be with train's %s, whose bits depend on the number of devices",
             train.devices.compress ? "--compress" : "--reduce nccl");
+    if (config->elastic && train.devices.cluster)
+        return cli_usage_error("launch: --elastic: cannot be with train's --cluster, which describes a fixed number of "
+                               "processes");
     if (launch_check_files(config) != LK_OK)
         return cli_fail();
     char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
@@ -329,7 +335,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
     const cli_elastic_opts elastic = {.min_ranks = (int)config->min_ranks,
                                       .hosts_file = config->hosts_file,
                                       .finds_interfaces = config->finds_interfaces};
-    launch_forget_caller();
+    launch_forget_caller(config);
     status = config->elastic ? cli_elastic_run(&job, &elastic) : cli_job_run(&job);
     free((void *)command);
     return status;

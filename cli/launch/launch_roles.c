@@ -130,8 +130,6 @@ static _Noreturn void launch_roles_become_supervisor(const cli_job_opts *opts, c
             launch_roles_set_number(LK_SHARED_MEMORY_VARIABLE, memory);
             fcntl(memory, F_SETFD, 0); /* the rank inherits it */
         }
-        if (opts->workers > 0)
-            unsetenv("TF_CONFIG"); /* it would belong to another training */
         launch_roles_worker_set_cores(opts, rank);
         execv("/proc/self/exe", arguments);
     }
