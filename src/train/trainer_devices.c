@@ -27,11 +27,26 @@ int64_t lk__trainer_bucket_bytes(const lk_trainer *trainer)
     return bytes > 0 ? lk__min(bytes, all) : all;
 }
 
+/* Every rank adds up all nodes of a sum in bf16. */
+static lk_status trainer_devices_plan_compression(lk_trainer *trainer)
+{
+    lk_plan *plan = &trainer->plan;
+    int nodes;
+    plan->compressed = trainer->config.devices.compress != 0;
+    LK_TRY(lk_strategy_set_compression(trainer->strategy, plan->compressed));
+    if (plan->compressed && !lk__links_allreduce_takes_flat(trainer->strategy->allreduce, plan->shards, &nodes))
+        LK_FAIL(
+            LK_ERR_ARGUMENT,
+            "--compress bf16: %lld shards on %d devices are %d nodes of the tree, and sums in bf16 take at most %d; "
+            "use fewer --devices, or fewer --shards, which change results",
+            (long long)plan->shards, plan->devices, nodes, LK_LINKS_ALLREDUCE_PARTS);
+    return LK_OK;
+}
+
 static lk_status trainer_devices_plan_reduction(lk_trainer *trainer)
 {
     char reason[512];
-    trainer->plan.compressed = trainer->config.devices.compress != 0;
-    LK_TRY(lk_strategy_set_compression(trainer->strategy, trainer->plan.compressed));
+    LK_TRY(trainer_devices_plan_compression(trainer));
     LK_TRY(lk_strategy_set_exchange(trainer->strategy, (lk_exchange)trainer->config.devices.exchange));
     trainer->plan.reduce = (lk_reduce)trainer->config.devices.reduce;
     if (lk_strategy_set_reduce(trainer->strategy, trainer->plan.reduce) == LK_OK) {

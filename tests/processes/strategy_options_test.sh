@@ -35,6 +35,9 @@ for option in "${processes[@]}"; do
 done
 refused "$alone multi-worker parameter-server tpu" central-storage --storage cpu:0
 refused "$alone central-storage parameter-server tpu" multi-worker --compress bf16
+# Too many nodes of the tree are found before training begins.
+run 2 launch -n 1 -- train "${small[@]}" --shards 1024 --batch-size 1024 --devices 15xcpu:0 --compress bf16
+says '--compress bf16: 1024 shards on 15 devices are 89 nodes of the tree, and sums in bf16 take at most 64'
 
 # The default strategy takes this one.
 for strategy in central-storage parameter-server; do

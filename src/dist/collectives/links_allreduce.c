@@ -375,16 +375,32 @@ static int64_t links_allreduce_row_words(const lk_links_allreduce *a, int64_t wo
                         : links_allreduce_align_words(words);
 }
 
-/* Returns whether a device can add up all nodes at once. */
+/* Returns whether a device can add up all nodes at once. ranges: those of the first LK_LINKS_ALLREDUCE_PARTS. */
+static bool links_allreduce_ranges_fit_flat(lk_range root, const lk_range *ranges, int n)
+{
+    unsigned char additions[LK_LINKS_ALLREDUCE_PARTS];
+    return n <= LK_LINKS_ALLREDUCE_PARTS && lk__tree_postfix(root, ranges, n, additions) <= LK_LINKS_LEVELS;
+}
+
 static bool links_allreduce_fits_flat(const lk_links_allreduce_sum *sum)
 {
     lk_range ranges[LK_LINKS_ALLREDUCE_PARTS];
-    unsigned char additions[LK_LINKS_ALLREDUCE_PARTS];
-    if (sum->n_parts > LK_LINKS_ALLREDUCE_PARTS)
-        return false;
-    for (int m = 0; m < sum->n_parts; m++)
+    for (int m = 0; m < sum->n_parts && m < LK_LINKS_ALLREDUCE_PARTS; m++)
         ranges[m] = sum->parts[m].range;
-    return lk__tree_postfix(sum->root, ranges, sum->n_parts, additions) <= LK_LINKS_LEVELS;
+    return links_allreduce_ranges_fit_flat(sum->root, ranges, sum->n_parts);
+}
+
+bool lk__links_allreduce_takes_flat(const lk_links_allreduce *a, int64_t shards, int *nodes)
+{
+    lk_range ranges[LK_LINKS_ALLREDUCE_PARTS], cover[LK_TREE_COVER];
+    *nodes = 0;
+    for (int r = 0; r < a->ranks; r++) {
+        int count = lk__tree_cover(shards, lk_part(shards, a->ranks, r), cover);
+        for (int i = 0; i < count; i++, (*nodes)++)
+            if (*nodes < LK_LINKS_ALLREDUCE_PARTS)
+                ranges[*nodes] = cover[i];
+    }
+    return links_allreduce_ranges_fit_flat((lk_range){0, shards}, ranges, *nodes);
 }
 
 static lk_exchange_row links_allreduce_lay_out(const lk_links_allreduce_sum *sum, int64_t *begins,

@@ -78,6 +78,10 @@ typedef struct lk_links_allreduce_sum {
  * bf16 are exchanged, it must have at most LK_LINKS_ALLREDUCE_PARTS and not be too deep. */
 bool lk__links_allreduce_takes_tree(const lk_links_allreduce *allreduce, const lk_links_allreduce_sum *sum);
 
+/* Returns whether devices can add up the tree over `shards` shards flat, and sets *nodes to the number of nodes that
+ * the ranks own. */
+bool lk__links_allreduce_takes_flat(const lk_links_allreduce *allreduce, int64_t shards, int *nodes);
+
 /* Asynchronous. Every process must ask for the same sums in the same order. On failure the caller releases the sums
  * that were made. Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (by_library, and the transport has no library). */
 lk_status lk__links_allreduce_begin(lk_links_allreduce *allreduce, const lk_links_allreduce_sum *sum);

@@ -417,6 +417,12 @@ static void trees_that_are_taken(void **state)
     assert_true(is_taken(allreduce, root, halves, LK_LINKS_LEVELS + 1, LK_LINKS_ALLREDUCE_PARTS, true));
     assert_true(is_taken(allreduce, root, halves, LK_LINKS_LEVELS + 2, 1, false));
     assert_false(is_taken(allreduce, root, halves, LK_LINKS_LEVELS + 2, 1, true));
+
+    int nodes;
+    assert_true(lk__links_allreduce_takes_flat(allreduce, 8, &nodes)); /* of 0-2, 2-5 and 5-8 */
+    assert_int_equal(nodes, 1 + 2 + 2);
+    assert_false(lk__links_allreduce_takes_flat(allreduce, (int64_t)1 << 50, &nodes));
+    assert_true(nodes > LK_LINKS_ALLREDUCE_PARTS);
     lk__links_allreduce_release(allreduce);
     lk_devices_release(here.devices, here.n);
 }

@@ -185,7 +185,8 @@ const lk_option lk_train_options[] = {
      .value = "NAME",
      .recorded = true,
      .help = "with --strategy multi-worker: format in which gradients go from process to process; bf16 halves the "
-             "bytes, and bits then depend on the number of devices"},
+             "bytes, bits then depend on the number of devices, and the devices may own at most 64 nodes of the tree "
+             "over the shards"},
     {.name = "shards",
      .group = DEVICES,
      .type = LK_OPTION_INT64,
