@@ -305,6 +305,8 @@ static int launch_start(const launch_config *config, int argc, char **argv)
                                "processes");
     if (launch_check_files(config) != LK_OK)
         return cli_fail();
+    if (strcmp(argv[argc - 1], "--") == 0)
+        argc--; /* options that launch adds follow */
     char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
     if (!command)
         return cli_error("launch: %s", strerror(errno));

@@ -13,12 +13,13 @@ complains '--max-restarts' '--checkpoint-dir'
 training=(train --data synthetic --limit-train 256 --limit-val 40 --batch-size 64 --epochs 60 --shards 4 --devices cpu:0
     --workers 1 --seed "$mark" --momentum 0.9 --base-lr 0.01)
 
-# begin_training RESTARTS: writing checkpoints is so slow that no machine finishes before ranks are killed.
+# begin_training RESTARTS: writing checkpoints is so slow that no machine finishes before ranks are killed. The last `--` must
+# not part the options from the --resume that a restart adds.
 begin_training()
 {
     rm -rf "$work/checkpoints"
     LOCKSTEP_CHECKPOINT_SLOW=3 begin_launch -n 2 --max-restarts "$1" --log-dir "$work/ranks" -- "${training[@]}" \
-        --checkpoint-dir "$work/checkpoints"
+        --checkpoint-dir "$work/checkpoints" --
 }
 
 checkpoint_is_after()

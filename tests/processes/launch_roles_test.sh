@@ -50,6 +50,7 @@ fi
 # One worker may do all the work before the other one joins.
 grep -qF 'steps with' "$work/logs/worker-0.log" "$work/logs/worker-1.log" || fail "no worker says what it did"
 [[ -e $work/logs/chief.log && -e $work/logs/ps-1.log ]] || fail "logs are missing"
+run 0 launch --workers 1 "${train[@]}" "${settings[@]}" --devices 1 --seed "$mark" -- # options of roles follow
 
 # Workers on one machine take different GPUs.
 plugin=$(dirname "$LOCKSTEP")/tests/liblockstep_cuda_emulated.so
