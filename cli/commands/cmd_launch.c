@@ -271,13 +271,15 @@ static lk_status launch_check_files(const launch_config *config)
         config->workers > 0 ? lk_parameter_server_files((int)config->servers, (int)config->workers) : OF_RANK);
 }
 
-/* Drops what the caller's own job may have left: its variables would lead to that job's folder, and an ignored SIGCHLD
+/* Drops what the caller's own job may have left: its variables would lead to that job's files, and an ignored SIGCHLD
  * would hide that a process has ended. A cluster description would be wrong about processes to which launch gives
  * roles, and about ranks whose number changes. */
 static void launch_forget_caller(const launch_config *config)
 {
     unsetenv(LK_MEMORY_VARIABLE);
     unsetenv(LK_WORLD_VARIABLE);
+    unsetenv("PMIX_NAMESPACE");
+    unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
     if (config->workers > 0 || config->elastic)
         unsetenv("TF_CONFIG");
     signal(SIGCHLD, SIG_DFL);

@@ -159,12 +159,15 @@ until_there 'a second interrupt ends at once' "$work/stderr"
 interrupt_again
 ended 130 .
 
-# A variable of another job names no folder that is removed.
+# Variables of another job name no files that are removed.
 mkdir -p "$work/other/inner"
-LOCKSTEP_MEMORY=$work/other launch_long -n 2
+touch "$work/other/vader_segment.host.$(id -u).abcd12.0"
+LOCKSTEP_MEMORY=$work/other OMPI_MCA_btl_vader_backing_directory=$work/other PMIX_NAMESPACE=$((0xabcd12)) \
+    OMPI_COMM_WORLD_LOCAL_RANK=0 launch_long -n 2
 kill -KILL "$process"
 ended 137 .
 [[ -d $work/other/inner ]] || fail 'it removed the folder of another job'
+[[ -e $work/other/vader_segment.host.$(id -u).abcd12.0 ]] || fail 'it removed the shared memory of another job'
 
 # A shell that becomes the launcher leaves it its own children, which go on.
 arguments=(launch in place of a shell)
