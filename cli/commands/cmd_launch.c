@@ -239,14 +239,19 @@ static int launch_check_numbers(launch_config *config, char networks[CLI_NETWORK
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-static int launch_check_strategy(const launch_config *config, const char *strategy)
+static int launch_check_strategy(const launch_config *config, const lk_train_config *train)
 {
+    const char *strategy = train->devices.strategy;
     bool is_asynchronous = lk_strategy_kind_of(strategy) == LK_STRATEGY_ASYNCHRONOUS;
+    bool is_local = strategy && lk_strategy_kind_of(strategy) == LK_STRATEGY_LOCAL;
+    lk_train_role role;
+    if (is_local && lk_train_role_of(train, &role) != LK_OK) /* there may be no such strategy */
+        return cli_fail();
     if (config->workers > 0 && strategy && !is_asynchronous)
         return cli_usage_error("launch: --workers: is for --strategy parameter-server, not %s", strategy);
     if (config->workers == 0 && is_asynchronous)
         return cli_usage_error("launch: --strategy parameter-server is started by --workers N and --servers N");
-    if (config->workers == 0 && strategy && lk_strategy_kind_of(strategy) == LK_STRATEGY_LOCAL)
+    if (config->workers == 0 && is_local)
         return cli_usage_error("launch: --strategy %s trains in one process; multi-worker is for several", strategy);
     return 0;
 }
@@ -291,7 +296,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
     int status = launch_check_training(argc - 1, argv + 1, &train), n = 0;
     const char *strategy = config->workers > 0 ? "parameter-server" : "multi-worker";
     if (status == 0)
-        status = launch_check_strategy(config, train.devices.strategy);
+        status = launch_check_strategy(config, &train);
     if (status == 0 && config->workers == 0)
         status = launch_check_rank(&train, strategy);
     if (status != 0)

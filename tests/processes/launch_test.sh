@@ -24,6 +24,8 @@ refused "'-- train' and its options are missing" -n 2 --
 refused "'verify' cannot be run by several processes; 'train' can, and mpirun starts programs" -n 2 -- verify
 refused '--epochs many: must be an integer' -n 2 "${train[@]}" --epochs many
 refused '--strategy mirrored trains in one process' -n 2 "${train[@]}" --strategy mirrored
+refused "lockstep: unknown strategy 'bogus': one-device, " -n 2 "${train[@]}" --strategy bogus
+refused "lockstep: unknown strategy 'bogus': one-device, " --workers 2 "${train[@]}" --strategy bogus
 refused '--stall-timeout 1.5: must be 0, or at least 2' -n 2 --stall-timeout 1.5 "${train[@]}"
 refused '--workers: is for --strategy parameter-server, not multi-worker' --workers 2 "${train[@]}" --strategy multi-worker
 refused '--workers is for processes of --strategy parameter-server on this machine, -n' -n 2 --workers 2 "${train[@]}"

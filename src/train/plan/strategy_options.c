@@ -49,6 +49,8 @@ lk_status lk__check_strategy_options(const lk_train_config *config)
         {"peer-timeout", LK_STRATEGY_ROLES, config->servers.peer_timeout > 0},
         {"join-timeout", LK_STRATEGY_PROCESSES, config->servers.join_timeout > 0},
     };
+    if (strategy)
+        LK_TRY(lk__strategy_check_name(strategy));
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char takers[128] = "";
         if (!options[i].is_given || lk__strategy_has(strategy, options[i].facts))
