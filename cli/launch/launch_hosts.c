@@ -126,6 +126,19 @@ static void launch_hosts_find_network(const struct ifaddrs *interfaces, in_addr_
     }
 }
 
+/* The text of a network may be a part of another's: 10.1.0.0/16 of 110.1.0.0/16. */
+static bool launch_hosts_has_network(const char *networks, const char *network)
+{
+    size_t length = strlen(network);
+    for (const char *at = networks; *at; at += at[0] == ',') {
+        size_t item = strcspn(at, ",");
+        if (item == length && strncmp(at, network, length) == 0)
+            return true;
+        at += item;
+    }
+    return false;
+}
+
 /* Adds the networks of the hosts. A name that stands for loopback, as a machine's own often does, says nothing about
  * the way to the others. */
 static void launch_hosts_find_networks(const in_addr_t *addresses, int n, char networks[CLI_NETWORKS])
@@ -147,7 +160,7 @@ static void launch_hosts_find_networks(const in_addr_t *addresses, int n, char n
             networks[0] = '\0';
             break;
         }
-        if (!strstr(networks, network))
+        if (!launch_hosts_has_network(networks, network))
             used += (size_t)snprintf(networks + used, CLI_NETWORKS - used, "%s%s", used ? "," : "", network);
     }
     freeifaddrs(interfaces);

@@ -48,6 +48,17 @@ launch_on_hosts()
 # Without a choice of the user, launch chooses the network that the hosts' addresses are in.
 unset OMPI_MCA_oob_tcp_if_include OMPI_MCA_btl_tcp_if_include
 
+# The text of the second network is a part of the first one's.
+mkdir "$work/instead"
+printf '#!/bin/sh\necho "$@" >"%s"\nexit 3\n' "$work/given" >"$work/instead/mpirun"
+chmod +x "$work/instead/mpirun"
+ip -n "$id-one" addr add 110.9.0.1/16 dev lo
+ip -n "$id-one" addr add 10.9.0.1/16 dev lo
+PATH=$work/instead:$PATH ip netns exec "$id-one" "$LOCKSTEP" launch --hosts 110.9.0.2,10.9.0.2 -- "${settings[@]}" \
+    >"$work/stdout" 2>"$work/stderr" </dev/null || true
+holds "$work/given" '--mca btl_tcp_if_include 110.9.0.0/16,10.9.0.0/16 '
+ip -n "$id-one" addr flush dev lo
+
 launch_on_hosts -- "${settings[@]}" --devices 1 --json
 ended 0
 prints "\"digest\":\"$wanted\""
