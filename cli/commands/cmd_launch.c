@@ -265,6 +265,34 @@ static int launch_check_rank(const lk_train_config *train, const char *strategy)
     return lk_train_role_of(&config, &role) == LK_OK ? 0 : cli_fail();
 }
 
+/* Refuses options of train that would have no effect: launch brings ranks together by itself, and gives processes of
+ * parameter-server their roles. */
+static int launch_check_overridden(const launch_config *config, const lk_server_config *servers)
+{
+    const struct {
+        const char *name;
+        bool is_of_roles, is_given;
+    } options[] = {
+        {"keys", false, servers->keys},
+        {"listen", false, servers->listen},
+        {"join-timeout", false, servers->join_timeout > 0},
+        {"role", true, servers->role != LK_TRAIN_ROLE_AUTO},
+        {"task-index", true, servers->task_index >= 0},
+        {"servers", true, servers->count > 0},
+        {"coordinator", true, servers->coordinator},
+    };
+    bool has_roles = config->workers > 0;
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].is_given && options[i].is_of_roles == has_roles)
+            return cli_usage_error(
+                "launch: train's --%s: %s", options[i].name,
+                has_roles
+                    ? "is set by launch for each process; launch's own --workers and --servers say how many there are"
+                    : "is for processes that a cluster description brings together; ranks of launch exchange "
+                      "messages through shared memory or by MPI, unencrypted");
+    return 0;
+}
+
 /* Processes on this machine may open as many files as this one. */
 static lk_status launch_check_files(const launch_config *config)
 {
@@ -299,6 +327,8 @@ static int launch_start(const launch_config *config, int argc, char **argv)
         status = launch_check_strategy(config, &train);
     if (status == 0 && config->workers == 0)
         status = launch_check_rank(&train, strategy);
+    if (status == 0)
+        status = launch_check_overridden(config, &train.servers);
     if (status != 0)
         return status;
     if (config->max_restarts > 0 && (!train.checkpoints.dir || !*train.checkpoints.dir))
@@ -396,6 +426,9 @@ const cli_command cmd_launch = {
         "With --workers it starts a chief, servers and workers of --strategy parameter-server instead, on this\n"
         "machine and without MPI, each worker on cores of its own. Training goes on without a worker that dies. A\n"
         "server that is killed is started again if there is a --snapshot-dir; one that ends with an error is not.\n"
+        "\n"
+        "Options of train that say how its processes find each other are refused, because launch sets them. Only\n"
+        "rank 0 or the chief writes a --trace.\n"
         "\n"
         "lockstep must be installed under the same path on every machine, and ssh must reach the machines without\n"
         "a password. Environment variables that begin with LOCKSTEP_ are passed on.\n"

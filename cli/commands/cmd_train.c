@@ -30,8 +30,9 @@ static const lk_option own_options[] = {
      .type = LK_OPTION_STRING,
      .offset = offsetof(training, trace),
      .value = "FILE",
-     .help = "file for a recording of what ran when on every device and thread, which ui.perfetto.dev shows (default: "
-             "none)"},
+     .help =
+         "file for a recording of what ran when on every device and thread, which ui.perfetto.dev shows; of several "
+         "processes only rank 0 or the chief, which computes no step, makes one (default: none)"},
 };
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };

@@ -31,6 +31,14 @@ refused '--workers: is for --strategy parameter-server, not multi-worker' --work
 refused '--workers is for processes of --strategy parameter-server on this machine, -n' -n 2 --workers 2 "${train[@]}"
 refused '--strategy parameter-server is started by --workers N' -n 2 "${train[@]}" --strategy parameter-server
 refused '--max-staleness: is for --strategy parameter-server, not multi-worker' -n 2 "${train[@]}" --max-staleness 1
+for option in "--keys $work/none.key" '--listen 127.0.0.1:0' '--join-timeout 60'; do
+    read -ra words <<<"$option"
+    refused "launch: train's ${words[0]}: is for processes that a cluster description brings together" -n 2 "${train[@]}" "${words[@]}"
+done
+for option in '--role chief' '--task-index 0' '--servers 2' '--coordinator 127.0.0.1:0'; do
+    read -ra words <<<"$option"
+    refused "launch: train's ${words[0]}: is set by launch for each process" --workers 2 "${train[@]}" "${words[@]}"
+done
 refused '--hosts a:0: has to be of the form a:2,b:2' --hosts a:0 "${train[@]}"
 refused 'launch: --interfaces: must be with --hosts' -n 2 --interfaces eth0 "${train[@]}"
 refused '--hosts localhost,: has to be of the form' --hosts localhost, "${train[@]}"
