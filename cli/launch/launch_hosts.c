@@ -228,25 +228,26 @@ static const char *launch_hosts_add_line(const char *line, char list[CLI_HOSTS_L
 
 bool cli_hosts_read(const char *path, char list[CLI_HOSTS_LIST], char error[CLI_HOSTS_ERROR])
 {
-    char line[1024], reason[CLI_HOSTS_ERROR];
+    char *line = NULL, reason[CLI_HOSTS_ERROR];
+    size_t size = 0;
     const char *wrong = NULL;
     FILE *file = fopen(path, "re");
-    list[0] = '\0';
-    if (!file) {
-        snprintf(error, CLI_HOSTS_ERROR, "%.200s: cannot be read: %s", path, strerror(errno));
-        return false;
-    }
-    for (int number = 1; !wrong && fgets(line, sizeof line, file); number++) {
+    list[0] = error[0] = '\0';
+    for (int number = 1; file && !wrong && getline(&line, &size, file) > 0; number++) {
         line[strcspn(line, "#\n")] = '\0';
         if (line[strspn(line, " \t\r")])
             wrong = launch_hosts_add_line(line, list, reason);
         if (wrong)
             snprintf(error, CLI_HOSTS_ERROR, "%.200s, line %d: %.250s", path, number, wrong);
     }
-    fclose(file);
-    if (!wrong && !*list)
+    if (!file || (!wrong && !feof(file)))
+        snprintf(error, CLI_HOSTS_ERROR, "%.200s: cannot be read: %s", path, strerror(errno));
+    else if (!wrong && !*list)
         snprintf(error, CLI_HOSTS_ERROR, "%.200s: names no machine", path);
-    return !wrong && *list;
+    if (file)
+        fclose(file);
+    free(line);
+    return !*error;
 }
 
 bool cli_hosts_count(const char *hosts, int *n, int *slots)

@@ -177,10 +177,13 @@ for option in '--compress bf16' '--reduce nccl' '--cluster cluster.json'; do
 done
 wrong_hosts '' ': names no machine'
 wrong_hosts 'localhost:2\n\n# no slots\nhost.invalid\n' ", line 4: there is no machine 'host.invalid'"
+wrong_hosts "#$(printf '%2000s' '')\\nhost.invalid\\n" ", line 2: there is no machine 'host.invalid'"
 wrong_hosts 'localhost slots=0\n' ", line 1: must be a machine and its slots"
 wrong_hosts 'localhost slots=\n' ", line 1: must be a machine and its slots"
 wrong_hosts 'localhost:2 other\n' ", line 1: must be a machine and its slots"
 wrong_hosts 'localhost\nlocalhost:3\n' ', line 2: names localhost a second time'
+run 2 launch --elastic --hosts-file "$work" -- train
+complains "$work: cannot be read: Is a directory"
 run 2 launch -n 2 --elastic --hosts-file "$work/hosts" -- train
 complains '--hosts-file: cannot be with -n'
 
