@@ -170,6 +170,17 @@ static bool launch_needs_mpirun(const launch_config *config)
     return config->workers == 0 && (config->hosts || config->hosts_file || (nodes && strtol(nodes, NULL, 10) > 1));
 }
 
+/* Returns the length of the list with ":1" behind machines that have no number of places. */
+static long launch_hosts_length(const char *hosts)
+{
+    long machines = 1, numbers = 0;
+    for (const char *at = hosts; *at; at++) {
+        machines += *at == ',';
+        numbers += *at == ':';
+    }
+    return (long)strlen(hosts) + 2 * (machines - numbers);
+}
+
 /* list: storage for the machines of --hosts-file. */
 static int launch_check_elastic(launch_config *config, char list[CLI_HOSTS_LIST])
 {
@@ -189,6 +200,10 @@ static int launch_check_elastic(launch_config *config, char list[CLI_HOSTS_LIST]
     if (config->elastic && !config->hosts && !config->hosts_file && launch_needs_mpirun(config))
         return cli_usage_error("launch: --elastic: the machines that Slurm has granted must be in a --hosts-file: "
                                "scontrol show hostnames prints them");
+    if (config->elastic && config->hosts && launch_hosts_length(config->hosts) >= CLI_HOSTS_LIST)
+        return cli_usage_error(
+            "launch: --elastic: --hosts with the places of each machine has %ld bytes; must be at most %d",
+            launch_hosts_length(config->hosts), CLI_HOSTS_LIST - 1);
     if (config->hosts_file && !cli_hosts_read(config->hosts_file, list, error))
         return cli_usage_error("launch: --hosts-file %s", error);
     if (config->hosts_file)

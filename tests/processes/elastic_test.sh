@@ -182,6 +182,8 @@ wrong_hosts 'localhost slots=0\n' ", line 1: must be a machine and its slots"
 wrong_hosts 'localhost slots=\n' ", line 1: must be a machine and its slots"
 wrong_hosts 'localhost:2 other\n' ", line 1: must be a machine and its slots"
 wrong_hosts 'localhost\nlocalhost:3\n' ', line 2: names localhost a second time'
+run 2 launch --elastic --hosts "$(printf 'localhost,%.0s' {1..5461})localhost:4" -- train
+complains 'launch: --elastic: --hosts with the places of each machine has 65543 bytes; must be at most 65535'
 run 2 launch --elastic --hosts-file "$work" -- train
 complains "$work: cannot be read: Is a directory"
 run 2 launch -n 2 --elastic --hosts-file "$work/hosts" -- train
