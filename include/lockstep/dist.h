@@ -66,13 +66,14 @@ LK_API lk_status lk_allreduce_recorded_at(lk_call_site at, lk_tensor *const *par
  *                    there
  *   multi-worker     as mirrored, over the devices of several processes that mpirun, or TF_CONFIG in each, makes one
  *                    job (`lockstep launch` starts only the command itself); each process makes the strategy with its
- *                    own devices
+ *                    own devices. Without a trainer, which may have keys, addresses in TF_CONFIG must be on loopback
  *   tpu              as mirrored, over devices of a PJRT plug-in (lockstep/pjrt.h)
  * "parameter-server" is for lk_train_config only: see lockstep/parameter_server.h. */
 typedef struct lk_strategy lk_strategy;
 
 /* Keeps references to the devices. NULL on failure. Errors: LK_ERR_ARGUMENT (unknown name; devices of different kinds;
- * a number of devices that the strategy does not take), LK_ERR_MEMORY. */
+ * a number of devices that the strategy does not take), LK_ERR_MEMORY; multi-worker: LK_ERR_BACKEND (the processes do
+ * not come together), LK_ERR_UNSUPPORTED (there are no messages for them), LK_ERR_FORMAT (TF_CONFIG). */
 LK_API lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices);
 LK_API void lk_strategy_release(lk_strategy *strategy);
 
@@ -136,14 +137,15 @@ LK_API lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *devic
 /* Shares the optimizer's state of replicas that are made later: each device updates only its slice of the parameters,
  * has only its state (ZeRO stage 1: Rajbhandari et al. 2020), and gathers the other slices of the parameters. With
  * "multi-worker" the devices of all processes share, and make checkpoints together: see lk_replicas_save. The bits are
- * the same. Errors: LK_ERR_ARGUMENT (another strategy than "one-device", "mirrored" and "multi-worker"). */
+ * the same. Errors: LK_ERR_ARGUMENT (another strategy than "one-device", "mirrored", "multi-worker" and "tpu"). */
 LK_API lk_status lk_strategy_set_sharded(lk_strategy *strategy, bool sharded);
 
 /* The number of devices that have variables of their own: 1 for central-storage, else num_replicas. */
 LK_API int lk_strategy_owners(const lk_strategy *strategy);
 
 /* A process started with these two variables, a descriptor from lk_processes_share and its rank, exchanges messages
- * with its siblings through shared memory. Without them multi-worker uses MPI. */
+ * with its siblings through shared memory. Without them multi-worker uses MPI, or TCP if it was not started by MPI and
+ * TF_CONFIG has its task. */
 #define LK_SHARED_MEMORY_VARIABLE "LOCKSTEP_SHARED_MEMORY"
 #define LK_RANK_VARIABLE "LOCKSTEP_RANK"
 

@@ -41,41 +41,12 @@ static introduction *processes_introduce(lk_group *group, int devices, const cha
     return lk__group_gather_new(group, &mine, sizeof mine);
 }
 
-static lk_status processes_use_network(const lk_train_config *config, const lk_cluster *cluster, const lk_keys *keys)
-{
-    enum { JOIN_TIMEOUT = 60 };
-    lk_cluster_address listen;
-    const lk_messages *table;
-    lk_network_opts opts = {.cluster = cluster,
-                            .keys = keys,
-                            .join_timeout =
-                                config->servers.join_timeout > 0 ? config->servers.join_timeout : JOIN_TIMEOUT};
-    if (config->servers.listen) {
-        LK_TRY(lk__cluster_parse_address("--listen", config->servers.listen, &listen));
-        opts.listen = &listen;
-    }
-    LK_TRY(lk__network_messages_open(&opts, &table));
-    lk__group_use(table);
-    return LK_OK;
-}
-
-/* Nothing has started this process together with the others, but the cluster says where they all are. */
-static lk_status processes_find_others(const lk_train_config *config, const lk_cluster *cluster)
-{
-    lk_keys keys;
-    if (!config->servers.keys)
-        return processes_use_network(config, cluster, NULL);
-    LK_TRY(lk__keys_read(config->servers.keys, &keys));
-    lk_status status = processes_use_network(config, cluster, &keys);
-    lk__keys_free(&keys);
-    return status;
-}
-
 static lk_status processes_join_cluster(lk_trainer *trainer, const lk_cluster *cluster, lk_group **group)
 {
     lk_plan *plan = &trainer->plan;
-    if (cluster && lk__cluster_task(cluster) && lk__group_is_unknown())
-        LK_TRY(processes_find_others(&trainer->config, cluster));
+    const lk_server_config *servers = &trainer->config.servers;
+    const lk_network_place place = {servers->listen, servers->keys, servers->join_timeout};
+    LK_TRY(lk__network_use_cluster(cluster, &place));
     LK_TRY(lk__group_open(group));
     plan->process = lk__group_rank(*group);
     plan->processes = lk__group_ranks(*group);

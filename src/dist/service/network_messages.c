@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "dist/process/group.h"
 #include "dist/service/requests.h"
 #include "dist/service/wire.h"
 #include "lockstep/dist.h"
@@ -552,5 +553,34 @@ lk_status lk__network_messages_open(const lk_network_opts *opts, const lk_messag
     if (status != LK_OK)
         network_close();
     *table = &messages;
+    return status;
+}
+
+static lk_status network_use(const lk_cluster *cluster, const lk_network_place *place, const lk_keys *keys)
+{
+    enum { JOIN_TIMEOUT = 60 };
+    lk_cluster_address listen;
+    const lk_messages *table;
+    lk_network_opts opts = {
+        .cluster = cluster, .keys = keys, .join_timeout = place->join_timeout > 0 ? place->join_timeout : JOIN_TIMEOUT};
+    if (place->listen) {
+        LK_TRY(lk__cluster_parse_address("--listen", place->listen, &listen));
+        opts.listen = &listen;
+    }
+    LK_TRY(lk__network_messages_open(&opts, &table));
+    lk__group_use(table);
+    return LK_OK;
+}
+
+lk_status lk__network_use_cluster(const lk_cluster *cluster, const lk_network_place *place)
+{
+    lk_keys keys;
+    if (!cluster || !lk__cluster_task(cluster) || !lk__group_is_unknown())
+        return LK_OK;
+    if (!place->keys)
+        return network_use(cluster, place, NULL);
+    LK_TRY(lk__keys_read(place->keys, &keys));
+    lk_status status = network_use(cluster, place, &keys);
+    lk__keys_free(&keys);
     return status;
 }

@@ -21,3 +21,14 @@ typedef struct lk_network_opts {
  * and no keys), LK_ERR_FORMAT (a process without a key), LK_ERR_MEMORY, those of lk__address_resolve, lk__post_open and
  * lk__service_open. */
 lk_status lk__network_messages_open(const lk_network_opts *opts, const lk_messages **table);
+
+typedef struct lk_network_place {
+    const char *listen;  /* "host:port"; NULL: as the cluster says */
+    const char *keys;    /* file; NULL: none */
+    double join_timeout; /* seconds; 0: 60 */
+} lk_network_place;
+
+/* If nothing has started this process together with others, but the cluster has its task, lk__group_open will join them
+ * by these messages. cluster NULL: there is none. Errors: those of lk__network_messages_open and lk__keys_read;
+ * LK_ERR_ARGUMENT (`listen`). */
+lk_status lk__network_use_cluster(const lk_cluster *cluster, const lk_network_place *place);

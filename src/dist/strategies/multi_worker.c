@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "core/backend.h"
 #include "dist/collectives/gathered_sum.h"
+#include "dist/service/network_messages.h"
 #include "dist/strategy.h"
 #include "dist/sum/bucket.h"
 #include "dist/transports/host_links.h"
@@ -116,10 +117,23 @@ static lk_status multi_worker_link_by_library(lk_strategy *s, const lk_links_tab
     return lk__links_allreduce_new(&opts, &s->allreduce);
 }
 
+/* A trainer has joined the other processes by its own settings; a program without one joins those that TF_CONFIG
+ * describes. */
+static lk_status multi_worker_join(lk_group **group)
+{
+    lk_cluster *cluster = NULL;
+    if (lk__group_is_unknown())
+        LK_TRY(lk__cluster_open(NULL, &cluster));
+    lk_status status = lk__network_use_cluster(cluster, &(lk_network_place){.listen = NULL});
+    lk__cluster_release(cluster);
+    LK_TRY(status);
+    return lk__group_open(group);
+}
+
 static lk_status multi_worker_open(lk_strategy *s)
 {
     const lk_links_table *links = lk__links_of(s->devices[0]);
-    LK_TRY(lk__group_open(&s->group));
+    LK_TRY(multi_worker_join(&s->group));
     LK_TRY(multi_worker_number_ranks(s));
     s->exchange_group = (lk_exchange_group){s->group, s->starts};
     LK_TRY(links ? multi_worker_link_by_library(s, links) : multi_worker_link_by_messages(s));
