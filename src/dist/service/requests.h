@@ -1,5 +1,6 @@
 /* Requests and replies between processes that come and go: a service answers anyone who asks, a peer asks one service.
- * A message is a few frames of bytes and arrives complete or not at all. Messages to a process that has died are lost,
+ * A message is a few frames of bytes and arrives complete or not at all; a frame that is too long breaks its connection
+ * off. Messages to a process that has died are lost,
  * so askers wait with a time limit and ask again.
  *
  * With keys every connection is encrypted, and only peers whose public keys are listed may connect (CurveZMQ,
@@ -14,6 +15,7 @@
 #include <stddef.h>
 
 enum { LK_MAX_FRAMES = 8 };
+#define LK_MAX_FRAME_BYTES (INT64_C(1) << 32)
 
 typedef struct lk_frame {
     const void *data;

@@ -21,8 +21,8 @@
  * fewer may have ended because the service's process exits. */
 enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64, MOST_BROKEN_OFF = 3 };
 
-/* Largest message: a longer one is no request of this project. */
-static const int64_t most_bytes = INT64_C(1) << 32;
+/* A longer frame is no request of this project. CurveZMQ adds some bytes. */
+static const int64_t most_bytes = LK_MAX_FRAME_BYTES + 64;
 
 struct lk_post {
     void *context;

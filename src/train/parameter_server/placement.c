@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "dist/service/requests.h"
 #include "lockstep/dist.h"
 
 #include <stdlib.h>
@@ -114,6 +115,35 @@ lk_status lk__placement_new(const int64_t *counts, int variables, int64_t extra,
     if (status != LK_OK)
         lk__placement_free(placement);
     return status;
+}
+
+/* Sets *most to the elements of the server that has the most. */
+static lk_status placement_find_most(const int64_t *counts, int variables, int servers, int64_t *most)
+{
+    lk_placement placement;
+    LK_TRY(lk__placement_new(counts, variables, 0, servers, &placement));
+    *most = 0;
+    for (int s = 0; s < servers; s++)
+        *most = lk__max(*most, placement.elements[s]);
+    lk__placement_free(&placement);
+    return LK_OK;
+}
+
+lk_status lk__placement_check_frames(const int64_t *counts, int variables, int servers, int slots)
+{
+    const int64_t element_bytes = (int64_t)sizeof(float) * lk__max(slots, 1), fits = LK_MAX_FRAME_BYTES / element_bytes;
+    int64_t most, least;
+    int enough = servers;
+    LK_TRY(placement_find_most(counts, variables, servers, &most));
+    if (most <= fits)
+        return LK_OK;
+    for (least = most; least > fits && enough < LK_MAX_SERVERS;)
+        LK_TRY(placement_find_most(counts, variables, ++enough, &least));
+    LK_FAIL(LK_ERR_ARGUMENT,
+            "--servers %d: one would have %lld elements of the parameters, and a message takes %lld%s; "
+            "%s--servers %d would do",
+            servers, (long long)most, (long long)fits, slots > 1 ? " with the optimizer's state" : "",
+            least > fits ? "not even " : "", enough);
 }
 
 void lk__placement_free(lk_placement *placement)

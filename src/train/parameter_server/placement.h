@@ -31,4 +31,9 @@ typedef struct lk_placement {
  * (batch-norm's running statistics). Errors: LK_ERR_ARGUMENT (no variable, more than LK_MAX_SERVERS servers),
  * LK_ERR_MEMORY. */
 lk_status lk__placement_new(const int64_t *counts, int variables, int64_t extra, int servers, lk_placement *placement);
+
+/* Checks that what a server sends or receives in one frame fits it: its elements, or `slots` values of the optimizer's
+ * state for each. Errors: LK_ERR_ARGUMENT, which says how many servers would do; LK_ERR_MEMORY. */
+lk_status lk__placement_check_frames(const int64_t *counts, int variables, int servers, int slots);
+
 void lk__placement_free(lk_placement *placement);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -101,6 +102,28 @@ static void what_cannot_be_placed(void **state)
     lk_error_clear();
 }
 
+/* A frame takes 2^30 elements. */
+static void servers_whose_messages_would_be_too_long(void **state)
+{
+    (void)state;
+    const int64_t counts[] = {INT64_C(1) << 30, 10};
+    assert_int_equal(lk__placement_check_frames(counts, 1, 1, 0), LK_OK);
+    assert_int_equal(lk__placement_check_frames(counts, 1, 1, 1), LK_OK);
+    assert_int_equal(lk__placement_check_frames(counts, 1, 2, 2), LK_OK);
+    assert_int_equal(lk__placement_check_frames(counts, 2, 1, 0), LK_ERR_ARGUMENT);
+    assert_string_equal(lk_error_message(), "--servers 1: one would have 1073741840 elements of the parameters, and a "
+                                            "message takes 1073741824; --servers 2 would do");
+    lk_error_clear();
+    assert_int_equal(lk__placement_check_frames(counts, 2, 1, 2), LK_ERR_ARGUMENT);
+    assert_string_equal(lk_error_message(), "--servers 1: one would have 1073741840 elements of the parameters, and a "
+                                            "message takes 536870912 with the optimizer's state; --servers 3 would do");
+    lk_error_clear();
+    const int64_t huge[] = {INT64_C(1) << 39};
+    assert_int_equal(lk__placement_check_frames(huge, 1, LK_MAX_SERVERS, 0), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "; not even --servers 256 would do"));
+    lk_error_clear();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +131,7 @@ int main(void)
         cmocka_unit_test(one_server_holds_all_whole),
         cmocka_unit_test(large_variables_are_split_and_small_ones_balanced),
         cmocka_unit_test(what_cannot_be_placed),
+        cmocka_unit_test(servers_whose_messages_would_be_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

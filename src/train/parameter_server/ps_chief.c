@@ -208,7 +208,7 @@ static lk_status ps_chief_start(lk_trainer *trainer, struct lk_ps_chief *chief)
                                .n_slots = chief->n_slots};
     chief->optimizer_lead = training.setup.updates - trainer->progress.updates;
     chief->pulled = trainer->progress.steps;
-    LK_TRY(lk__ps_layout_new(trainer->model, chief->identity.servers, &chief->layout));
+    LK_TRY(lk__ps_layout_new(trainer->model, chief->identity.servers, chief->n_slots, &chief->layout));
     LK_TRY(ps_chief_check_split(trainer, &chief->layout));
     chief->order = lk__calloc((size_t)plan->train_samples, sizeof *chief->order);
     chief->rates = lk__calloc((size_t)plan->steps_per_epoch, sizeof *chief->rates);

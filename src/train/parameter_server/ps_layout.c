@@ -33,7 +33,7 @@ static lk_status ps_layout_describe_layers(lk_ps_layout *layout)
     return LK_OK;
 }
 
-static lk_status ps_layout_place(lk_ps_layout *layout, int servers)
+static lk_status ps_layout_place(lk_ps_layout *layout, int servers, int slots)
 {
     int n = lk_model_parameter_count(layout->model);
     int64_t *counts = lk__calloc((size_t)n + 1, sizeof *counts);
@@ -41,7 +41,9 @@ static lk_status ps_layout_place(lk_ps_layout *layout, int servers)
         return LK_ERR_MEMORY;
     for (int i = 0; i < n; i++)
         counts[i] = ps_layout_variable_elements(layout, i);
-    lk_status status = lk__placement_new(counts, n, layout->statistics, servers, &layout->placement);
+    lk_status status = lk__placement_check_frames(counts, n, servers, slots);
+    if (status == LK_OK)
+        status = lk__placement_new(counts, n, layout->statistics, servers, &layout->placement);
     lk__free(counts);
     LK_TRY(status);
     for (int s = 0; s < servers; s++)
@@ -51,12 +53,12 @@ static lk_status ps_layout_place(lk_ps_layout *layout, int servers)
     return LK_OK;
 }
 
-lk_status lk__ps_layout_new(const lk_model *model, int servers, lk_ps_layout *layout)
+lk_status lk__ps_layout_new(const lk_model *model, int servers, int slots, lk_ps_layout *layout)
 {
     *layout = (lk_ps_layout){.model = model};
     lk_status status = ps_layout_describe_layers(layout);
     if (status == LK_OK)
-        status = ps_layout_place(layout, servers);
+        status = ps_layout_place(layout, servers, slots);
     if (status != LK_OK)
         lk__ps_layout_free(layout);
     return status;

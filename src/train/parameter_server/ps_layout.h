@@ -19,9 +19,10 @@ typedef struct lk_ps_layout {
     int64_t statistics;     /* 2 per channel: f32 elements of running statistics, and f64 elements of their sums */
 } lk_ps_layout;
 
-/* The model must outlive the layout. Errors: LK_ERR_ARGUMENT (more servers than there are variables to place),
+/* The model must outlive the layout. slots: values of the optimizer's state that are sent for each parameter; 0: none.
+ * Errors: LK_ERR_ARGUMENT (more servers than there are variables to place, or too few for their messages),
  * LK_ERR_MEMORY. */
-lk_status lk__ps_layout_new(const lk_model *model, int servers, lk_ps_layout *layout);
+lk_status lk__ps_layout_new(const lk_model *model, int servers, int slots, lk_ps_layout *layout);
 void lk__ps_layout_free(lk_ps_layout *layout);
 
 /* Elements of running statistics on a server: all, or 0. */

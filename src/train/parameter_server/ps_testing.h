@@ -86,7 +86,7 @@ static inline void open_chief(chief *c)
     c->plain = lk_trainer_new(&config);
     if (!c->plain)
         fail_msg("%s", lk_error_message());
-    ok(lk__ps_layout_new(c->plain->model, 1, &c->layout));
+    ok(lk__ps_layout_new(c->plain->model, 1, 0, &c->layout));
     ok(lk__ps_coordinator_open(c->post, &c->identity, &c->coordinator));
     c->plain->server.has_optimizer = true; /* as in a chief and its workers */
     ok(lk__agreement_list(c->plain, &fields, &training.agreement_bytes));

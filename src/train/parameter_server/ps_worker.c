@@ -234,7 +234,7 @@ static lk_status ps_worker_join(worker *w)
 {
     lk_ps_membership *m = &w->membership;
     LK_TRY(lk__ps_membership_open(w->trainer, m));
-    LK_TRY(lk__ps_layout_new(w->trainer->model, m->welcome.servers, &w->layout));
+    LK_TRY(lk__ps_layout_new(w->trainer->model, m->welcome.servers, 0, &w->layout));
     return lk__ps_client_new(m->post, &w->layout, m->welcome.run, &m->directory, &w->client);
 }
 
