@@ -44,10 +44,14 @@ static bool fuse_copy_may_move(const lk_rewrite *r, int maker, int i)
     return true;
 }
 
-/* Returns whether kernels can write y. Some of those of CPU devices expect to write the whole of a storage. */
-static bool fuse_copy_is_writable(const lk_rewrite *r, const lk_tensor *y)
+/* Returns whether the maker can write y in place of out[k], as `call`. On GPUs a kernel's bits do not depend on
+ * free_layout. On CPU devices another kernel may run without it, and some kernels expect to write the whole of a
+ * storage. */
+static bool fuse_copy_can_write(const lk_rewrite *r, const lk_call *maker, const lk_call *call, const lk_tensor *y)
 {
-    return r->program->device->backend->graphs ? lk__tensor_is_dense(y) : lk__tensor_is_whole(y);
+    if (r->program->device->backend->graphs)
+        return lk__tensor_is_dense(y);
+    return lk__tensor_is_whole(y) && call->free_layout == maker->free_layout;
 }
 
 lk_status lk__fuse_copy(lk_rewrite *r, int i)
@@ -57,8 +61,8 @@ lk_status lk__fuse_copy(lk_rewrite *r, int i)
     const lk_call *copy = lk__rewrite_call(r, i);
     const lk_tensor *x = copy->in[0], *y = copy->out[0];
     int maker = lk__rewrite_writer(r, x);
-    if (maker < 0 || !fuse_copy_is_writable(r, y) || x->storage->device != r->program->device ||
-        x->storage->is_product || !lk__rewrite_is_between(r, x, &i, 1) || !fuse_copy_may_move(r, maker, i))
+    if (maker < 0 || x->storage->device != r->program->device || x->storage->is_product ||
+        !lk__rewrite_is_between(r, x, &i, 1) || !fuse_copy_may_move(r, maker, i))
         return LK_OK;
     lk_call call = *lk__rewrite_call(r, maker);
     int k = fuse_copy_find(&call, x);
@@ -67,6 +71,8 @@ lk_status lk__fuse_copy(lk_rewrite *r, int i)
     lk_tensor like = lk__tensor_alias(call.out[k]);
     like.offset = y->offset;
     call.free_layout = call.free_layout && copy->free_layout && lk__shape_equal(like.shape, y->shape);
+    if (!fuse_copy_can_write(r, lk__rewrite_call(r, maker), &call, y))
+        return LK_OK;
     call.out[k] = lk__tensor_over(y->storage, &like);
     if (!call.out[k])
         return LK_ERR_MEMORY;

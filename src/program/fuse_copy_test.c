@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "lockstep/autograd.h"
 #include "program/program_testing.h"
 
 enum { ROWS = 5, COLUMNS = 7, COUNT = ROWS * COLUMNS };
@@ -142,6 +143,29 @@ static lk_status make_in_branches(void *user, lk_tensor *const *in, lk_tensor **
     return LK_OK;
 }
 
+enum { IMAGES = 8, SIDE = 12 };
+
+/* A convolution whose result, or gradient, is only copied: to a new tensor, or into a variable. */
+typedef struct convolution {
+    bool relu, gradient;
+    lk_tensor *variable; /* NULL: to a new tensor */
+} convolution;
+
+static lk_status convolve(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const convolution *c = user;
+    lk_tape *tape = c->gradient ? lk_tape_begin(in, 1) : NULL;
+    lk_tensor *y = lk_conv2d(in[0], in[1], NULL, &(lk_conv2d_opts){.padding = {1, 1}});
+    y = c->relu ? lk_relu(y) : y;
+    if (tape)
+        assert_ok(lk_tape_gradient(tape, y, in[0], &y));
+    lk_tape_release(tape);
+    if (c->variable)
+        assert_ok(lk_copy_into(c->variable, y));
+    out[0] = c->variable ? lk_relu(c->variable) : lk_copy(y, lk_tensor_device(in[0]));
+    return LK_OK;
+}
+
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
 static void count_copy(void *user, const char *op, const char *call)
@@ -220,6 +244,38 @@ static void copies_of_what_branches_make_stay_if_there_are_several(void **state)
     expect_copies(make_in_branches, 2, 0);
 }
 
+static void check_convolution(lk_device *device, int channels, convolution c, bool fuse)
+{
+    lk_scope_begin();
+    lk_shape shape = LK_SHAPE(IMAGES, channels, SIDE, SIDE);
+    lk_tensor *in[] = {numbers(device, shape, 1), numbers(device, LK_SHAPE(channels, channels, 3, 3), 2)};
+    lk_tensor *want, *have;
+    assert_ok(convolve(&c, in, &want));
+    lk_program *program = lk_program_record(device, convolve, &c, in, 2, 1, &(lk_program_opts){.fuse = fuse});
+    assert_non_null(program);
+    assert_ok(lk_program_run(program, in, 0, &have));
+    expect_equal(have, want);
+    lk_program_release(program);
+    lk_scope_end();
+}
+
+/* On a CPU device another kernel would compute a convolution that has to write where a copy puts its result. */
+static void copied_convolutions_have_their_bits(void **state)
+{
+    (void)state;
+    lk_device *device = open_device(device_spec());
+    lk_scope_begin();
+    for (int i = 0; i < 32; i++) {
+        int channels = i & 1 ? 32 : 4;
+        convolution c = {.relu = i & 2, .gradient = i & 4};
+        if (i & 8)
+            c.variable = lk_zeros(device, LK_F32, LK_SHAPE(IMAGES, channels, SIDE, SIDE));
+        check_convolution(device, channels, c, i & 16);
+    }
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +283,7 @@ int main(void)
         cmocka_unit_test(copies_of_what_others_see_stay),
         cmocka_unit_test(copies_into_what_is_used_before_stay),
         cmocka_unit_test(copies_of_what_branches_make_stay_if_there_are_several),
+        cmocka_unit_test(copied_convolutions_have_their_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
