@@ -173,6 +173,15 @@ differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
 differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
 differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
 differ "has another --exchange: tree, where rank 0 has auto" --exchange tree
+differ "has another --optimizer-state: sharded, where rank 0 has mirrored" --optimizer-state sharded
+
+# Processes that divide the optimizer's state all take part in a checkpoint.
+alike+=(--optimizer-state sharded)
+differ "has another --checkpoint-dir: a folder, where rank 0 has none" --checkpoint-dir "$work/a"
+alike+=(--checkpoint-dir "$work/a")
+differ "has another --checkpoint-every: 3, where rank 0 has epoch" --checkpoint-every 3
+differ "has another --checkpoint-best: train-loss, where rank 0 has auto" --checkpoint-best train-loss
+unset 'alike[-1]' 'alike[-1]' 'alike[-1]' 'alike[-1]'
 
 # apart TEXT ARGUMENT…: runs two processes in folders whose files differ; both end with an error.
 apart()

@@ -148,16 +148,42 @@ static void agreement_list_checkpoint(const lk_trainer *trainer, field_list *lis
     agreement_add_text(list, "checkpoint to go on from", text);
 }
 
-/* Options that change no result may differ between processes, except --exchange and --bucket-mb, which decide who sends
- * what. So may --devices and --max-staleness. With strategy parameter-server the resulting number of shards is compared
- * instead of --shards, only the chief reads --weights, and there is no exchange. */
+static bool agreement_is_one_of(const char *option, const char *const *names)
+{
+    while (*names && strcmp(option, *names) != 0)
+        names++;
+    return *names != NULL;
+}
+
+static const char *const checkpoint_options[] = {"checkpoint-dir", "checkpoint-every", "checkpoint-best", NULL};
+
+/* Options that change no result may differ between processes, except those that decide who sends what, and when. So may
+ * --devices and --max-staleness. With strategy parameter-server the resulting number of shards is compared instead of
+ * --shards, only the chief reads --weights, and there is no exchange. */
 static bool agreement_option_may_differ(const lk_trainer *trainer, const lk_option *row)
 {
+    static const char *const exchange_options[] = {"exchange", "bucket-mb", "optimizer-state", NULL};
     const char *option = row->name;
-    if (strcmp(option, "exchange") == 0 || strcmp(option, "bucket-mb") == 0)
+    if (agreement_is_one_of(option, exchange_options) || agreement_is_one_of(option, checkpoint_options))
         return trainer->server.has_optimizer;
     return !row->recorded || strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
            (trainer->server.has_optimizer && (strcmp(option, "shards") == 0 || strcmp(option, "weights") == 0));
+}
+
+/* Writes what has to be alike. Processes that divide the optimizer's state all send their part for each checkpoint, so
+ * they have to make the same ones, though not in folders of the same name. */
+static void agreement_option_text(const lk_trainer *trainer, const lk_option *option, char *text, size_t size)
+{
+    const lk_train_config *config = &trainer->config;
+    bool has_folder = config->checkpoints.dir && *config->checkpoints.dir,
+         is_folder = strcmp(option->name, "checkpoint-dir") == 0;
+    if (!agreement_is_one_of(option->name, checkpoint_options) ||
+        (config->devices.optimizer_state && has_folder && !is_folder)) {
+        if (lk_options_text(option, config, text, size) != LK_OK)
+            lk_error_clear();
+    } else {
+        snprintf(text, size, "%s", !config->devices.optimizer_state ? "any" : has_folder ? "a folder" : "none");
+    }
 }
 
 static void agreement_list_options(const lk_trainer *trainer, field_list *list)
@@ -167,8 +193,7 @@ static void agreement_list_options(const lk_trainer *trainer, field_list *list)
         const lk_option *option = &lk_train_options[i];
         if (agreement_option_may_differ(trainer, option))
             continue;
-        if (lk_options_text(option, &trainer->config, text, sizeof text) != LK_OK)
-            lk_error_clear();
+        agreement_option_text(trainer, option, text, sizeof text);
         snprintf(name, sizeof name, "--%s", option->name);
         agreement_add_text(list, name, text);
     }
