@@ -45,6 +45,7 @@ typedef struct lk_call {
                         that is no more work and gives the same bits */
     int branch;      /* of a call in a program: see lk_program_branch … */
     int pass;        /* … and how often that was called before */
+    int piece;       /* likewise for lk__program_next_piece */
     int parts;       /* the calls that this one replaces: see program/merge.h; 0: it is an ordinary call */
     int group; /* neighbors of one number need nothing of each other: see program/neighbors.h; 0: it has no group */
     int n_in, n_out;

@@ -209,12 +209,13 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
     for (int i = 0; i < n; i++)
         if (gone[i] >= 0)
             r->removed[gone[i]] = true;
-    int branch = r->program->calls[at].branch, pass = r->program->calls[at].pass;
+    lk_call replaced = r->program->calls[at];
     lk__call_release(&r->program->calls[at]);
     r->program->calls[at] = *call;
     lk__call_clear_unused(&r->program->calls[at]);
-    r->program->calls[at].branch = branch;
-    r->program->calls[at].pass = pass;
+    r->program->calls[at].branch = replaced.branch;
+    r->program->calls[at].pass = replaced.pass;
+    r->program->calls[at].piece = replaced.piece;
     r->removed[at] = false;
     rewrite_note_call(r, at);
 }

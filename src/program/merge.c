@@ -345,6 +345,7 @@ static lk_status merge_copy_outputs(merging *m)
                          .tuning = copy.tuning,
                          .branch = copy.branch,
                          .pass = copy.pass,
+                         .piece = copy.piece,
                          .n_in = 1,
                          .n_out = 1,
                          .attrs_unused = LK_MAX_ATTRS,

@@ -76,13 +76,15 @@ static bool order_may_pass(const lk_program *program, const lk_call *before, con
            !order_is_cut(program, before, call);
 }
 
-/* Moves a call from position `from` up to `to`, where it joins the pass of the call before it. */
+/* Moves a call from position `from` up to `to`, where it joins the pass, and piece, of the call before it. */
 static void order_move_up(lk_call *calls, bool *finishes, int from, int to)
 {
     lk_call moved = calls[from];
     bool moved_finishes = finishes[from];
-    if (to < from)
+    if (to < from) {
         moved.pass = calls[to > 0 ? to - 1 : 0].pass;
+        moved.piece = calls[to > 0 ? to - 1 : 0].piece;
+    }
     for (int i = from; i > to; i--) {
         calls[i] = calls[i - 1];
         finishes[i] = finishes[i - 1];

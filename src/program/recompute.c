@@ -6,7 +6,8 @@
  * A call's results are a function of its operands (random ones are keyed), so the second run gives the same bits. It
  * writes to new storages: the program's outputs, including the sums for running statistics, are written once.
  *
- * A program may have several passes (lk_call.pass), each with forward and backward; they are treated one by one.
+ * A program may have several passes (lk_call.pass), and a pass several pieces (lk_call.piece), each with forward and
+ * backward; they are treated one by one. A piece is called a pass below.
  * Nothing marks the beginning of backward. A pass turns where the most bytes are held for later. */
 #include "program/recompute.h"
 #include "base/mem.h"
@@ -425,6 +426,11 @@ static lk_status recompute_pass(lk_program *program, int begin, int end)
     return status;
 }
 
+static bool recompute_is_same_pass(const lk_call *a, const lk_call *b)
+{
+    return a->pass == b->pass && a->piece == b->piece;
+}
+
 /* The passes are treated from the last to the first: inserting calls into a later pass does not move an earlier one, so
  * the values found at the beginning stay valid for the passes that are left. */
 lk_status lk__program_recompute(lk_program *program)
@@ -433,7 +439,7 @@ lk_status lk__program_recompute(lk_program *program)
     LK_TRY(lk__program_find_values(program));
     while (end > 0) {
         int begin = end - 1;
-        while (begin > 0 && program->calls[begin - 1].pass == program->calls[end - 1].pass)
+        while (begin > 0 && recompute_is_same_pass(&program->calls[begin - 1], &program->calls[end - 1]))
             begin--;
         LK_TRY(recompute_pass(program, begin, end));
         end = begin;

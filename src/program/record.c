@@ -31,10 +31,10 @@ lk_status lk__program_append(lk_program *program, const lk_call *call)
     return LK_OK;
 }
 
-/* `on`: the calling thread records. branch, pass: of the calls that it makes now. */
+/* `on`: the calling thread records. branch, pass, piece: of the calls that it makes now. */
 static _Thread_local struct {
     bool on;
-    int branch, pass;
+    int branch, pass, piece;
 } recording;
 
 void lk_program_branch(int branch)
@@ -43,6 +43,11 @@ void lk_program_branch(int branch)
         return;
     recording.branch = branch > 0 && branch <= LK_MAX_BRANCHES ? branch : 0;
     recording.pass++;
+}
+
+void lk__program_next_piece(void)
+{
+    recording.piece += recording.on;
 }
 
 static lk_status program_record_keep_call(void *self, const lk_call *call)
@@ -54,6 +59,7 @@ static lk_status program_record_keep_call(void *self, const lk_call *call)
     LK_TRY(lk__program_append(program, call));
     program->calls[program->n_calls - 1].branch = recording.branch;
     program->calls[program->n_calls - 1].pass = recording.pass;
+    program->calls[program->n_calls - 1].piece = recording.piece;
     return LK_OK;
 }
 
@@ -93,7 +99,7 @@ static lk_status program_record_calls(lk_program *program, lk_program_fn fn, voi
     recording.on = true;
     lk_status status = fn(user, program->in, program->out);
     recording.on = false;
-    recording.branch = recording.pass = 0;
+    recording.branch = recording.pass = recording.piece = 0;
     if (status != LK_OK && lk_error_status() == LK_OK)
         lk__fail(status, "program: the recorded function failed: %s", lk_status_name(status));
     if (status == LK_OK)

@@ -157,7 +157,7 @@ static lk_status share_rearrange(sharing *s)
     for (int i = 0; i < program->n_calls; i++)
         if (s->shared[i]) {
             calls[n] = program->calls[i];
-            calls[n].branch = calls[n].pass = 0;
+            calls[n].branch = calls[n].pass = calls[n].piece = 0;
             n++;
         }
     for (int i = 0; i < program->n_calls; i++) {

@@ -48,6 +48,8 @@ static lk_call program_weights_cast(const lk_call *user, lk_tensor *laid)
                     .tf32 = user->tf32,
                     .free_layout = true,
                     .branch = user->branch,
+                    .pass = user->pass,
+                    .piece = user->piece,
                     .n_in = 1,
                     .n_out = 1,
                     .in = {user->in[1]},

@@ -84,6 +84,18 @@ whole=$(wide --micro-batch 0)
 awk "BEGIN { exit !($pieces > 0 && $pieces < 0.5 * $whole) }" || fail "$pieces MiB in pieces of 16, $whole whole"
 halves=$(wide --micro-batch 0 --dtype bf16)
 awk "BEGIN { exit !($halves > 0 && $halves < 0.7 * $whole) }" || fail "$halves MiB in bf16, $whole in f32"
+
+# Each piece is recomputed.
+printf 'conv2d 8 kernel=3\nrepeat 12\nconv2d 8 kernel=3 padding=same\ntanh\nend\nglobal_avg_pool\ndense classes\n' \
+    >"$work/deep.lk"
+deep()
+{
+    run 0 summary --model "$work/deep.lk" --batch-size 32 --shards 1 --memory --micro-batch 8 "$@"
+    awk '$1 == "planned" { print $2 }' "$work/stdout"
+}
+kept=$(deep)
+remade=$(deep --recompute)
+awk "BEGIN { exit !($remade > 0 && $remade < 0.6 * $kept) }" || fail "$remade MiB with --recompute, $kept without"
 run 2 summary --memory --model resnet18 --micro-batch 4
 [[ ! -s $work/stdout ]] || fail 'refused after work'
 complains '--micro-batch 4: model resnet18 has batch-norm, which looks at a whole shard'

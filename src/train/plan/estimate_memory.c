@@ -16,6 +16,7 @@
 #include "dist/strategy.h"
 #include "dist/sum/tree.h"
 #include "program/merge.h"
+#include "program/record.h"
 #include "train/plan/plan.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
@@ -60,6 +61,7 @@ static lk_status memory_estimate_add_piece(const shard_step *step, lk_tensor *co
                                 lk_slice(in[INDICES], 0, begin, end), in[SEED]};
     if (!piece[IMAGES] || !piece[LABELS] || !piece[INDICES])
         return lk_error_status();
+    lk__program_next_piece();
     memset(step->piece, 0, (size_t)step->n_out * sizeof(lk_tensor *));
     lk_status status = memory_estimate_pass(step, piece, step->piece);
     for (int i = 0; i < step->n_out && status == LK_OK; i++) {

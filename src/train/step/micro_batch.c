@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "core/scope.h"
 #include "core/tensor.h"
+#include "program/record.h"
 #include "train/step/shard_programs.h"
 #include "train/trainer.h"
 #include "lockstep/ops.h"
@@ -98,6 +99,7 @@ typedef struct pieces {
 static lk_status micro_batch_run_piece(const pieces *p, int64_t begin, int64_t end, lk_tensor **sums)
 {
     lk_shard piece = *p->shard;
+    lk__program_next_piece();
     for (int i = 0; i < p->n; i++)
         p->values[i] = NULL;
     lk_scope_begin();
