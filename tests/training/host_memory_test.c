@@ -17,6 +17,7 @@ typedef struct memory_case {
     const char *model, *devices, *strategy, *optimizer;
     int64_t shards;
     bool bf16;
+    int64_t accumulate;
 } memory_case;
 
 static lk_train_config config_of(const memory_case *c)
@@ -27,6 +28,7 @@ static lk_train_config config_of(const memory_case *c)
     config.devices.spec = c->devices;
     config.devices.strategy = c->strategy;
     config.optimizer.name = c->optimizer;
+    config.accumulate = c->accumulate;
     config.execution.dtype = c->bf16 ? LK_PRECISION_BF16 : LK_PRECISION_F32;
     return config;
 }
@@ -63,12 +65,13 @@ static double least_of(const memory_case *c)
 static void test_bound(void **state)
 {
     (void)state;
-    const memory_case small = {"lenet", "1xcpu", NULL, "sgd", 1, false};
+    const memory_case small = {"lenet", "1xcpu", NULL, "sgd", 1, false, 1};
     const memory_case cases[] = {
-        {model, "1xcpu", NULL, "sgd", 1, false},  {model, "1xcpu", NULL, "sgd", 8, false},
-        {model, "1xcpu", NULL, "adam", 2, false}, {model, "1xcpu", NULL, "sgd", 4, true},
-        {model, "2xcpu", NULL, "sgd", 4, false},  {model, "2xcpu", NULL, "adam", 8, false},
-        {model, "4xcpu", NULL, "lars", 8, false}, {model, "2xcpu", "central-storage", "adam", 4, false},
+        {model, "1xcpu", NULL, "sgd", 1, false, 1},  {model, "1xcpu", NULL, "sgd", 8, false, 1},
+        {model, "1xcpu", NULL, "adam", 2, false, 1}, {model, "1xcpu", NULL, "sgd", 4, true, 1},
+        {model, "2xcpu", NULL, "sgd", 4, false, 1},  {model, "2xcpu", NULL, "adam", 8, false, 1},
+        {model, "4xcpu", NULL, "lars", 8, false, 1}, {model, "2xcpu", "central-storage", "adam", 4, false, 1},
+        {model, "1xcpu", NULL, "sgd", 1, false, 2},
     };
     enum { CASES = sizeof cases / sizeof cases[0] };
     double taken[CASES], others = bytes_of(&small);
@@ -81,6 +84,7 @@ static void test_bound(void **state)
         assert_true(least < taken[i]);
         assert_true(least > 0.4 * (taken[i] - others));
     }
+    assert_true(least_of(&cases[CASES - 1]) > 1.3 * least_of(&cases[0])); /* sums of an update's earlier batches */
 }
 
 int main(void)

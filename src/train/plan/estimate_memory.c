@@ -3,10 +3,10 @@
  *
  * For CPU devices the memory follows from the shapes of the layers. Always needed are parameters and buffers, the
  * optimizer's state and its copy of the gradients, and the gradients of the last update. Sums of earlier shards that
- * wait for their sibling in the tree come on top, and so does the peak of a shard's backward pass, the maximum over its
- * layers of: outputs up to that layer that a gradient still reads, gradients of its output and its input, and gradients
- * of parameters from it on. Not counted are padding and copies in other layouts, and outputs that no gradient reads: a
- * device that runs behind its queue has freed them by then. */
+ * wait for their sibling in the tree come on top, with --accumulate those of earlier batches, and so does the peak of a
+ * shard's backward pass, the maximum over its layers of: outputs up to that layer that a gradient still reads,
+ * gradients of its output and its input, and gradients of parameters from it on. Not counted are padding and copies in
+ * other layouts, and outputs that no gradient reads: a device that runs behind its queue has freed them by then. */
 #include "lockstep/memory.h"
 
 #include "base/mem.h"
@@ -208,15 +208,17 @@ static void memory_estimate_find_peak(const lk_model *model, double samples, dou
 
 /* Returns a lower bound of what the devices of a process take together. When a shard's backward pass ends, each device
  * has its gradients, and each copy of the variables has the optimizer's state and packed gradients next to it. Sums
- * that wait are left out: those of dense layers may be factors, which are small. Activations are left out too: pieces
- * of a shard, recomputation and kernels that keep less make them smaller than the layers' outputs. */
+ * that wait are left out: those of dense layers may be factors, which are small. With --accumulate each copy also has
+ * the sums of the update's earlier batches. Activations are left out too: pieces of a shard, recomputation and kernels
+ * that keep less make them smaller than the layers' outputs. */
 static double memory_estimate_least(const lk_train_config *config, const lk_memory_estimate *e, double parameters)
 {
+    double packed = config->accumulate > 1 ? 2 * parameters : parameters;
     const char *strategy = config->devices.strategy;
     double devices = e->devices, copies = lk__strategy_has(strategy, LK_STRATEGY_STORES) ? 1 : devices;
     if (lk_strategy_kind_of(strategy) == LK_STRATEGY_ASYNCHRONOUS)
         return devices * e->variables; /* the servers have the optimizer's state */
-    return copies * (e->variables + e->optimizer + parameters) + devices * parameters;
+    return copies * (e->variables + e->optimizer + packed) + devices * parameters;
 }
 
 /* The most shards whose activations a device holds at the same time unless it merges them: those of a group of
@@ -266,6 +268,8 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
                                         : memory_estimate_most_sums(e->shards, e->devices) * parameters;
     e->variables = memory_estimate_variable_bytes(model, 0, lk_model_variable_count(model));
     e->gradients = 2 * parameters + sums + gradients;
+    if (plan.accumulate > 1) /* the sums of earlier batches */
+        e->gradients += parameters;
     e->optimizer = states * parameters / (config->devices.optimizer_state ? e->devices : 1);
     e->least = memory_estimate_least(config, e, parameters);
     return LK_OK;

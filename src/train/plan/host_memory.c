@@ -60,6 +60,7 @@ lk_status lk__check_host_memory(const lk_trainer *trainer)
     config.devices.spec = devices;
     /* With several processes this one has some of the shards, at least one for each device. */
     config.devices.shards = trainer->plan.processes > 1 ? trainer->n_devices : trainer->plan.shards;
+    config.accumulate = lk__min(config.accumulate, trainer->plan.steps_per_epoch);
     LK_TRY(lk_estimate_memory(&config, trainer->model, false, &e));
     if (config.devices.optimizer_state) { /* divided among the devices of all processes, not of this one alone */
         double kept = e.optimizer * e.devices / trainer->plan.devices;

@@ -119,10 +119,15 @@ static lk_status train_step_begin_evaluation(void *user, const lk_shard *shard, 
 
 /* --- the update --------------------------------------------------------------------------------------------------- */
 
-/* into[i] = into[i] + values[i]; if one is NULL, into[i] becomes the other. */
-static lk_status train_step_add_values(lk_tensor **into, lk_tensor *const *values, int n)
+/* into[i] = into[i] + values[i]; if one is NULL, into[i] becomes the other. The first n_own, which nothing else refers
+ * to, are added in place. */
+static lk_status train_step_add_values(lk_tensor **into, lk_tensor *const *values, int n_own, int n)
 {
     for (int i = 0; i < n; i++) {
+        if (i < n_own && into[i] && values[i]) {
+            LK_TRY(lk_add_into(into[i], into[i], values[i]));
+            continue;
+        }
         lk_scope_begin();
         lk_tensor *sum = into[i] && values[i] ? lk_add(into[i], values[i]) : into[i] ? into[i] : values[i];
         bool failed = !sum && values[i];
@@ -144,7 +149,7 @@ static lk_status train_step_accumulate(lk_trainer *trainer)
     int stride = trainer->sums.n_values;
     for (int64_t r = 0; r < trainer->n_devices; r++)
         LK_TRY(train_step_add_values(trainer->sums.accumulated + r * stride, trainer->sums.results + r * stride,
-                                     trainer->sums.n_updated + 1));
+                                     trainer->n_parameters, trainer->sums.n_updated + 1));
     return LK_OK;
 }
 
