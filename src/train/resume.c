@@ -227,7 +227,6 @@ static lk_status resume_compare_texts(comparison *c, const char *setting, const 
                                              "strategy in use",
                                              "devices in use",
                                              "batches an epoch",
-                                             "rate in use",
                                              "updates an epoch",
                                              "parameters",
                                              "frozen parameters",
@@ -244,6 +243,8 @@ static lk_status resume_compare_texts(comparison *c, const char *setting, const 
     if (strcmp(setting, "epochs") == 0 && epochs_are_free)
         return LK_OK;
     c->begins |= then && resume_name_is_one_of(setting, decide_begin) && strcmp(then, now) != 0;
+    if (strcmp(setting, "rate in use") == 0 && c->n > 0) /* it follows from settings that are named already */
+        return LK_OK;
     if (then && strcmp(setting, "model") == 0)
         resume_compare_models(c, then, now);
     else if (then && !resume_name_is_one_of(setting, may_differ)) {

@@ -90,6 +90,7 @@ static lk_status trainer_build(lk_trainer *trainer)
     LK_TRY(lk__ps_open(trainer));
     LK_TRY(lk__trainer_devices_open(trainer));
     LK_TRY(lk__trainer_data_open(trainer));
+    LK_TRY(lk__plan_schedule(config, name, &trainer->plan));
     LK_TRY(trainer_make_model(trainer));
     LK_TRY(lk__check_host_memory(trainer));
     LK_TRY(lk__device_data_open(trainer));

@@ -360,7 +360,7 @@ run 0 train --recipe lenet "${tiny[@]}" --lr-steps 1:0.1
 says 'sgd, rate 0.2 in steps'
 for base in '--model lenet' '--recipe lenet'; do
     # shellcheck disable=SC2086 # two words
-    run 0 train $base "${tiny[@]}" --scale-lr --batch-size 512 --log-dir "$work/scaled"
+    run 0 train $base "${tiny[@]}" --limit-train 512 --scale-lr --batch-size 512 --log-dir "$work/scaled"
     grep -qE '"base-lr":0\.2,.*"rate in use":0\.4,' "$work/scaled/epochs.jsonl" || fail "not both rates in the settings"
     rm -r "$work/scaled"
 done
@@ -371,10 +371,12 @@ says 'rate 0.1  ' # half of it in the first of two updates
 [[ $(grep -c 'the network still guesses: 2.3026 is ' "$work/stderr") -eq 1 ]] || fail 'not one note on guessing'
 run 0 train --model keras-cnn "${tiny[@]}" --epochs 2
 grep -q 'still guesses' "$work/stderr" && fail 'a note on guessing where the loss is not that of guessing'
-run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 512 --warmup-epochs 0
+run 0 train --recipe lenet "${tiny[@]}" --limit-train 512 --scale-lr --batch-size 512 --warmup-epochs 0
 says 'rate 0.4, seed'
-run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 128
+run 0 train --recipe lenet "${tiny[@]}" --limit-train 128 --scale-lr --batch-size 128
 says 'rate 0.1, seed'
+run 0 train --recipe lenet "${tiny[@]}" --scale-lr --accumulate 100 # an update has 64 samples
+says 'rate 0.05, seed'
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 16 --warmup-epochs 1
 says 'rate 0.0125 with 1 epoch of warm-up from 0,'
 says 'rate 0.0125  ' # the last update's

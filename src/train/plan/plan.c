@@ -2,6 +2,7 @@
  * devices opened. */
 #include "train/plan/plan.h"
 
+#include "base/minmax.h"
 #include "base/number.h"
 #include "base/status.h"
 #include "train/plan/recipes.h"
@@ -135,12 +136,18 @@ static lk_status plan_schedule_kind(const lk_train_config *config, const lk_trai
     return LK_OK;
 }
 
-static lk_status plan_schedule(const lk_train_config *config, const lk_train_config *recipe, lk_plan *plan)
+lk_status lk__plan_schedule(const lk_train_config *asked, const char *model, lk_plan *plan)
 {
+    lk_train_config named = *asked, made, *config = &named, *recipe = &made;
+    named.model = model;
+    LK_TRY(lk__recipe_of(config, recipe));
     LK_TRY(plan_schedule_kind(config, recipe, plan));
     double factor = 1; /* of --scale-lr: samples in an update, relative to the recipe's */
+    int64_t samples = plan->batch_size * plan->accumulate;
+    if (plan->train_samples > 0) /* an update ends with its epoch */
+        samples = lk__min(samples, plan->train_samples);
     if (config->optimizer.scale_lr)
-        factor = (double)plan->batch_size * (double)plan->accumulate / (double)recipe->batch_size;
+        factor = (double)samples / (double)recipe->batch_size;
     plan->base_lr = config->optimizer.base_lr != 0 ? config->optimizer.base_lr : recipe->optimizer.base_lr;
     plan->schedule.base = factor * plan->base_lr;
     plan->schedule.epochs = (double)plan->epochs;
@@ -253,7 +260,7 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     plan->algorithms = config->execution.algorithms;
     LK_TRY(lk__plan_batch_norm(config, plan));
     LK_TRY(plan_optimizer(config, config->optimizer.name ? config->optimizer.name : recipe.optimizer.name, plan));
-    LK_TRY(plan_schedule(&named, &recipe, plan));
+    LK_TRY(lk__plan_schedule(config, model, plan));
     LK_TRY(plan_plateau(config, plan));
     LK_TRY(plan_patience(config, plan));
     return plan_augment(config, plan);

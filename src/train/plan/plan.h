@@ -7,6 +7,10 @@
  * model: its name. Errors: LK_ERR_ARGUMENT, which names the option. */
 lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan);
 
+/* Sets the plan's members for the learning rate. lk__plan_numbers calls it; with --scale-lr they depend on
+ * train_samples as well, and are set anew once these are known. Errors: LK_ERR_ARGUMENT. */
+lk_status lk__plan_schedule(const lk_train_config *config, const char *model, lk_plan *plan);
+
 /* Sets the plan's members for batch-norm from its batch size. lk__plan_numbers calls it. Errors: LK_ERR_ARGUMENT. */
 lk_status lk__plan_batch_norm(const lk_train_config *config, lk_plan *plan);
 

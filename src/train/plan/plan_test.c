@@ -279,6 +279,10 @@ static void the_rate_is_scaled(void **state)
     near(plan.base_lr, 0.2);
     config.devices.spec = "7xcpu";
     near(plan_of(&config).schedule.base, 0.2 * 8);
+    plan.train_samples = 1024; /* an epoch is one update */
+    assert_ok(lk__plan_schedule(&config, config.model, &plan));
+    near(plan.schedule.base, 0.2 * 4);
+    near(lk_schedule_rate(&plan.schedule, 0), 0.2);
     config.optimizer.warmup_epochs = 0;
     plan = plan_of(&config);
     near(lk_schedule_rate(&plan.schedule, 0), 1.6);

@@ -459,8 +459,8 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_FLAG,
      AT(optimizer.scale_lr),
      .recorded = true,
-     .help = "multiply the learning rate by the samples in an update, divided by the recipe's batch size; the number "
-             "of devices has no influence"},
+     .help = "multiply the learning rate by the samples in an update, at most those of an epoch, divided by the "
+             "recipe's batch size; the number of devices has no influence"},
     {.name = "ema",
      .group = OPTIMIZER,
      .type = LK_OPTION_DOUBLE,
