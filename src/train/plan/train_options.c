@@ -217,7 +217,7 @@ const lk_option lk_train_options[] = {
      .value = "NAME",
      .recorded = true,
      .help = "how operators run: program records a shard's pass once and replays it; eager runs each operator as it "
-             "is called, as --bn sync always does on CPUs and GPUs"},
+             "is called, as CPUs and GPUs always do if devices share a group of batch-norm"},
     {.name = "fuse",
      .group = KERNELS,
      .type = LK_OPTION_CHOICE,
