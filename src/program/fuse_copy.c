@@ -49,9 +49,10 @@ static bool fuse_copy_may_move(const lk_rewrite *r, int maker, int i)
  * storage. */
 static bool fuse_copy_can_write(const lk_rewrite *r, const lk_call *maker, const lk_call *call, const lk_tensor *y)
 {
-    if (r->program->device->backend->graphs)
+    const lk_backend *backend = r->program->device->backend;
+    if (backend->graphs)
         return lk__tensor_is_dense(y);
-    return lk__tensor_is_whole(y) && call->free_layout == maker->free_layout;
+    return lk__tensor_is_whole(y) && (!backend->to_plain || call->free_layout == maker->free_layout);
 }
 
 lk_status lk__fuse_copy(lk_rewrite *r, int i)

@@ -218,7 +218,7 @@ ends_alike "$wanted"
 
 # The rate that --scale-lr makes depends on the recipe as well.
 scaled=(train --model lenet --data synthetic --limit-train 64 --limit-val 0 --epochs 1 --batch-size 32 --devices 1
-    --base-lr 0.1 --scale-lr --checkpoint-dir "$work/scaled")
+    --optimizer sgd --base-lr 0.1 --schedule constant --scale-lr --checkpoint-dir "$work/scaled")
 run 0 "${scaled[@]}"
 run 2 "${scaled[@]}" --resume --recipe keras-mnist
 complains 'other settings: rate in use was 0.0125 and is 0.05; --override'
