@@ -36,7 +36,7 @@ static void make(void)
     FUZZ_CHECK(made.trainer);
     made.trainer->server.has_optimizer = true; /* as in a chief */
     FUZZ_CHECK(lk__post_open(NULL, &made.post) == LK_OK);
-    FUZZ_CHECK(lk__ps_layout_new(made.trainer->model, SERVERS, &made.layout) == LK_OK);
+    FUZZ_CHECK(lk__ps_layout_new(made.trainer->model, SERVERS, 0, &made.layout) == LK_OK);
     FUZZ_CHECK(lk__agreement_list(made.trainer, &made.fields, &made.bytes) == LK_OK);
 }
 
