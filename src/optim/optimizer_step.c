@@ -1,6 +1,8 @@
 /* One step: copies the gradients into their packed tensor, computes norms if anything needs them, and makes one fused
  * update. */
 #include "optim/optimizer_step.h"
+#include "base/minmax.h"
+#include "base/status.h"
 #include "core/shape.h"
 #include "core/tensor.h"
 #include "ops/fused_update.h"
@@ -342,19 +344,26 @@ lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double value
     return LK_OK;
 }
 
-void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps)
+lk_status lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps)
 {
-    double power1 = 0, power2 = 0;
-    optimizer->steps = 0;
-    optimizer->power1 = optimizer->power2 = 1;
-    /* Multiplies step by step, as the steps taken have: that rounds alike. Stops once the powers no longer change. */
-    while (optimizer->steps < steps && (optimizer->power1 != power1 || optimizer->power2 != power2)) {
-        power1 = optimizer->power1;
-        power2 = optimizer->power2;
-        lk__optimizer_replayed(optimizer);
+    const double negligible = 0x1p-55; /* 1 minus it is 1 */
+    const int64_t most = INT64_C(1) << 28;
+    double power1 = 1, power2 = 1;
+    int64_t n = 0;
+    /* Multiplies step by step, as the steps taken have: that rounds alike. */
+    for (; n < lk__min(steps, most) && (power1 > negligible || power2 > negligible); n++) {
+        power1 *= power1 > negligible ? optimizer->opts.beta1 : 1;
+        power2 *= power2 > negligible ? optimizer->opts.beta2 : 1;
     }
+    if (n == most)
+        LK_FAIL(LK_ERR_UNSUPPORTED,
+                "optimizer: %lld steps with beta1 %.17g and beta2 %.17g; at most %lld, as one is so near 1",
+                (long long)steps, optimizer->opts.beta1, optimizer->opts.beta2, (long long)most - 1);
+    optimizer->power1 = power1;
+    optimizer->power2 = power2;
     optimizer->steps = steps;
     optimizer->has_gradients = false;
+    return LK_OK;
 }
 
 void lk__optimizer_replayed(lk_optimizer *optimizer)

@@ -26,5 +26,6 @@ lk_status lk__optimizer_record(lk_call_site at, lk_optimizer *optimizer, lk_tens
 lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[LK_OPTIMIZER_RATES]);
 void lk__optimizer_replayed(lk_optimizer *optimizer);
 
-/* Sets the number of steps taken, for an optimizer that is restored. */
-void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps);
+/* Sets the number of steps taken, for an optimizer that is restored. Errors: LK_ERR_UNSUPPORTED (2^28 steps with a beta
+ * so near 1 that they would have to be counted one by one). */
+lk_status lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps);

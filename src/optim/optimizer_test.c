@@ -465,14 +465,19 @@ static void test_resumed(void **state)
         step(&f, gradients, 0.1);
     double power1 = f.optimizer->power1, power2 = f.optimizer->power2;
     assert_non_null(lk_optimizer_gradients(f.optimizer));
-    lk__optimizer_resume(f.optimizer, INT64_MAX);
+    assert_ok(lk__optimizer_resume(f.optimizer, INT64_MAX));
     assert_null(lk_optimizer_gradients(f.optimizer));
     assert_true(lk_optimizer_steps(f.optimizer) == INT64_MAX);
-    lk__optimizer_resume(f.optimizer, 7);
+    assert_ok(lk__optimizer_resume(f.optimizer, 7));
     assert_int_equal(lk_optimizer_steps(f.optimizer), 7);
     assert_true(f.optimizer->power1 == power1 && f.optimizer->power2 == power2);
-    lk__optimizer_resume(f.optimizer, 0);
+    assert_ok(lk__optimizer_resume(f.optimizer, 0));
     assert_true(f.optimizer->power1 == 1 && f.optimizer->power2 == 1);
+    close_fixture(&f);
+    f = open_fixture("ref:0", &(lk_optimizer_opts){.kind = LK_ADAM, .beta2 = 1 - 1e-12}, values);
+    assert_int_equal(lk__optimizer_resume(f.optimizer, INT64_MAX), LK_ERR_UNSUPPORTED);
+    assert_ok(lk__optimizer_resume(f.optimizer, 1000));
+    lk_error_clear();
     close_fixture(&f);
 }
 

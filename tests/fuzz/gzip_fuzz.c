@@ -28,9 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t content = size - 2, first = content * data[0] / 255, room = 2 * content + 4096;
     uint8_t *file = malloc(room);
     FUZZ_CHECK(file);
-    size_t bytes = compress_member(data + 2, first, file, room);
+    size_t member = compress_member(data + 2, first, file, room), bytes = member;
     bytes += compress_member(data + 2 + first, content - first, file + bytes, room - bytes);
     bytes -= data[1] < bytes ? data[1] : bytes;
+    content = bytes == member ? first : content; /* just the second member is missing */
     lk_status status = lk__idx_open(fuzz_file(file, bytes), 1, LK__IDX_MAX_DIMS, &idx);
     free(file);
     if (!fuzz_went_well(status))

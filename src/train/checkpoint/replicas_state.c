@@ -242,7 +242,7 @@ static lk_status replicas_state_restore_optimizer(lk_replicas *replicas, const l
         if (strcmp(name, LK_AVERAGE) != 0 && (same_settings || replicas_state_find_tensor(checkpoint, name, first)))
             LK_TRY(replicas_state_restore_slot(replicas, checkpoint, s, name));
     for (int o = 0; o < lk__replicas_owners(replicas); o++)
-        lk__optimizer_resume(lk_replicas_optimizer(replicas, o), checkpoint->optimizer_steps);
+        LK_TRY(lk__optimizer_resume(lk_replicas_optimizer(replicas, o), checkpoint->optimizer_steps));
     return LK_OK;
 }
 

@@ -320,8 +320,8 @@ static lk_status ps_chief_pull(lk_trainer *trainer, struct lk_ps_chief *chief)
     LK_TRY(ps_chief_check(trainer));
     LK_TRY(lk__ps_client_pull_all(chief->client, sets, trainer->n_devices, (lk_tensor *const *const *)chief->state,
                                   chief->n_slots));
-    lk__optimizer_resume(lk_replicas_optimizer(trainer->replicas, 0),
-                         chief->optimizer_lead + trainer->progress.updates);
+    LK_TRY(lk__optimizer_resume(lk_replicas_optimizer(trainer->replicas, 0),
+                                chief->optimizer_lead + trainer->progress.updates));
     chief->pulled = trainer->progress.steps;
     LK_TRY(lk__ps_client_pull_nothing(chief->client, true));
     ps_chief_update_report(chief);

@@ -215,8 +215,7 @@ lk_status lk__ps_store_write_state(lk_ps_store *s, const float *state, int64_t u
     for (int i = 0; i < lk__ps_store_slots(s); i++)
         LK_TRY(lk_tensor_write(lk_optimizer_state(s->optimizer, i, NULL), state + i * s->setup.elements,
                                (size_t)s->setup.elements * sizeof *state));
-    lk__optimizer_resume(s->optimizer, updates);
-    return LK_OK;
+    return lk__optimizer_resume(s->optimizer, updates);
 }
 
 lk_status lk__ps_store_read_state(lk_ps_store *s, float *state)
