@@ -287,7 +287,7 @@ static int launch_check_overridden(const launch_config *config, const lk_server_
     const struct {
         const char *name;
         bool is_of_roles, is_given;
-    } options[] = {
+    } refused[] = {
         {"keys", false, servers->keys},
         {"listen", false, servers->listen},
         {"join-timeout", false, servers->join_timeout > 0},
@@ -297,10 +297,10 @@ static int launch_check_overridden(const launch_config *config, const lk_server_
         {"coordinator", true, servers->coordinator},
     };
     bool has_roles = config->workers > 0;
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (options[i].is_given && options[i].is_of_roles == has_roles)
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (refused[i].is_given && refused[i].is_of_roles == has_roles)
             return cli_usage_error(
-                "launch: train's --%s: %s", options[i].name,
+                "launch: train's --%s: %s", refused[i].name,
                 has_roles
                     ? "is set by launch for each process; launch's own --workers and --servers say how many there are"
                     : "is for processes that a cluster description brings together; ranks of launch exchange "
