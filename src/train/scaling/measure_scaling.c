@@ -20,6 +20,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 #include <unistd.h>
 
 enum {
@@ -303,13 +304,11 @@ static double scaling_message_share(const lk_strategy *strategy)
     return cost->per_message / (cost->latency + cost->per_message);
 }
 
-/* Copies a name as UTF-8. One that is too long ends with "…" and a hash (FNV-1a), so that names which begin alike
- * differ. */
+/* Copies a name as UTF-8. One that is too long ends with "…" and a hash, so that names which begin alike differ. */
 static lk_status scaling_copy_name(char *to, size_t size, const char *name)
 {
     enum { END = sizeof "…0123456789abcdef" };
     lk_bytes clean = {0};
-    uint64_t hash = 0xCBF29CE484222325;
     lk__bytes_clean(&clean, name);
     lk_status status = lk__bytes_status(&clean);
     if (status == LK_OK && clean.size < size) {
@@ -318,9 +317,7 @@ static lk_status scaling_copy_name(char *to, size_t size, const char *name)
         size_t kept = size - END;
         while ((clean.data[kept] & 0xC0) == 0x80) /* in the middle of a character */
             kept--;
-        for (; *name; name++)
-            hash = (hash ^ (unsigned char)*name) * 0x100000001B3;
-        snprintf(to, size, "%.*s…%016" PRIx64, (int)kept, (const char *)clean.data, hash);
+        snprintf(to, size, "%.*s…%016" PRIx64, (int)kept, (const char *)clean.data, XXH3_64bits(name, strlen(name)));
     }
     lk__bytes_free(&clean);
     return status;
