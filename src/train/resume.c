@@ -39,6 +39,12 @@ static lk_status resume_check_options(const lk_train_config *config)
     return lk_checkpoint_parse_every(config->checkpoints.every, &(lk_checkpoint_opts){0});
 }
 
+void lk__leave_out_checkpoints(lk_train_config *config)
+{
+    config->checkpoints.dir = NULL;
+    config->checkpoints.resume = config->checkpoints.override = false;
+}
+
 /* Hidden files do not count: killed processes leave them half written. */
 static lk_status resume_check_empty(const char *folder)
 {

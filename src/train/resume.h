@@ -13,6 +13,9 @@ lk_status lk__resume_open(lk_trainer *trainer);
  * --algorithms names, if both trainings were given the same name. NULL: nothing replaces it. */
 const char *lk__resume_implementations(const lk_trainer *trainer);
 
+/* Leaves checkpoints out of a configuration that a study trains with, often several times; initial weights stay. */
+void lk__leave_out_checkpoints(lk_train_config *config);
+
 /* Called when the trainer is built: compares its settings with the checkpoint's, then restores variables and position.
  * Errors: LK_ERR_ARGUMENT, which names all settings that differ; those of reading the checkpoint. */
 lk_status lk__resume_restore(lk_trainer *trainer);

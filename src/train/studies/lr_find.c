@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "train/resume.h"
 
 #include <math.h>
 
@@ -103,8 +104,7 @@ static lk_train_config lr_find_config(const lk_train_config *config)
     own.stop = (lk_stop_config){.target_accuracy = -1, .patience = -1};
     own.checks.nan_guard = LK_NAN_GUARD_SKIP; /* a loss that is not finite ends the test without an error */
     own.checks.audit_every = 0;
-    own.checkpoints.dir = NULL;
-    own.checkpoints.resume = own.checkpoints.override = false;
+    lk__leave_out_checkpoints(&own);
     own.records = (lk_record_config){.log_dir = NULL};
     own.epochs = 1000000; /* the callback ends training */
     return own;

@@ -7,6 +7,7 @@
 #include "train/plan/plan.h"
 #include "train/plan/recipes.h"
 #include "train/plan/settings.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -308,8 +309,7 @@ lk_study *lk_study_new(const lk_train_config *config, const lk_study_opts *opts)
     if (!study)
         return NULL;
     study->config = *config;
-    study->config.checkpoints.dir = NULL; /* one folder cannot take the checkpoints of several runs */
-    study->config.checkpoints.resume = study->config.checkpoints.override = false;
+    lk__leave_out_checkpoints(&study->config); /* one folder cannot take those of several runs */
     study->opts = *opts;
     atomic_init(&study->interrupted, false);
     atomic_init(&study->running, NULL);

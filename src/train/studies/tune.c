@@ -6,6 +6,7 @@
 #include "core/tuning.h"
 #include "train/plan/choices.h"
 #include "train/studies/tune_time.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 #include <string.h>
@@ -346,8 +347,7 @@ lk_status lk_tune(const lk_train_config *config, const lk_tune_opts *opts, lk_tu
         LK_FAIL(LK_ERR_ARGUMENT, "tune: %lld samples: must be at least 1", (long long)opts->samples);
     lk_train_config built_in = *config;
     built_in.execution.algorithms = "fast";
-    built_in.checkpoints.dir = NULL;
-    built_in.checkpoints.resume = built_in.checkpoints.override = false;
+    lk__leave_out_checkpoints(&built_in);
     tuner t = {.opts = opts, .result = result, .trainer = lk_trainer_new(&built_in)};
     lk_status status = t.trainer ? tuner_run(&t) : lk_error_status();
     tuner_release(&t);

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "train/plan/plan.h"
 #include "train/plan/recipes.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -92,8 +93,7 @@ static lk_status verify_run_devices(verification *v, int run)
     config.stop.early_stop = 0;
     config.stop.restore_best = false;
     config.optimizer.lr_plateau = NULL;
-    config.checkpoints.dir = NULL;
-    config.checkpoints.resume = config.checkpoints.override = false;
+    lk__leave_out_checkpoints(&config);
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         return lk_error_status();
