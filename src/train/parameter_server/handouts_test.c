@@ -148,14 +148,20 @@ static void what_the_lost_had_is_handed_out_again(void **state)
     whatever_the_order(3, 6, 5);
 }
 
+static lk_handouts *begin_batches(int64_t max_staleness, int64_t first, int64_t count)
+{
+    lk_handouts *h;
+    assert_int_equal(lk__handouts_new(SHARDS, max_staleness, &h), LK_OK);
+    lk__handouts_start(h, first, count);
+    return h;
+}
+
 static void workers_share_a_batch_without_staleness(void **state)
 {
     (void)state;
-    lk_handouts *h;
+    lk_handouts *h = begin_batches(0, 0, 2);
     lk_handout a, b, c;
     lk_take take;
-    assert_int_equal(lk__handouts_new(SHARDS, 0, &h), LK_OK);
-    lk__handouts_start(h, 0, 2);
     assert_int_equal(lk__handouts_take(h, 0, 1, 2, &a, &take), LK_OK);
     assert_true(take == LK_TAKEN && a.granted);
     assert_int_equal(lk__handouts_take(h, 1, 1, 2, &b, &take), LK_OK);
@@ -187,11 +193,9 @@ static void workers_share_a_batch_without_staleness(void **state)
 static void a_batch_is_joined_for_a_worker_of_many_devices(void **state)
 {
     (void)state;
-    lk_handouts *h;
+    lk_handouts *h = begin_batches(0, 0, 2);
     lk_handout a, b, c;
     lk_take take;
-    assert_int_equal(lk__handouts_new(SHARDS, 0, &h), LK_OK);
-    lk__handouts_start(h, 0, 2);
     assert_int_equal(lk__handouts_take(h, 0, 1, 2, &a, &take), LK_OK);
     assert_int_equal(lk__handouts_take(h, 1, SHARDS / 2 + 1, 2, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_HELD_BACK);
@@ -213,11 +217,9 @@ static void a_batch_is_joined_for_a_worker_of_many_devices(void **state)
 static void who_waits_for_others_is_told_so(void **state)
 {
     (void)state;
-    lk_handouts *h;
+    lk_handouts *h = begin_batches(1, 0, 3);
     lk_handout handout;
     lk_take take;
-    assert_int_equal(lk__handouts_new(SHARDS, 1, &h), LK_OK);
-    lk__handouts_start(h, 0, 3);
     for (int worker = 0; worker < 2; worker++) {
         assert_int_equal(lk__handouts_take(h, worker, 1, 1, &handout, &take), LK_OK);
         assert_int_equal(take, LK_TAKEN);
@@ -233,10 +235,8 @@ static void who_waits_for_others_is_told_so(void **state)
 /* Begins with batches from `first` on; workers 0 and 1 have one each. */
 static lk_handouts *two_are_out(int64_t first, lk_handout *a, lk_handout *b)
 {
-    lk_handouts *h;
+    lk_handouts *h = begin_batches(LK_NO_STALENESS_LIMIT, first, 10);
     lk_take take;
-    assert_int_equal(lk__handouts_new(SHARDS, LK_NO_STALENESS_LIMIT, &h), LK_OK);
-    lk__handouts_start(h, first, 10);
     assert_true(lk__handouts_are_at_rest(h));
     assert_int_equal(lk__handouts_take(h, 0, 1, 1, a, &take), LK_OK);
     assert_int_equal(lk__handouts_take(h, 1, 1, 1, b, &take), LK_OK);
