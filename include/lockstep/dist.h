@@ -198,9 +198,9 @@ typedef struct lk_shard_sum lk_shard_sum;
 LK_API lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n);
 LK_API void lk_shard_sum_release(lk_shard_sum *sum);
 
-/* Says that the shards given next belong to a batch of `samples` samples, cut by lk_part: in training of several
- * processes each one knows by it which shards of the others are empty. Not called: none is, or as after the last call.
- * All processes call it alike, before the first shard. */
+/* Says that the shards given next belong to a batch of `samples` samples, cut by lk_part. In a training of several
+ * processes each one knows by it which shards of the others are empty. It holds until the next call; before the first
+ * one no shard is empty. All processes call it alike, before a shard is added. */
 LK_API void lk_shard_sum_start(lk_shard_sum *sum, int64_t samples);
 
 /* Adds the values of one shard, which are on its owner's device; they are retained. A NULL values[i] is absent, and so

@@ -46,8 +46,8 @@ typedef struct lk_run {
     int64_t n_epochs;
     bool finished;      /* the records have the last line of a complete training */
     bool repeatable;    /* the settings decide the bits, on any number of devices: not asynchronously, with --compress
-                         * or --reduce nccl, nor after a resume with settings that change bits,
-                         * nor with a callback that has `rate` */
+                         * or --reduce nccl, nor after a resume with settings that change bits, nor with a
+                         * callback that has `rate` */
     bool trains;        /* a process is training: it is not finished and holds the file's lock */
     double seconds;     /* that it has taken so far; NaN: no epoch is complete */
     const char *digest; /* of the trained variables; NULL: it is not finished */

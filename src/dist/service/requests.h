@@ -1,7 +1,6 @@
 /* Requests and replies between processes that come and go: a service answers anyone who asks, a peer asks one service.
  * A message is a few frames of bytes and arrives complete or not at all; a frame that is too long breaks its connection
- * off. Messages to a process that has died are lost,
- * so askers wait with a time limit and ask again.
+ * off. Messages to a process that has died are lost, so askers wait with a time limit and ask again.
  *
  * With keys every connection is encrypted, and only peers whose public keys are listed may connect (CurveZMQ,
  * rfc.zeromq.org/spec/26). Without keys a service is reachable only on the loopback interface.
