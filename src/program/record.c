@@ -63,33 +63,36 @@ static lk_status program_record_keep_call(void *self, const lk_call *call)
     return LK_OK;
 }
 
-/* Returns whether output i can leave the program as it is: a whole tensor that a call makes, and no earlier output. */
-static bool program_record_is_separate(const lk_program *program, int i)
+/* Copies outputs that cannot leave the program as they are, and makes all outputs plain. Only a whole tensor that a
+ * call makes, and that is neither a variable nor an earlier output, can leave it. `made`: the storages that calls
+ * write; `given`: those of outputs. */
+static lk_status program_record_separate_outputs(lk_program *program, lk_numbers *made, lk_numbers *given)
 {
-    const lk_tensor *out = program->out[i];
-    if (!lk__tensor_is_whole(out))
-        return false;
-    if (lk__lists_storage(program->out, i, out->storage))
-        return false;
-    for (int j = 0; j < program->n_calls; j++)
-        if (lk__lists_storage(program->calls[j].out, program->calls[j].n_out, out->storage))
-            return !lk__storage_is_written(out->storage);
-    return false;
-}
-
-/* Copies outputs that are inputs, views, other outputs or variables, and makes all outputs plain. */
-static lk_status program_record_finish_outputs(lk_program *program)
-{
+    int number;
+    for (int i = 0; i < program->n_calls; i++)
+        LK_TRY(lk__number_tensors(made, program->calls[i].out, program->calls[i].n_out));
     for (int i = 0; i < program->n_out; i++) {
-        if (!program->out[i])
+        const lk_tensor *out = program->out[i];
+        if (!out)
             continue;
-        if (!program_record_is_separate(program, i))
+        if (!lk__tensor_is_whole(out) || lk__number_of(made, out->storage) < 0 ||
+            lk__number_of(given, out->storage) >= 0 || lk__storage_is_written(out->storage))
             program->out[i] = lk_copy(program->out[i], program->device);
         if (!program->out[i])
             return lk_error_status();
+        LK_TRY(lk__number_give(given, program->out[i]->storage, &number));
         LK_TRY(lk__tensor_make_plain(program->out[i]));
     }
     return LK_OK;
+}
+
+static lk_status program_record_finish_outputs(lk_program *program)
+{
+    lk_numbers made = {0}, given = {0};
+    lk_status status = program_record_separate_outputs(program, &made, &given);
+    lk__numbers_free(&made);
+    lk__numbers_free(&given);
+    return status;
 }
 
 static lk_status program_record_calls(lk_program *program, lk_program_fn fn, void *user)
@@ -121,15 +124,30 @@ static bool program_uses_one_device(const lk_program *program)
     return true;
 }
 
+/* Fails if a call writes an input. `inputs` numbers the inputs' storages. */
+static lk_status program_check_inputs_unwritten(const lk_program *program, const lk_numbers *inputs)
+{
+    for (int i = 0; i < program->n_calls; i++) {
+        const lk_call *call = &program->calls[i];
+        for (int k = 0; k < call->n_out; k++) {
+            int input = call->out[k] ? lk__number_of(inputs, call->out[k]->storage) : -1;
+            if (input >= 0)
+                LK_FAIL(LK_ERR_ARGUMENT, "program: %s writes input %d; write a copy of it, or a variable",
+                        call->op->name, input);
+        }
+    }
+    return LK_OK;
+}
+
 /* Replays borrow an input's memory or copy it, so that a write would reach the caller's tensor or not. */
 static lk_status program_check_inputs_stay(const lk_program *program)
 {
-    for (int i = 0; i < program->n_calls; i++)
-        for (int k = 0; k < program->n_in; k++)
-            if (lk__lists_storage(program->calls[i].out, program->calls[i].n_out, program->in[k]->storage))
-                LK_FAIL(LK_ERR_ARGUMENT, "program: %s writes input %d; write a copy of it, or a variable",
-                        program->calls[i].op->name, k);
-    return LK_OK;
+    lk_numbers inputs = {0};
+    lk_status status = lk__number_tensors(&inputs, program->in, program->n_in);
+    if (status == LK_OK)
+        status = program_check_inputs_unwritten(program, &inputs);
+    lk__numbers_free(&inputs);
+    return status;
 }
 
 /* Records the calls of `fn` and compiles them. */
