@@ -62,8 +62,7 @@ lk_status lk__fuse_copy(lk_rewrite *r, int i)
     const lk_call *copy = lk__rewrite_call(r, i);
     const lk_tensor *x = copy->in[0], *y = copy->out[0];
     int maker = lk__rewrite_writer(r, x);
-    if (maker < 0 || x->storage->device != r->program->device || x->storage->is_product ||
-        !lk__rewrite_is_between(r, x, &i, 1) || !fuse_copy_may_move(r, maker, i))
+    if (maker < 0 || x->storage->device != r->program->device || x->storage->is_product)
         return LK_OK;
     lk_call call = *lk__rewrite_call(r, maker);
     int k = fuse_copy_find(&call, x);
@@ -72,7 +71,8 @@ lk_status lk__fuse_copy(lk_rewrite *r, int i)
     lk_tensor like = lk__tensor_alias(call.out[k]);
     like.offset = y->offset;
     call.free_layout = call.free_layout && copy->free_layout && lk__shape_equal(like.shape, y->shape);
-    if (!fuse_copy_can_write(r, lk__rewrite_call(r, maker), &call, y))
+    if (!fuse_copy_can_write(r, lk__rewrite_call(r, maker), &call, y) || !lk__rewrite_is_between(r, x, &i, 1) ||
+        !fuse_copy_may_move(r, maker, i))
         return LK_OK;
     call.out[k] = lk__tensor_over(y->storage, &like);
     if (!call.out[k])
