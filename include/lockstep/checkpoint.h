@@ -171,8 +171,8 @@ LK_API lk_status lk_checkpoint_writer_wait(lk_checkpoint_writer *writer);
 LK_API void lk_checkpoint_writer_release(lk_checkpoint_writer *writer);
 
 /* Writes a checkpoint of a trainer, as lk_replicas_save does. What callbacks save is included only if it is called in a
- * train_begin or rest hook. Errors also: LK_ERR_STATE (steps are in flight, or an interrupt has left some with workers
- * that are gone). */
+ * train_begin or rest hook. Errors also: LK_ERR_STATE (steps are in flight, or were when an error ended training, or an
+ * interrupt has left some with workers that are gone). */
 LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
 
 /* Sets parameters and buffers of every replica from a safetensors file of F32, F64, F16 or BF16. Names are those of

@@ -90,7 +90,9 @@ LK_API lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, fl
 
 /* Ends lk_trainer_fit after the steps in flight and those that an update in progress still needs: it calls train_end
  * and gives LK_ERR_INTERRUPTED. lk_trainer_run, lk_trainer_evaluate and fit's evaluation end likewise. If none of them
- * is running, the next one ends at once. Async-signal-safe, any thread. */
+ * is running, the next one ends at once. If an evaluation that an epoch_end hook asked for ends so and the hook gives
+ * LK_OK, fit still reports and saves the epoch, then ends too. An LK_ERR_INTERRUPTED that a hook or a data set gives is
+ * an error like any other: fit writes no checkpoint after it. Async-signal-safe, any thread. */
 LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */

@@ -60,7 +60,8 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     lk__pending_drop(trainer);
     LK_TRY(lk__trainer_swap_average(trainer, status));
     if (!p.ended) {
-        lk__end_interruption(trainer);
+        if (!trainer->fit) /* fit ends by the interrupt too */
+            lk__end_interruption(trainer);
         LK_FAIL(LK_ERR_INTERRUPTED, "evaluation: interrupted after %lld samples", (long long)p.totals.samples);
     }
     *metrics = p.totals.so_far;
@@ -176,7 +177,8 @@ static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *com
     if (samples > 0)
         fit->flops_per_image = (fit_device_flops(trainer) - flops) / (double)samples;
     fit_count_throughput(fit, &p, report->seconds);
-    if (lk__is_interrupted(trainer))
+    fit->is_interrupted = lk__is_interrupted(trainer);
+    if (fit->is_interrupted)
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted in epoch %lld after step %lld", (long long)report->epoch,
                 (long long)p.totals.taken_steps);
     *complete = p.ended;
@@ -204,6 +206,17 @@ static lk_status fit_rest(lk_fit *fit, const lk_epoch_report *report, bool inter
     return lk__callbacks_rest(&trainer->callbacks, trainer, &rest);
 }
 
+/* No callback has seen the end of the epoch yet, so training can resume from here after an interrupt. */
+static lk_status fit_evaluate_epoch(lk_fit *fit, lk_metrics *val)
+{
+    lk_trainer *trainer = fit->trainer;
+    lk_status status = lk__measure_statistics(trainer);
+    if (status == LK_OK)
+        status = lk_trainer_evaluate(trainer, val);
+    fit->is_interrupted = status == LK_ERR_INTERRUPTED && lk__is_interrupted(trainer);
+    return status;
+}
+
 static lk_status fit_end_epoch(lk_fit *fit, lk_epoch_report *report)
 {
     lk_trainer *trainer = fit->trainer;
@@ -211,8 +224,7 @@ static lk_status fit_end_epoch(lk_fit *fit, lk_epoch_report *report)
     trainer->progress.epoch_open = false;
     fit_count_whole(fit);
     LK_TRY(fit_check_ledger(trainer, trainer->data.train_ledger, "training", &report->train_ledger));
-    LK_TRY(lk__measure_statistics(trainer));
-    LK_TRY(lk_trainer_evaluate(trainer, &report->val));
+    LK_TRY(fit_evaluate_epoch(fit, &report->val));
     if (trainer->data.val_set)
         LK_TRY(fit_check_ledger(trainer, trainer->data.val_ledger, "validation", &report->val_ledger));
     fit->result->val = report->val;
@@ -239,14 +251,16 @@ static lk_status fit_run_epoch(lk_fit *fit)
     return complete ? fit_end_epoch(fit, &report) : fit_rest(fit, NULL, false);
 }
 
-/* After an interrupt the callbacks may save a checkpoint, from which training can resume. */
+/* After an interrupt the callbacks may save a checkpoint, from which training can resume. Not after an
+ * LK_ERR_INTERRUPTED that a hook or the data gave: steps may have been in flight, or some callbacks may have seen the
+ * end of an epoch that others have not. */
 static lk_status fit_run_epochs(lk_fit *fit)
 {
     lk_trainer *trainer = fit->trainer;
     while (trainer->progress.epoch < trainer->plan.epochs && !fit->result->stopped_by) {
         lk_status status = fit_run_epoch(fit);
         lk__pending_drop(trainer);
-        if (status == LK_ERR_INTERRUPTED) {
+        if (fit->is_interrupted) {
             lk_error_state kept;
             lk__error_save(&kept);
             lk_error_clear();
@@ -258,7 +272,8 @@ static lk_status fit_run_epochs(lk_fit *fit)
     return LK_OK;
 }
 
-/* Sets the digests after an interrupt too: the current step was finished, so all replicas are equal. */
+/* Sets the digests after an interrupt of fit too: the current step was finished, so all replicas are equal, and all
+ * processes come here. */
 static lk_status fit_finish_result(lk_fit *fit, lk_status status)
 {
     lk_train_result *result = fit->result;
@@ -270,7 +285,7 @@ static lk_status fit_finish_result(lk_fit *fit, lk_status status)
     result->total_seconds = lk__seconds() - fit->began;
     if (status == LK_OK)
         status = lk__add_over_processes(fit->trainer, &result->flops_per_second);
-    if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
+    if (status == LK_OK || (status == LK_ERR_INTERRUPTED && fit->is_interrupted)) {
         lk_status digested = lk_trainer_digest(fit->trainer, 0, result->digest);
         if (digested == LK_OK)
             digested = lk_trainer_state_digest(fit->trainer, result->state_digest);

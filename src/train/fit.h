@@ -11,6 +11,7 @@ typedef struct lk_fit {
     lk_train_result *result;
     lk_train_result whole;     /* of the epochs that are over, evaluation included */
     double began, epoch_began; /* as if training had not been interrupted */
+    bool is_interrupted;       /* an interrupt has ended it where training can resume */
     int64_t first_epoch;       /* of this run */
     int64_t first_samples;     /* of that epoch, before this run */
     double warm_end;           /* when the first tenth of that epoch's steps ended */

@@ -654,6 +654,64 @@ static void no_step_is_reported_twice(void **state)
         assert_int_equal(s.seen[step], 1);
 }
 
+static lk_status give_an_interrupt(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)self, (void)trainer, (void)stop;
+    return report->epoch == 2 ? LK_ERR_INTERRUPTED : LK_OK;
+}
+
+static lk_status interrupt_own_evaluation(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    const bool *tells = self;
+    lk_metrics metrics;
+    (void)stop;
+    if (report->epoch == 2)
+        lk_trainer_interrupt(trainer);
+    lk_status status = lk_trainer_evaluate(trainer, &metrics);
+    assert_int_equal(status, report->epoch == 2 ? LK_ERR_INTERRUPTED : LK_OK);
+    if (*tells)
+        return status;
+    lk_error_clear();
+    return LK_OK;
+}
+
+/* After a hook's LK_ERR_INTERRUPTED no checkpoint is written: steps may be in flight, and other callbacks may have seen
+ * the end of an epoch. A hook that keeps the end of its evaluation to itself lets fit end by the interrupt. */
+static void the_interrupt_of_a_hook_saves_nothing(void **state)
+{
+    (void)state;
+    bool yes = true, no = false;
+    const struct {
+        lk_callback callback;
+        int64_t saved; /* steps of the last checkpoint */
+    } cases[] = {{{.name = "in a step", .step_end = give_an_interrupt}, 3},
+                 {{.name = "in its evaluation", .epoch_end = interrupt_own_evaluation, .self = &yes}, 3},
+                 {{.name = "in silence", .epoch_end = interrupt_own_evaluation, .self = &no}, 6}};
+    lk_train_config config = usual(), own = config;
+    kept whole = {0};
+    lk_train_result result;
+    lk_checkpoint *last;
+    keep_checkpoints(&own, "epoch");
+    train_to_the_end(&config, false, &whole);
+    for (int i = 0; i < 3; i++) {
+        kept have = {0};
+        lk_trainer *trainer = small_trainer(&own);
+        assert_ok(lk_trainer_add(trainer, cases[i].callback));
+        assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
+        lk_error_clear();
+        if (i == 0)
+            expect_error(lk_trainer_save(trainer, test_dir), LK_ERR_STATE,
+                         "checkpoint: an error has ended training while steps were in flight");
+        lk_trainer_release(trainer);
+        assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &last));
+        assert_int_equal(lk_checkpoint_get_info(last)->steps, cases[i].saved);
+        lk_checkpoint_release(last);
+        train_to_the_end(&config, true, &have);
+        same_end(&have, &whole, cases[i].callback.name);
+        empty_test_dir();
+    }
+}
+
 /* Fit continues from checkpoints that steps without fit, or a callback, have saved. */
 static lk_status save_in_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
 {
@@ -730,6 +788,7 @@ int main(void)
         FOLDER_TEST(pieces_of_an_update_are_counted),
         FOLDER_TEST(a_second_fit_after_a_resume_goes_on),
         FOLDER_TEST(no_step_is_reported_twice),
+        FOLDER_TEST(the_interrupt_of_a_hook_saves_nothing),
         FOLDER_TEST(fit_resumes_from_any_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,6 +113,8 @@ lk_status lk_trainer_save(lk_trainer *trainer, const char *folder)
     lk_checkpoint_contents contents = {0};
     if (trainer->progress.in_pass && !trainer->progress.at_rest)
         LK_FAIL(LK_ERR_STATE, "checkpoint: steps are in flight; in `rest`, or from epoch_end on, it can be asked for");
+    if (trainer->progress.position.updates != trainer->progress.updates)
+        LK_FAIL(LK_ERR_STATE, "checkpoint: an error has ended training while steps were in flight");
     if (trainer->server.chief && !lk__ps_has_all(trainer))
         LK_FAIL(LK_ERR_STATE, "checkpoint: what was handed out to workers was not brought to its end");
     if (lk__replicas_only_share(trainer->replicas))

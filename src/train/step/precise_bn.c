@@ -51,7 +51,7 @@ static lk_status precise_bn_run_batches(lk_trainer *trainer, int64_t n, lk_tenso
     int64_t n_sums = (int64_t)trainer->n_devices * lk__statistics_count(trainer);
     for (int64_t i = 0; i < n; i++) {
         lk_batch *batch;
-        if (lk__is_interrupted(trainer) && lk__end_interruption(trainer))
+        if (lk__is_interrupted(trainer))
             LK_FAIL(LK_ERR_INTERRUPTED, "batch-norm's statistics: interrupted after %lld of %lld batches", (long long)i,
                     (long long)n);
         LK_TRY(lk_loader_next(trainer->data.statistics_loader, &batch));
