@@ -160,7 +160,7 @@ static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *com
                  .evaluates = true};
     double flops = fit_device_flops(trainer);
     trainer->progress.epoch_open = true;
-    lk_status status = lk__pass_run(trainer, &p, trainer->progress.epoch, true);
+    lk_status status = lk__or_give_up(trainer, lk__pass_run(trainer, &p, trainer->progress.epoch, true));
     report->epoch = trainer->progress.epoch + 1;
     report->steps = trainer->progress.steps;
     report->samples = p.totals.samples;
@@ -317,6 +317,13 @@ static lk_status fit_configure(lk_fit *fit)
     return fit_resume(fit);
 }
 
+/* An interrupt is no reason to give up: it ends all processes at the same step. */
+static lk_status fit_or_give_up(const lk_trainer *trainer, lk_status status)
+{
+    bool ends_all = status == LK_ERR_INTERRUPTED && lk__is_interrupted(trainer);
+    return ends_all ? status : lk__or_give_up(trainer, status);
+}
+
 lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
 {
     *result = (lk_train_result){.images_per_second = NAN};
@@ -345,8 +352,8 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     if (status == LK_OK)
         status = lk__audit(trainer, true);
     result->audits = trainer->progress.audits;
-    status = lk__or_give_up(trainer, fit_finish_result(&fit, status));
-    status = lk__or_give_up(trainer, lk__callbacks_train_end(&trainer->callbacks, trainer, result, status));
+    status = fit_or_give_up(trainer, fit_finish_result(&fit, status));
+    status = fit_or_give_up(trainer, lk__callbacks_train_end(&trainer->callbacks, trainer, result, status));
     trainer->fit = NULL;
     lk__ps_end(trainer, status);
     lk__end_interruption(trainer);

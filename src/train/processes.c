@@ -306,7 +306,7 @@ lk_status lk__add_over_processes(const lk_trainer *trainer, double *value)
 
 lk_status lk__or_give_up(const lk_trainer *trainer, lk_status status)
 {
-    if (status != LK_OK && status != LK_ERR_INTERRUPTED && trainer->plan.processes > 1)
+    if (status != LK_OK && trainer->plan.processes > 1)
         lk__processes_give_up(status);
     return status;
 }

@@ -42,6 +42,5 @@ lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger);
 /* *value becomes the sum of all processes' values. */
 lk_status lk__add_over_processes(const lk_trainer *trainer, double *value);
 
-/* Returns `status`. If it is an error that ends this process, tells the others. An interrupt is none: it ends all
- * processes at the same step. */
+/* Returns `status`. If it is an error, tells the other processes, which then fail too. */
 lk_status lk__or_give_up(const lk_trainer *trainer, lk_status status);

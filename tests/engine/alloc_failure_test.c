@@ -1,6 +1,7 @@
 /* While one allocation after another fails, in any thread, a short training reaches the same digest or ends in
  * LK_ERR_MEMORY with a message. AddressSanitizer finds leaks and uses after free. With the arguments `rank R N`, under
- * mpirun, the N-th allocation of rank R fails: see give_up_test.sh. */
+ * mpirun, the N-th allocation of rank R fails, or with N = -1 a hook of it gives LK_ERR_INTERRUPTED: see
+ * give_up_test.sh. */
 #include "small_network.h"
 
 #include "base/mem_testing.h"
@@ -186,7 +187,7 @@ typedef struct injection {
 } injection;
 
 /* Prints the step's loss, which must be the same on all ranks. After the second step, lets the n-th allocation from
- * then on fail. */
+ * then on fail, or gives LK_ERR_INTERRUPTED. */
 static lk_status inject(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     injection *i = self;
@@ -194,9 +195,10 @@ static lk_status inject(void *self, lk_trainer *trainer, const lk_step_report *r
     (void)trainer;
     printf("epoch %lld step %lld loss %a\n", (long long)report->epoch, (long long)report->step, report->batch.loss.sum);
     fflush(stdout);
-    if (i->is_mine && report->epoch == 1 && report->step == 2)
+    bool is_now = i->is_mine && report->epoch == 1 && report->step == 2;
+    if (is_now && i->n >= 0)
         lk__mem_fail_at(i->n);
-    return LK_OK;
+    return is_now && i->n < 0 ? LK_ERR_INTERRUPTED : LK_OK;
 }
 
 static lk_trainer *join_training(int *rank)

@@ -28,13 +28,13 @@ right_sums()
     [[ -z $(comm -23 "$work/steps" "$work/wanted") ]] || fail "a step has found something else"
 }
 
-# gave_up RANK: the rank prints its error, and the others print the error and the rank.
+# gave_up RANK STATUS: the rank prints its error with this status, and the others print the error and the rank.
 gave_up()
 {
     local message
-    message=$(sed -n "s/^rank $1: out of memory: //p" "$work/stdout")
+    message=$(sed -n "s/^rank $1: $2: //p" "$work/stdout")
     [[ -n $message ]] || fail "rank $1 does not say why"
-    [[ $(grep -cF ": out of memory: rank $1 on $here gave up: $message" "$work/stdout") -eq 2 ]] ||
+    [[ $(grep -cF ": $2: rank $1 on $here gave up: $message" "$work/stdout") -eq 2 ]] ||
         fail "the others do not say that rank $1 gave up"
 }
 
@@ -52,11 +52,16 @@ if [[ -x $program ]]; then
             [[ $(grep -cF ": $digest" "$work/stdout") -eq 3 ]] || fail "another digest"
         else
             failures=$((failures + 1))
-            gave_up $((i % 3))
+            gave_up $((i % 3)) 'out of memory'
         fi
     done
     echo "$allocations allocations, $times of them refused: $failures trainings failed, and none was wrong"
     [[ $failures -gt 0 ]] || fail "nothing has failed"
+
+    # No rank waits for one that a hook of its own has interrupted.
+    refuse -1 1
+    [[ $status -eq 1 ]] || fail "exit status is not 1"
+    gave_up 1 interrupted
 fi
 
 # --- errors of the command -------------------------------------------------------------------------------------------
