@@ -40,23 +40,31 @@ void lk__fit_save(const lk_trainer *trainer, lk_state *state)
         lk_state_set_text(state, "stopped_by", result->stopped_by);
 }
 
+void lk__fit_resume_epoch(lk_position *at, const lk_state *state)
+{
+    double epoch[EPOCH];
+    if (lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH || !lk__state_get_metrics(state, "so_far", &at->so_far))
+        return;
+    at->samples = lk__state_integer(epoch[0]);
+    at->skipped = lk__state_integer(epoch[1]);
+    at->rate = epoch[2];
+    at->seconds = epoch[3];
+}
+
 lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
 {
     double whole[TOTALS], epoch[EPOCH];
+    lk_metrics so_far;
     lk_train_result *result = fit->result;
-    lk_position *at = &fit->trainer->progress.position;
     if (lk_state_get(state, "whole", whole, TOTALS) != TOTALS || lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH ||
-        !lk__state_get_metrics(state, "so_far", &at->so_far) || !lk__state_get_metrics(state, "val", &result->val))
+        !lk__state_get_metrics(state, "so_far", &so_far) || !lk__state_get_metrics(state, "val", &result->val))
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
     result->seconds = whole[3];
     fit->began -= whole[4];
     result->images_per_second = whole[5];
     if (!fit->trainer->stops_otherwise)
         result->stopped_by = lk_state_get_text(state, "stopped_by");
-    at->samples = fit->first_samples = lk__state_integer(epoch[0]);
-    at->skipped = lk__state_integer(epoch[1]);
-    at->rate = epoch[2];
-    at->seconds = epoch[3];
+    fit->first_samples = fit->trainer->progress.position.samples;
     fit->epoch_began = lk__seconds() - epoch[4];
     if (fit->trainer->server.chief)
         lk__ps_resume_report(fit->trainer, state);

@@ -12,6 +12,7 @@
 #include "train/checkpoint/checkpoint_trainer.h"
 #include "train/checkpoint/memory_checkpoints.h"
 #include "train/checkpoint/replicas_state.h"
+#include "train/fit_state.h"
 #include "train/plan/agreement.h"
 #include "train/plan/class_weights.h"
 #include "train/plan/plan.h"
@@ -399,6 +400,8 @@ lk_status lk__resume_restore(lk_trainer *trainer)
                       .updates = info->updates,
                       .samples_seen = info->samples_seen,
                       .samples = lk__min(info->batch * trainer->plan.batch_size, trainer->plan.train_samples)};
+    lk_state totals = {.in = lk__checkpoint_member(trainer->resumed, "fit")};
+    lk__fit_resume_epoch(&trainer->progress.position, &totals);
     if (!info->finished && trainer->plan.process == 0)
         lk__log(LK_LOG_INFO, "going on from %s: %lld epochs and %lld batches are over", info->folder,
                 (long long)info->epoch, (long long)info->batch);
