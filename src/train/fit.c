@@ -362,7 +362,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
 
 /* --- steps alone -------------------------------------------------------------------------------------------------- */
 
-static lk_status fit_run_single_step(lk_trainer *trainer, lk_pass *p)
+static lk_status fit_push_single_batch(lk_trainer *trainer, lk_pass *p)
 {
     if (!trainer->progress.epoch_open) {
         while (trainer->progress.n_pending > 0)
@@ -376,6 +376,14 @@ static lk_status fit_run_single_step(lk_trainer *trainer, lk_pass *p)
     trainer->progress.epoch_open = !p->ended;
     trainer->progress.epoch += p->ended;
     return LK_OK;
+}
+
+/* Twice if training resumed between the last step of an epoch and its evaluation: there is no batch, but an end. */
+static lk_status fit_run_single_step(lk_trainer *trainer, lk_pass *p)
+{
+    int64_t before = trainer->progress.steps;
+    LK_TRY(fit_push_single_batch(trainer, p));
+    return trainer->progress.steps == before ? fit_push_single_batch(trainer, p) : LK_OK;
 }
 
 static lk_status fit_run_single_steps(lk_trainer *trainer, lk_pass *p, int64_t steps)

@@ -4,6 +4,13 @@
 #include "base/folder_testing.h"
 #include "lockstep/checkpoint.h"
 
+static lk_status interrupt_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    (void)self, (void)report;
+    lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
 /* Trains until the callback interrupts it. The next trainer of `config` resumes. */
 static void train_a_part(lk_train_config *config, lk_callback interrupting)
 {
@@ -15,6 +22,25 @@ static void train_a_part(lk_train_config *config, lk_callback interrupting)
     lk_error_clear();
     lk_trainer_release(trainer);
     config->checkpoints.resume = true;
+}
+
+/* An epoch that only lacks its evaluation has no step any more. */
+static void steps_go_on_in_the_next_epoch(void **state)
+{
+    (void)state;
+    char want[33], have[33];
+    lk_train_config config = small_training();
+    config.val_batch_size = 10; /* an evaluation of several steps can be interrupted */
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 4));
+    assert_ok(lk_trainer_state_digest(trainer, want));
+    lk_trainer_release(trainer);
+    train_a_part(&config, (lk_callback){.name = "interrupting", .eval_step = interrupt_evaluation});
+    trainer = new_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 1));
+    assert_ok(lk_trainer_state_digest(trainer, have));
+    assert_string_equal(have, want);
+    lk_trainer_release(trainer);
 }
 
 static lk_status keep_second_epoch(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
@@ -51,6 +77,7 @@ static void a_save_keeps_what_was_resumed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        FOLDER_TEST(steps_go_on_in_the_next_epoch),
         FOLDER_TEST(a_save_keeps_what_was_resumed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
