@@ -74,11 +74,34 @@ static void a_save_keeps_what_was_resumed(void **state)
     lk_trainer_release(trainer);
 }
 
+/* The last checkpoint says that training has finished, and with which figures. */
+static void a_fit_without_epochs_left_writes_no_checkpoint(void **state)
+{
+    (void)state;
+    lk_train_result result;
+    lk_checkpoint *last;
+    lk_train_config config = small_training();
+    config.checkpoints.dir = test_dir;
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &last));
+    assert_true(lk_checkpoint_get_info(last)->finished);
+    lk_checkpoint_release(last);
+    config.checkpoints.resume = true;
+    trainer = new_trainer(&config);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_int_equal(result.val.loss.count, 41);
+    lk_trainer_release(trainer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(steps_go_on_in_the_next_epoch),
         FOLDER_TEST(a_save_keeps_what_was_resumed),
+        FOLDER_TEST(a_fit_without_epochs_left_writes_no_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,6 +193,13 @@ static lk_status checkpoint_callback_find_best(saver *s, const lk_trainer *train
     return LK_OK;
 }
 
+/* Returns whether the last checkpoint describes this very position. */
+static bool checkpoint_callback_is_written(const saver *s, const lk_trainer *trainer, bool ends)
+{
+    const lk_position *at = &trainer->progress.position;
+    return s->has_queued && s->last.steps == at->steps && s->last.epoch == at->epoch && s->last_ends == ends;
+}
+
 static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer)
 {
     saver *s = self;
@@ -204,21 +211,24 @@ static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer
     if (trainer->data.val_set == NULL && (s->metric == LK_BEST_VAL_ACCURACY || s->metric == LK_BEST_VAL_LOSS))
         LK_FAIL(LK_ERR_ARGUMENT, "--checkpoint-best: there is no evaluation (limit-val 0) that gives a %s",
                 metric_names[s->metric]);
+    bool resumes = trainer->resumed != NULL;
+    bool ends = resumes ? trainer->resumed->info.finished : trainer->progress.epoch >= trainer->plan.epochs;
+    bool is_written = checkpoint_callback_is_written(s, trainer, ends);
     s->last = trainer->progress.position;
     s->last_time = lk__seconds();
     char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
     lk__checkpoint_name(s->last.steps, name);
     LK_TRY(lk__checkpoint_path(s->folder, name, path));
-    bool is_there = access(path, F_OK) == 0, resumes = trainer->resumed != NULL;
+    bool is_there = access(path, F_OK) == 0;
     if (trainer->plan.process == 0)
         LK_TRY(lk__checkpoint_thread_new(s->folder, s->last.steps, resumes, s->opts.keep, trainer->replicas, &s->lock,
                                          &s->writer));
     LK_TRY(checkpoint_callback_find_best(s, trainer, is_there));
     /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
-     * on. An elastic training that goes on from the end of an epoch may have been killed before it wrote that one. */
-    bool queues = !resumes || (!is_there && s->last.batch == 0);
+     * on, unless it has nothing left to train and wrote its last one before. An elastic training that goes on from the
+     * end of an epoch may have been killed before it wrote that one. */
+    bool queues = resumes ? !is_there && s->last.batch == 0 : !is_there || !is_written;
     LK_TRY(checkpoint_callback_follow_first(trainer, &queues));
-    bool ends = resumes && trainer->resumed->info.finished;
     return queues ? checkpoint_callback_queue(s, trainer, ends, strcmp(s->best.name, name) == 0) : LK_OK;
 }
 
@@ -236,13 +246,6 @@ static bool checkpoint_callback_wants_rest(void *self, lk_trainer *trainer, int6
     saver *s = self;
     checkpoint_callback_note_failed(s);
     return checkpoint_callback_is_due(s, trainer, steps);
-}
-
-/* Returns whether the last checkpoint describes this very position. */
-static bool checkpoint_callback_is_written(const saver *s, const lk_trainer *trainer, bool ends)
-{
-    const lk_position *at = &trainer->progress.position;
-    return s->has_queued && s->last.steps == at->steps && s->last.epoch == at->epoch && s->last_ends == ends;
 }
 
 static lk_status checkpoint_callback_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
