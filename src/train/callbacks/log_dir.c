@@ -131,12 +131,6 @@ static lk_status log_dir_epoch_begin(void *self, lk_trainer *trainer, int64_t ep
     return lk__callbacks_epoch_begin(&log->records, trainer, epoch);
 }
 
-static double log_dir_rate(void *self, lk_trainer *trainer, double epoch, double rate)
-{
-    const log_dir *log = self;
-    return lk__callbacks_rate(&log->records, trainer, epoch, rate);
-}
-
 static lk_status log_dir_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     const log_dir *log = self;
@@ -267,7 +261,6 @@ lk_callback lk_callback_log_dir(const char *dir)
     return (lk_callback){.name = "log folder",
                          .train_begin = log_dir_train_begin,
                          .epoch_begin = log_dir_epoch_begin,
-                         .rate = log_dir_rate,
                          .step_end = log_dir_step_end,
                          .epoch_end = log_dir_epoch_end,
                          .rest = log_dir_rest,

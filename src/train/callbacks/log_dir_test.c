@@ -200,15 +200,18 @@ static double halve_rate(void *user, double epoch, double rate)
 /* The settings do not have the function. */
 static void says_that_a_rate_was_a_programs(void **state)
 {
-    lk_trainer *trainer = new_trainer();
-    assert_int_equal(lk_trainer_add(trainer, lk_callback_rate(halve_rate, NULL)), LK_OK);
-    assert_int_equal(lk_trainer_add(trainer, lk_callback_log_dir(*state)), LK_OK);
-    train(trainer);
-    lk_trainer_release(trainer);
-    size_t size;
-    char *lines = read_file(*state, "epochs.jsonl", &size);
-    assert_int_equal(count_text(lines, size, "\"repeatable\":false"), 1);
-    free(lines);
+    for (int own_rate = 0; own_rate < 2; own_rate++) {
+        lk_trainer *trainer = new_trainer();
+        if (own_rate)
+            assert_int_equal(lk_trainer_add(trainer, lk_callback_rate(halve_rate, NULL)), LK_OK);
+        assert_int_equal(lk_trainer_add(trainer, lk_callback_log_dir(*state)), LK_OK);
+        train(trainer);
+        lk_trainer_release(trainer);
+        size_t size;
+        char *lines = read_file(*state, own_rate ? "epochs-2.jsonl" : "epochs.jsonl", &size);
+        assert_int_equal(count_text(lines, size, "\"repeatable\":false"), own_rate);
+        free(lines);
+    }
 }
 
 static void refuses_before_training(void **state)
