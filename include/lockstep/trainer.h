@@ -253,8 +253,9 @@ LK_API const char *lk_state_get_text(const lk_state *state, const char *name);
 
 /* Hooks of lk_trainer_fit. They are called in fit's thread, for each callback in the order in which callbacks were
  * added; any may be NULL. A hook that gives an error ends training, or the evaluation, with that error. Setting *stop
- * ends training without an error: from epoch_end after this epoch; from step_end after the steps in flight, and without
- * an evaluation unless they complete the epoch. */
+ * ends training without an error: from epoch_end after this epoch; from step_end after the next step and those that its
+ * update still needs (with strategy parameter-server, after those handed out), and without an evaluation unless they
+ * complete the epoch. */
 typedef struct lk_callback {
     const char *name; /* static; for lk_train_result.stopped_by, and for checkpoints */
     lk_status (*train_begin)(void *self, lk_trainer *trainer);

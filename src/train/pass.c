@@ -103,7 +103,12 @@ static lk_status pass_account(lk_trainer *trainer, lk_pass *p, bool training, co
         trainer->progress.totals = p->totals;
         pass_advance_position(trainer, p, step);
     }
-    return p->taken ? p->taken(p->user, p, step, found, &p->stopped_by) : LK_OK;
+    bool was_stopped = p->stopped_by != NULL;
+    if (p->taken)
+        LK_TRY(p->taken(p->user, p, step, found, &p->stopped_by));
+    if (p->stopped_by && !was_stopped)
+        p->stop_at = step->batch + LK_RUN_AHEAD;
+    return LK_OK;
 }
 
 lk_status lk__pass_take(lk_trainer *trainer, lk_pass *p, bool training)
@@ -250,12 +255,14 @@ static lk_status pass_rest_if_wanted(lk_trainer *trainer, lk_pass *p)
     return p->stopped_by || lk__is_interrupted(trainer) ? LK_OK : pass_report_rest(trainer, false);
 }
 
-/* An update that has begun is brought to its end, so that the records hold no step behind the checkpoint. */
+/* An update that has begun is brought to its end, so that the records hold no step behind the checkpoint. A stop takes
+ * effect where it would without rests, in which no step is in flight. */
 static bool pass_goes_on(const lk_trainer *trainer, const lk_pass *p, bool training)
 {
     const lk_update *update = &trainer->progress.update;
     bool is_open = training && p->pushed > update->first && p->pushed < update->first + update->batches;
-    return !p->ended && (is_open || (!p->stopped_by && !lk__is_interrupted(trainer)));
+    bool is_stopped = p->stopped_by && p->pushed >= p->stop_at;
+    return !p->ended && (is_open || (!is_stopped && !lk__is_interrupted(trainer)));
 }
 
 static lk_status pass_run_steps(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool training)

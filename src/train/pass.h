@@ -23,6 +23,7 @@ typedef struct lk_pass {
     int64_t first;          /* the batch that it begins with; earlier ones are done */
     int64_t pushed;         /* batches of the epoch that have been pushed */
     bool ended;             /* the last batch of the loader was pushed */
+    int64_t stop_at;        /* with stopped_by: batches to push at least, unless the pass ends before */
     bool warned;            /* true: the log has a warning of a number that is not finite */
     const char *stopped_by; /* the callback that asked to stop; NULL: none */
 } lk_pass;

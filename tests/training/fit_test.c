@@ -249,21 +249,33 @@ static void a_callback_stops_after_an_epoch(void **state)
     lk_trainer_release(trainer);
 }
 
-/* The next step was already in flight, so it is done too. */
+static bool want_rest(void *self, lk_trainer *trainer, int64_t steps)
+{
+    (void)self, (void)trainer, (void)steps;
+    return true;
+}
+
+/* The next step was already in flight, so it is done too; also if fit rests after every step. */
 static void a_callback_stops_after_a_step(void **state)
 {
     (void)state;
-    notes n = {.stop_in = "step"};
-    lk_train_result result;
-    lk_trainer *trainer = trainer_with(&n);
-    assert_ok(lk_trainer_fit(trainer, &result));
-    lk_trainer_release(trainer);
-    assert_string_equal(n.text, " begin epoch1 step1 step2 end");
-    assert_string_equal(result.stopped_by, "notes");
-    assert_int_equal(result.epochs, 0);
-    assert_int_equal(result.steps, 2);
-    assert_int_equal(result.val.accuracy.count, 0);
-    assert_int_equal(strlen(result.digest), 32);
+    lk_train_result results[2];
+    for (int rests = 0; rests < 2; rests++) {
+        notes n = {.stop_in = "step"};
+        lk_train_result *result = &results[rests];
+        lk_trainer *trainer = trainer_with(&n);
+        if (rests)
+            assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "resting", .wants_rest = want_rest}));
+        assert_ok(lk_trainer_fit(trainer, result));
+        assert_string_equal(n.text, " begin epoch1 step1 step2 end");
+        assert_string_equal(result->stopped_by, "notes");
+        assert_int_equal(result->epochs, 0);
+        assert_int_equal(result->steps, 2);
+        assert_int_equal(result->val.accuracy.count, 0);
+        assert_string_equal(result->digest, results[0].digest);
+        assert_int_equal(strlen(result->digest), 32);
+        lk_trainer_release(trainer);
+    }
 }
 
 static void an_interrupt_ends_training_properly(void **state)
