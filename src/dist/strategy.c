@@ -59,12 +59,17 @@ static lk_status strategy_find_table(const char *name, const lk_strategy_table *
             name ? name : "");
 }
 
-static lk_status strategy_check_kinds(lk_device *const *devices, int n_devices)
+static lk_status strategy_check_devices(lk_device *const *devices, int n_devices)
 {
-    for (int d = 1; d < n_devices; d++)
+    for (int d = 1; d < n_devices; d++) {
         if (strcmp(lk_device_kind(devices[d]), lk_device_kind(devices[0])) != 0)
             LK_FAIL(LK_ERR_ARGUMENT, "strategy: %s and %s compute different bits; use devices of one kind",
                     lk_device_name(devices[0]), lk_device_name(devices[d]));
+        for (int before = 0; before < d; before++)
+            if (devices[before] == devices[d])
+                LK_FAIL(LK_ERR_ARGUMENT, "strategy: %s is given twice; \"2x%s\" opens two devices in its place",
+                        lk_device_name(devices[d]), lk_device_name(devices[d]));
+    }
     return LK_OK;
 }
 
@@ -81,7 +86,7 @@ lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_
         lk__fail(LK_ERR_ARGUMENT, "strategy: %d devices, where 1 to %d are possible", n_devices, LK_MAX_DEVICES);
         return NULL;
     }
-    if (strategy_find_table(name, &table) != LK_OK || strategy_check_kinds(devices, n_devices) != LK_OK ||
+    if (strategy_find_table(name, &table) != LK_OK || strategy_check_devices(devices, n_devices) != LK_OK ||
         (table->check && table->check(devices, n_devices) != LK_OK))
         return NULL;
     lk_strategy *strategy = lk__calloc(1, sizeof *strategy);

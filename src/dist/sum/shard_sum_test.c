@@ -345,6 +345,12 @@ static void strategies(void **state)
     expect_error(lk_error_status(), LK_ERR_ARGUMENT,
                  "strategy: cpu:0 and ref:0 compute different bits; use devices of one kind");
     lk_device_release(ref);
+    const char *const of_several[] = {"mirrored", "central-storage", "multi-worker"};
+    for (int i = 0; i < 3; i++) {
+        assert_null(lk_strategy_new(of_several[i], (lk_device *[]){devices[1], devices[0], devices[1]}, 3));
+        expect_error(lk_error_status(), LK_ERR_ARGUMENT,
+                     "strategy: cpu:1 is given twice; \"2xcpu:1\" opens two devices in its place");
+    }
     lk_strategy *strategy = open_strategy(3);
     assert_string_equal(lk_strategy_name(strategy), "mirrored");
     assert_int_equal(lk_strategy_num_replicas(strategy), 3);
