@@ -51,8 +51,8 @@ LK_API const char *lk_tuning_machine(const lk_tuning *tuning);
 LK_API uint64_t lk_tuning_hash(const lk_tuning *tuning);
 
 /* Reads a file; gives one reference. NULL on failure: LK_ERR_IO; LK_ERR_FORMAT (a tuning for another machine or
- * version, which the message names; a line that is not a choice, or that lk_tuning_set refuses, with its number),
- * LK_ERR_MEMORY. */
+ * version, which the message names; a line that is not a choice, or that lk_tuning_set refuses, with its number; a
+ * zero byte), LK_ERR_MEMORY. */
 LK_API lk_tuning *lk_tuning_read(const char *path);
 
 /* Writes a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (a path that is too long),

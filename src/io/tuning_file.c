@@ -166,6 +166,9 @@ lk_tuning *lk_tuning_read(const char *path)
     lk_status status = error              ? lk__fail(LK_ERR_IO, "tuning %s: cannot be read: %s", path, strerror(error))
                        : text.size > MOST ? lk__fail(LK_ERR_FORMAT, "tuning %s: has more than %d bytes", path, MOST)
                                           : LK_OK;
+    /* A loss of power can leave zeros at the end of a file. What is behind them must not be left out in silence. */
+    if (status == LK_OK && text.size > 0 && memchr(text.data, '\0', text.size))
+        status = lk__fail(LK_ERR_FORMAT, "tuning %s: has a zero byte, so it is no text", path);
     lk__bytes_char(&text, '\0');
     if (status == LK_OK)
         status = lk__bytes_status(&text);

@@ -111,6 +111,18 @@ static void wrong_lines_are_named(void **state)
     expect_refused(LK_ERR_FORMAT, "line 2: must be 'OPERATOR PROBLEM = IMPLEMENTATION'");
 }
 
+static void zero_bytes_are_refused(void **state)
+{
+    (void)state;
+    write_file("");
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    fputc('\0', file);
+    fputs("\nnonsense\n", file);
+    assert_int_equal(fclose(file), 0);
+    expect_refused(LK_ERR_FORMAT, "has a zero byte, so it is no text");
+}
+
 static void other_machines_files_are_refused(void **state)
 {
     (void)state;
@@ -207,6 +219,7 @@ int main(void)
         cmocka_unit_test(order_and_comments_do_not_matter), cmocka_unit_test(wrong_lines_are_named),
         cmocka_unit_test(other_machines_files_are_refused), cmocka_unit_test(missing_files_are_refused),
         cmocka_unit_test(devices_take_their_kinds_tunings), cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(zero_bytes_are_refused),
     };
     return cmocka_run_group_tests(tests, make_path, remove_test_dir);
 }
