@@ -167,7 +167,7 @@ typedef struct lk_backend {
     /* From any thread, once no tensor is left on the device. */
     void (*close)(lk_device *device, void *state);
 
-    /* Around each task that runs on another thread than the queue's, as in the synchronous engine: `enter` sets the
+    /* Around everything that runs on another thread than the queue's, as in the synchronous engine: `enter` sets the
      * modes that `open` sets on a queue's thread, and `leave` restores that thread's. Calls do not nest. NULL: nothing
      * to set. */
     void (*enter)(lk_device *device, void *state);
@@ -210,7 +210,7 @@ struct lk_device {
     const lk_backend *backend;
     int index;
     char name[24];
-    lk_queue *queue; /* NULL once closed */
+    lk_queue *queue; /* NULL once it closes; guarded by the engine's lock */
     lk_allocator *allocator;
     lk_allocator *bookkeeping;   /* memory of the process: see lk__device_calloc */
     void *state;                 /* the backend's, made and used on the queue's thread */

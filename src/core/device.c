@@ -323,7 +323,7 @@ lk_status lk_device_describe_kind(const char *kind, char *text, int size)
 
 lk_status lk_device_sync(lk_device *device)
 {
-    return device->queue ? lk__engine_sync(device->queue) : lk__error_report_unreported();
+    return lk__engine_sync(device);
 }
 
 lk_status lk_wait_all(void)

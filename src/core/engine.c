@@ -333,6 +333,15 @@ lk_status lk__engine_push(const lk_call *call)
     return status;
 }
 
+lk_status lk__engine_push_if_open(const lk_call *call, bool *is_open)
+{
+    pthread_mutex_lock(&engine_lock);
+    *is_open = call->device->queue != NULL;
+    lk_status status = *is_open ? engine_push_locked(call) : LK_OK;
+    pthread_mutex_unlock(&engine_lock);
+    return status;
+}
+
 /* --- tasks -------------------------------------------------------------------------------------------------------- */
 
 static lk_status engine_push_task_locked(lk_task *task)
@@ -374,13 +383,13 @@ lk_status lk__engine_push_task(lk_task *task)
 
 /* --- conversions -------------------------------------------------------------------------------------------------- */
 
-lk_status lk__engine_push_plain(lk_tensor *tensor)
+static lk_status engine_push_plain(lk_tensor *tensor, bool only_if_open)
 {
     lk_status status = LK_OK;
     if (!atomic_load_explicit(&tensor->storage->free_layout, memory_order_relaxed))
         return LK_OK;
     pthread_mutex_lock(&engine_lock);
-    if (tensor->storage->free_layout) {
+    if (tensor->storage->free_layout && (tensor->storage->device->queue || !only_if_open)) {
         lk_call call = {.op = &lk__op_plain, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
         status = thread_capture.push ? thread_capture.push(thread_capture.self, &call) : engine_push_locked(&call);
         if (status == LK_OK)
@@ -388,6 +397,16 @@ lk_status lk__engine_push_plain(lk_tensor *tensor)
     }
     pthread_mutex_unlock(&engine_lock);
     return status;
+}
+
+lk_status lk__engine_push_plain(lk_tensor *tensor)
+{
+    return engine_push_plain(tensor, false);
+}
+
+lk_status lk__engine_push_plain_if_open(lk_tensor *tensor)
+{
+    return engine_push_plain(tensor, true);
 }
 
 double lk__engine_flops(const lk_device *device)
@@ -421,17 +440,18 @@ static lk_status engine_first_error(lk_status status)
     return status;
 }
 
-/* Waits for the work that an entry has started. A queue without a device has been drained. */
+/* Waits for the work that an entry has started. A queue that has closed was drained, and may have another device now.
+ */
 static lk_status engine_wait_for_work(lk_event event)
 {
     pthread_mutex_lock(&engine_lock);
-    lk_device *device = event.queue->device;
+    lk_device *device = lk__event_complete(event) ? NULL : event.queue->device;
     if (device)
         lk__device_retain_memory(device);
     pthread_mutex_unlock(&engine_lock);
     if (!device)
         return LK_OK;
-    lk_status status = event.queue->offload->wait(device, event.sequence);
+    lk_status status = device->backend->offload->wait(device, event.sequence);
     if (status == LK_OK)
         lk__queue_note_finished(event.queue, event.sequence);
     lk__device_release_memory(device);
@@ -507,15 +527,21 @@ lk_event lk__queue_last(lk_queue *queue)
     return (lk_event){queue, atomic_load(&queue->pushed)};
 }
 
-lk_status lk__engine_sync(lk_queue *queue)
+lk_status lk__engine_wait_device(const lk_device *device)
 {
     for (int i = 0; i < LK_MAX_QUEUES; i++) {
         pthread_mutex_lock(&engine_lock);
         lk_event last = {NULL, 0};
-        if (queues[i] && queues[i]->device && (queue ? queue == queues[i] : !engine_is_foreign(queues[i])))
+        if (queues[i] && queues[i]->device && (device ? device == queues[i]->device : !engine_is_foreign(queues[i])))
             last = lk__queue_last(queues[i]);
         pthread_mutex_unlock(&engine_lock);
         LK_TRY(engine_wait_for_result(last));
     }
+    return LK_OK;
+}
+
+lk_status lk__engine_sync(const lk_device *device)
+{
+    LK_TRY(lk__engine_wait_device(device));
     return lk__error_report_unreported();
 }

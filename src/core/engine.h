@@ -34,6 +34,10 @@ void lk__queue_close(lk_queue *queue);
  * outputs and every earlier write of its inputs, on whichever queue. Blocks while the ring is full. */
 lk_status lk__engine_push(const lk_call *call);
 
+/* The same at once, even while the thread captures. If the device was released, or is being released by another thread,
+ * nothing is pushed, *is_open is false, and that is no error. */
+lk_status lk__engine_push_if_open(const lk_call *call, bool *is_open);
+
 /* A piece of work that is more than one call: a segment of a program's replay. It reads and writes whole storages, to
  * which its maker holds references until `release`. */
 typedef struct lk_task {
@@ -66,6 +70,9 @@ bool lk__capturing(void);
 /* Pushes the conversion of the tensor's storage to the plain layout, if its writer may give it another one. */
 lk_status lk__engine_push_plain(lk_tensor *tensor);
 
+/* The same, but nothing if the device was released. */
+lk_status lk__engine_push_plain_if_open(lk_tensor *tensor);
+
 /* See lk_device_flops. */
 double lk__engine_flops(const lk_device *device);
 
@@ -89,9 +96,12 @@ bool lk__storage_is_written(lk_storage *storage);
  * error of the work that should have written it. */
 lk_status lk__engine_wait_storage(lk_storage *storage, bool readers);
 
-/* Waits for everything pushed to `queue` (NULL: to every queue). Returns the first error of any task that was not
- * reported to a caller yet. */
-lk_status lk__engine_sync(lk_queue *queue);
+/* Waits for everything pushed to the device (NULL: to every device), also if another thread is releasing it. Errors:
+ * those of lk__event_wait. */
+lk_status lk__engine_wait_device(const lk_device *device);
+
+/* The same. Then it returns the first error of any task that was not reported to a caller yet. */
+lk_status lk__engine_sync(const lk_device *device);
 
 /* LOCKSTEP_ENGINE=sync (async is the default): tasks run in the thread that pushes them. */
 bool lk__engine_is_sync(void);

@@ -359,10 +359,11 @@ static lk_status tensor_convert_closed(lk_tensor *tensor, void *data)
 }
 
 /* A released device has no thread that could convert, so its tensors are converted on this one. The device's state is
- * for one thread at a time. */
+ * for one thread at a time, and while another thread releases the device, its own thread still runs what was pushed. */
 static lk_status tensor_read_closed(lk_tensor *tensor, void *data)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    LK_TRY(lk__engine_wait_device(tensor->storage->device));
     pthread_mutex_lock(&lock);
     lk_status status = tensor_convert_closed(tensor, data);
     pthread_mutex_unlock(&lock);
@@ -381,11 +382,12 @@ static lk_status tensor_read_private(lk_tensor *tensor, void *data)
                     .n_out = 1,
                     .in = {tensor},
                     .out = {plain}};
-    lk_status status = lk__engine_push(&call);
-    if (status == LK_OK)
+    bool is_open;
+    lk_status status = lk__engine_push_if_open(&call, &is_open);
+    if (status == LK_OK && is_open)
         status = lk_tensor_wait(plain);
     if (status == LK_OK)
-        status = tensor_read_elements(plain, data);
+        status = is_open ? tensor_read_elements(plain, data) : tensor_read_closed(tensor, data);
     lk_tensor_release(plain);
     return status;
 }
@@ -401,15 +403,14 @@ lk_status lk_tensor_read(lk_tensor *tensor, void *data, size_t bytes)
     /* Only a tensor that turned out to have a layout goes through the queue again; others are read while later work
      * runs. */
     if (tensor->storage->layout)
-        return tensor->storage->device->queue ? tensor_read_private(tensor, data) : tensor_read_closed(tensor, data);
+        return tensor_read_private(tensor, data);
     return tensor_read_elements(tensor, data);
 }
 
 lk_status lk_tensor_write(lk_tensor *tensor, const void *data, size_t bytes)
 {
     LK_TRY(tensor_check_host_copy(tensor, bytes));
-    if (tensor->storage->device->queue)
-        LK_TRY(lk__tensor_make_plain(tensor));
+    LK_TRY(lk__engine_push_plain_if_open(tensor));
     LK_TRY(lk__engine_wait_storage(tensor->storage, true));
     if (tensor->storage->device->backend->offload)
         return tensor_write_offload(tensor, data);

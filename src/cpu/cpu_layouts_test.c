@@ -3,11 +3,13 @@
 #include "base/status.h"
 #include "core/device_testing.h"
 #include "core/backend.h"
+#include "core/release_testing.h"
 #include "core/tensor.h"
 #include "cpu/onednn/cpu_state.h"
 #include "cpu/isa.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
+#include "lockstep/program.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
@@ -363,6 +365,60 @@ static void reading_changes_nothing(void **state)
     lk_device_release(device);
 }
 
+/* The device's state is for one thread at a time. */
+static void reading_waits_for_a_device_that_is_released(void **state)
+{
+    (void)state;
+    enum { ELEMENTS = 16 * CHANNELS * 9 * 9 };
+    static float before[ELEMENTS], after[ELEMENTS];
+    slow_release release;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *y =
+        lk_conv2d(numbers(device, LK_SHAPE(16, CHANNELS, 9, 9), 1),
+                  numbers(device, LK_SHAPE(CHANNELS, CHANNELS, 3, 3), 2), NULL, &(lk_conv2d_opts){.padding = {1, 1}});
+    assert_non_null(layout_of(y));
+    assert_int_equal(lk_tensor_read(y, before, sizeof before), LK_OK);
+    hold_up(&release, device);
+    begin_release(&release);
+    assert_int_equal(lk_tensor_read(y, after, sizeof after), LK_OK);
+    assert_true(atomic_load(&release.has_run));
+    assert_memory_equal(before, after, sizeof before);
+    end_release(&release);
+    assert_int_equal(lk_tensor_write(y, before, sizeof before), LK_OK);
+    lk_scope_end();
+}
+
+/* The read is no part of the program. */
+static lk_status read_while_recording(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    float seen[CHANNELS * 4];
+    LK_TRY(lk_tensor_read(user, seen, sizeof seen));
+    out[0] = lk_add_scalar(in[0], seen[0]);
+    return lk_error_status();
+}
+
+static void tensors_are_read_while_a_program_is_recorded(void **state)
+{
+    (void)state;
+    float seen[CHANNELS * 4], sum;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *y = lk_conv2d(numbers(device, LK_SHAPE(1, CHANNELS, 4, 4), 1),
+                             numbers(device, LK_SHAPE(CHANNELS, CHANNELS, 3, 3), 2), NULL, NULL);
+    assert_non_null(layout_of(y));
+    lk_tensor *in[] = {lk_zeros(device, LK_F32, LK_SHAPE(1))}, *out[1];
+    lk_program *program = lk_program_record(device, read_while_recording, y, in, 1, 1, NULL);
+    assert_non_null(program);
+    assert_int_equal(lk_program_run(program, in, 0, out), LK_OK);
+    assert_int_equal(lk_tensor_read(out[0], &sum, sizeof sum), LK_OK);
+    assert_int_equal(lk_tensor_read(y, seen, sizeof seen), LK_OK);
+    assert_float_equal(sum, seen[0], 0);
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +428,8 @@ int main(void)
         cmocka_unit_test(padding_stays_zero),
         cmocka_unit_test(sums_of_views_have_the_references_bits),
         cmocka_unit_test(reading_changes_nothing),
+        cmocka_unit_test(reading_waits_for_a_device_that_is_released),
+        cmocka_unit_test(tensors_are_read_while_a_program_is_recorded),
         cmocka_unit_test(implementations_are_listed),
         cmocka_unit_test(algorithms_are_those_allowed),
         cmocka_unit_test(a_sample_out_of_range_is_named),

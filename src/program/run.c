@@ -388,13 +388,15 @@ lk_status lk_replay_push(lk_replay *r, const int **ready, int *n_ready)
     return LK_OK;
 }
 
-/* A device that was released has run everything it was given, so this thread may unbind. */
+/* If nothing can be pushed, as when the device was released, this thread unbinds, once the segments have run. */
 static void program_replay_end_early(lk_replay *r)
 {
     lk_error_state kept;
     lk__error_save(&kept);
-    if (r->pushed > 0 && program_replay_push_part(r, r->program->n_segments) != LK_OK)
+    if (r->pushed > 0 && program_replay_push_part(r, r->program->n_segments) != LK_OK) {
+        lk__engine_wait_device(r->program->device);
         program_replay_unbind(r);
+    }
     lk__error_restore(&kept);
     atomic_store(&r->program->being_pushed, false);
 }

@@ -2,6 +2,7 @@
  * runs in between. */
 #include "base/mem_testing.h"
 #include "core/backend.h"
+#include "core/release_testing.h"
 #include "lockstep/autograd.h"
 
 #include <stdlib.h>
@@ -310,6 +311,27 @@ static void a_replay_may_end_after_any_segment(void **state)
     end(&net);
 }
 
+/* Its memory is given back once the device's thread no longer uses it. */
+static void a_replay_may_end_while_the_device_is_released(void **state)
+{
+    (void)state;
+    network net;
+    slow_release release;
+    lk_tensor *in[2], *out[OUTPUTS], *doubled[OUTPUTS];
+    lk_replay *replay;
+    begin(&net, 1, true);
+    make_inputs(&net, 3, in);
+    assert_ok(lk_program_begin(net.program, in, 0, out, &replay));
+    hold_up(&release, net.device);
+    push_and_use(replay, out, doubled);
+    begin_release(&release);
+    lk_replay_end(replay);
+    assert_true(atomic_load(&release.has_run));
+    end_release(&release);
+    lk_program_release(net.program);
+    lk_scope_end();
+}
+
 static void a_program_is_replayed_by_one_at_a_time(void **state)
 {
     (void)state;
@@ -474,6 +496,7 @@ int main(void)
         cmocka_unit_test(segments_of_other_programs_may_come_between),
         cmocka_unit_test(a_run_has_all_segments),
         cmocka_unit_test(a_replay_may_end_after_any_segment),
+        cmocka_unit_test(a_replay_may_end_while_the_device_is_released),
         cmocka_unit_test(a_program_is_replayed_by_one_at_a_time),
         cmocka_unit_test(what_follows_a_failure_is_left_out),
         cmocka_unit_test(every_allocation_may_fail),
