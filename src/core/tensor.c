@@ -363,9 +363,14 @@ static lk_status tensor_convert_closed(lk_tensor *tensor, void *data)
 static lk_status tensor_read_closed(lk_tensor *tensor, void *data)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    LK_TRY(lk__engine_wait_device(tensor->storage->device));
+    lk_device *device = tensor->storage->device;
+    LK_TRY(lk__engine_wait_device(device));
     pthread_mutex_lock(&lock);
+    if (device->backend->enter)
+        device->backend->enter(device, device->state);
     lk_status status = tensor_convert_closed(tensor, data);
+    if (device->backend->leave)
+        device->backend->leave(device, device->state);
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -11,6 +11,8 @@
 #include "program/defer.h"
 #include "lockstep/program.h"
 
+#include <fenv.h>
+
 /* The product dw = x' dz has INPUTS by UNITS elements. Up to some number of samples in a shard it is left as factors.
  */
 enum { INPUTS = 150, UNITS = 75, MOST_SAMPLES = 40, QUANTITIES = 3 };
@@ -149,11 +151,38 @@ static void so_they_are_with_factors_in_bf16(void **state)
     check_bits(true);
 }
 
+/* The thread that reads has to compute it. */
+static void a_released_devices_product_has_the_devices_rounding(void **state)
+{
+    (void)state;
+    static float want[INPUTS * UNITS], have[INPUTS * UNITS];
+    product_case c = {.bf16 = false};
+    lk_device *device = lk_device_open("cpu");
+    assert_non_null(device);
+    lk_scope_begin();
+    lk_tensor *in[] = {some(device, LK_SHAPE(20, INPUTS), 1), some(device, LK_SHAPE(20, UNITS), 2)}, *out[QUANTITIES];
+    lk_program *program = lk_program_record(device, pass, &c, in, 2, QUANTITIES, NULL);
+    assert_non_null(program);
+    lk__program_defer_products(program);
+    assert_ok(lk_program_run(program, in, 0, out));
+    assert_ok(lk_tensor_read(out[0], want, sizeof want));
+    lk_program_release(program);
+    lk_device_release(device);
+    assert_int_equal(fesetround(FE_UPWARD), 0);
+    lk_status status = lk_tensor_read(out[0], have, sizeof have);
+    assert_int_equal(fegetround(), FE_UPWARD);
+    fesetround(FE_TONEAREST);
+    assert_ok(status);
+    assert_memory_equal(have, want, sizeof want);
+    lk_scope_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         DIST_TEST(the_bits_are_those_of_single_products),
         DIST_TEST(so_they_are_with_factors_in_bf16),
+        DIST_TEST(a_released_devices_product_has_the_devices_rounding),
     };
     return RUN_DIST_TESTS(tests);
 }
