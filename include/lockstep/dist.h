@@ -204,11 +204,11 @@ LK_API void lk_shard_sum_release(lk_shard_sum *sum);
  * one no shard is empty. All processes call it alike, before a shard is added. */
 LK_API void lk_shard_sum_start(lk_shard_sum *sum, int64_t samples);
 
-/* Adds the values of one shard, which are on its owner's device; they are retained. A NULL values[i] is absent, and so
- * are all if `values` is NULL (an empty shard). Among several processes, values may be absent from the shards that
- * lk_shard_sum_start announced as empty, and from no other: the processes would wait for each other. The shards of a
- * device must come in ascending order. Errors: LK_ERR_ARGUMENT (a shard twice or out of order; nothing changes); those
- * of lk_add (the sum is then empty again). */
+/* Adds the values of one shard, which are on its owner's device and may be views with gaps; they are retained. A NULL
+ * values[i] is absent, and so are all if `values` is NULL (an empty shard). Among several processes, values may be
+ * absent from the shards that lk_shard_sum_start announced as empty, and from no other: the processes would wait for
+ * each other. The shards of a device must come in ascending order. Errors: LK_ERR_ARGUMENT (a shard twice or out of
+ * order; nothing changes); those of lk_add (the sum is then empty again). */
 LK_API lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values);
 
 /* Adds only quantities[0 … n), whose values are values[quantities[0 … n)]: for gradients, as backward finishes them.

@@ -374,6 +374,10 @@ static lk_status shard_sum_take(const contribution *c, lk_range node, lk_tensor 
     for (int j = 0; j < c->n; j++) {
         int i = c->quantities[j];
         lk_tensor *value = values ? values[i] : NULL;
+        /* Messages carry values without gaps. */
+        if (value && sum->remote_nodes && !lk__tensor_is_dense(value) &&
+            !(value = lk_copy(value, lk_tensor_device(value))))
+            return lk_error_status();
         node_stack *stack = shard_sum_stack_of(sum, c->d, i);
         int64_t top = shard_sum_stack_slot(sum, c->d, stack->depth++, i);
         stack->next = node.end;
