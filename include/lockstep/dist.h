@@ -73,8 +73,8 @@ typedef struct lk_strategy lk_strategy;
 
 /* Keeps references to the devices. NULL on failure. Errors: LK_ERR_ARGUMENT (unknown name; devices of different kinds;
  * a device given twice; a number of devices that the strategy does not take), LK_ERR_MEMORY; multi-worker:
- * LK_ERR_BACKEND (the processes do not come together), LK_ERR_UNSUPPORTED (there are no messages for them),
- * LK_ERR_FORMAT (TF_CONFIG). */
+ * LK_ERR_BACKEND (the processes do not come together; without a trainer they have 60 s), LK_ERR_UNSUPPORTED (there are
+ * no messages for them), LK_ERR_FORMAT (TF_CONFIG). */
 LK_API lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices);
 LK_API void lk_strategy_release(lk_strategy *strategy);
 

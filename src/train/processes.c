@@ -45,7 +45,7 @@ static lk_status processes_join_cluster(lk_trainer *trainer, const lk_cluster *c
 {
     lk_plan *plan = &trainer->plan;
     const lk_server_config *servers = &trainer->config.servers;
-    const lk_network_place place = {servers->listen, servers->keys, servers->join_timeout};
+    const lk_network_place place = {servers->listen, servers->keys, servers->join_timeout, .has_options = true};
     LK_TRY(lk__network_use_cluster(cluster, &place));
     LK_TRY(lk__group_open(group));
     plan->process = lk__group_rank(*group);

@@ -79,6 +79,7 @@ static struct {
     int rank, ranks;
     uint64_t session, cluster;
     double join_timeout, looked_at; /* looked_at: when connections were last looked at */
+    const char *join_option;        /* for messages: " (--join-timeout)", or "" */
     bool has_joined;
     network_receive *receives, **receives_end;
     network_parcel *parcels, **parcels_end;
@@ -312,19 +313,32 @@ static void network_close(void)
 
 /* --- joining ------------------------------------------------------------------------------------------------------ */
 
+static bool network_has_come(const network_rank *r)
+{
+    return r->session != 0 && r->is_heard;
+}
+
 /* One that has ended is not: it may be started again. */
 static bool network_is_there(const network_rank *r)
 {
-    return !r->peer || (r->session != 0 && r->is_heard && r->lost_at == 0);
+    return !r->peer || (network_has_come(r) && r->lost_at == 0);
 }
 
-/* Returns the first process that has not come; NULL: all have. */
-static network_rank *network_find_missing(void)
+/* Returns the first process that has not come. If all have come, returns the one that has ended first: the others may
+ * have ended because of it. NULL: all are there. */
+static const network_rank *network_find_missing(void)
 {
-    for (int i = 0; i < net.ranks; i++)
-        if (!network_is_there(&net.all[i]))
-            return &net.all[i];
-    return NULL;
+    const network_rank *ended = NULL;
+    for (int i = 0; i < net.ranks; i++) {
+        const network_rank *r = &net.all[i];
+        if (network_is_there(r))
+            continue;
+        if (!network_has_come(r))
+            return r;
+        if (!ended || r->lost_at < ended->lost_at)
+            ended = r;
+    }
+    return ended;
 }
 
 static void network_greet_missing(void)
@@ -348,7 +362,9 @@ static lk_messages_status network_messages_join(int *rank, int *ranks, char erro
     while ((missing = network_find_missing()) && !*net.broken) {
         double now = lk__seconds();
         if (now - began > net.join_timeout)
-            network_break("%s has not come within %g s (--join-timeout)", missing->name, net.join_timeout);
+            network_break("%s%s within %g s%s", missing->name,
+                          network_has_come(missing) ? " came and ended, and has not come again" : " has not come",
+                          net.join_timeout, net.join_option);
         if (now >= greet_at) {
             network_greet_missing();
             greet_at = now + between;
@@ -549,6 +565,7 @@ lk_status lk__network_messages_open(const lk_network_opts *opts, const lk_messag
     net.ranks = chiefs + lk__cluster_count(opts->cluster, LK_ROLE_WORKER);
     net.session = lk__wire_nonce();
     net.join_timeout = opts->join_timeout;
+    net.join_option = opts->has_options ? " (--join-timeout)" : "";
     lk_status status = network_open(opts);
     if (status != LK_OK)
         network_close();
@@ -561,8 +578,10 @@ static lk_status network_use(const lk_cluster *cluster, const lk_network_place *
     enum { JOIN_TIMEOUT = 60 };
     lk_cluster_address listen;
     const lk_messages *table;
-    lk_network_opts opts = {
-        .cluster = cluster, .keys = keys, .join_timeout = place->join_timeout > 0 ? place->join_timeout : JOIN_TIMEOUT};
+    lk_network_opts opts = {.cluster = cluster,
+                            .keys = keys,
+                            .join_timeout = place->join_timeout > 0 ? place->join_timeout : JOIN_TIMEOUT,
+                            .has_options = place->has_options};
     if (place->listen) {
         LK_TRY(lk__cluster_parse_address("--listen", place->listen, &listen));
         opts.listen = &listen;

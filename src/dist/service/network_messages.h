@@ -9,11 +9,14 @@
 #include "dist/service/cluster.h"
 #include "dist/service/keys.h"
 
+#include <stdbool.h>
+
 typedef struct lk_network_opts {
     const lk_cluster *cluster;        /* its task is this process's */
     const lk_cluster_address *listen; /* NULL: as the cluster says */
     const lk_keys *keys;              /* NULL: none */
     double join_timeout;              /* seconds for which a process waits for the others to come */
+    bool has_options;                 /* messages may name the option --join-timeout */
 } lk_network_opts;
 
 /* Listens, and connects to all others; *table is then for lk__group_use. What opts names may be released afterwards.
@@ -26,6 +29,7 @@ typedef struct lk_network_place {
     const char *listen;  /* "host:port"; NULL: as the cluster says */
     const char *keys;    /* file; NULL: none */
     double join_timeout; /* seconds; 0: 60 */
+    bool has_options;    /* a trainer's settings, which options of the command set */
 } lk_network_place;
 
 /* If nothing has started this process together with others, but the cluster has its task, lk__group_open will join them

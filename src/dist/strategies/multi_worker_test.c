@@ -1,5 +1,8 @@
 /* Processes that have no trainer and find each other by TF_CONFIG. */
 #include "base/status_testing.h"
+#include "dist/process/group.h"
+#include "dist/service/cluster.h"
+#include "dist/service/network_messages.h"
 #include "lockstep/build.h"
 #include "lockstep/dist.h"
 #include "lockstep/ops.h"
@@ -12,13 +15,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 2 };
+enum { RANKS = 2, MOST_PORTS = 6 };
 
-/* Finds free ports of 127.0.0.1. */
-static void find_ports(int ports[RANKS])
+/* Finds n free ports of 127.0.0.1. */
+static void find_ports(int n, int *ports)
 {
-    int sockets[RANKS];
-    for (int i = 0; i < RANKS; i++) {
+    int sockets[MOST_PORTS];
+    for (int i = 0; i < n; i++) {
         struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         socklen_t size = sizeof address;
         sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
@@ -26,33 +29,40 @@ static void find_ports(int ports[RANKS])
         assert_int_equal(getsockname(sockets[i], (struct sockaddr *)&address, &size), 0);
         ports[i] = ntohs(address.sin_port);
     }
-    for (int i = 0; i < RANKS; i++)
+    for (int i = 0; i < n; i++)
         close(sockets[i]);
 }
 
-/* Sets TF_CONFIG of a rank. */
-static void describe(int rank, const int ports[RANKS])
+/* Sets TF_CONFIG of one of n ranks. */
+static void describe(int rank, int n, const int *ports)
 {
     char text[256];
-    snprintf(text, sizeof text,
-             "{\"cluster\": {\"worker\": [\"127.0.0.1:%d\", \"127.0.0.1:%d\"]}, "
-             "\"task\": {\"type\": \"worker\", \"index\": %d}}",
-             ports[0], ports[1], rank);
+    int used = snprintf(text, sizeof text, "{\"cluster\": {\"worker\": [");
+    for (int i = 0; i < n; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s\"127.0.0.1:%d\"", i ? ", " : "", ports[i]);
+    snprintf(text + used, sizeof text - (size_t)used, "]}, \"task\": {\"type\": \"worker\", \"index\": %d}}", rank);
     setenv("TF_CONFIG", text, 1);
+}
+
+static void expect_success(pid_t process)
+{
+    int status;
+    assert_int_equal(waitpid(process, &status, 0), process);
+    assert_int_equal(status, 0);
 }
 
 /* Runs `part` in a process for each rank, which has strategy multi-worker with one device there. */
 static void run_ranks(bool (*part)(lk_strategy *strategy, int rank))
 {
-    int ports[RANKS], status;
+    int ports[RANKS];
     pid_t processes[RANKS];
-    find_ports(ports);
+    find_ports(RANKS, ports);
     for (int rank = 0; rank < RANKS; rank++) {
         processes[rank] = fork();
         assert_true(processes[rank] >= 0);
         if (processes[rank] != 0)
             continue;
-        describe(rank, ports);
+        describe(rank, RANKS, ports);
         lk_device *device = lk_device_open("cpu:0");
         lk_strategy *strategy = lk_strategy_new("multi-worker", &device, 1);
         bool is_right = strategy && part(strategy, rank);
@@ -63,10 +73,8 @@ static void run_ranks(bool (*part)(lk_strategy *strategy, int rank))
             fprintf(stderr, "rank %d: %s\n", rank, lk_error_message());
         _exit(!is_right);
     }
-    for (int rank = 0; rank < RANKS; rank++) {
-        assert_int_equal(waitpid(processes[rank], &status, 0), processes[rank]);
-        assert_int_equal(status, 0);
-    }
+    for (int rank = 0; rank < RANKS; rank++)
+        expect_success(processes[rank]);
 }
 
 /* Returns whether the strategy has the devices of all ranks. */
@@ -124,11 +132,52 @@ static void views_with_gaps_are_added_up(void **state)
     run_ranks(sums_views_with_the_bits_of_one_device);
 }
 
+/* --- processes that do not come ----------------------------------------------------------------------------------- */
+
+/* Starts one of three processes. It succeeds if it fails because of worker `missing`, with this end of the message. */
+static pid_t start_in_vain(int rank, const int ports[3], double timeout, int missing, const char *end)
+{
+    pid_t process = fork();
+    assert_true(process >= 0);
+    if (process != 0)
+        return process;
+    char expected[128];
+    lk_cluster *cluster = NULL;
+    lk_group *group;
+    snprintf(expected, sizeof expected, "worker %d at 127.0.0.1:%d%s", missing, ports[missing], end);
+    describe(rank, 3, ports);
+    bool is_right = lk__cluster_open(NULL, &cluster) == LK_OK &&
+                    lk__network_use_cluster(cluster, &(lk_network_place){.join_timeout = timeout}) == LK_OK &&
+                    lk__group_open(&group) == LK_ERR_BACKEND && strcmp(lk_error_message(), expected) == 0;
+    if (!is_right)
+        fprintf(stderr, "rank %d: '%s', and not '%s'\n", rank, lk_error_message(), expected);
+    lk__cluster_release(cluster);
+    _exit(!is_right);
+}
+
+/* Worker 2 never comes to the first three processes. In the second three worker 0 has ended when worker 2 comes. */
+static void the_process_that_has_not_come_is_named(void **state)
+{
+    (void)state;
+    int ports[6], *other_ports = ports + 3;
+    find_ports(6, ports);
+    pid_t waiting[] = {
+        start_in_vain(0, ports, 3, 2, " has not come within 3 s"),
+        start_in_vain(1, ports, 6, 2, " has not come within 6 s"),
+        start_in_vain(1, other_ports, 6, 0, " came and ended, and has not come again within 6 s"),
+    };
+    expect_success(start_in_vain(0, other_ports, 3, 2, " has not come within 3 s"));
+    expect_success(start_in_vain(2, other_ports, 2, 0, " has not come within 2 s"));
+    for (int i = 0; i < 3; i++)
+        expect_success(waiting[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_strategy_joins_the_processes_of_a_description),
         cmocka_unit_test(views_with_gaps_are_added_up),
+        cmocka_unit_test(the_process_that_has_not_come_is_named),
     };
     if (!lk_build_has("ZeroMQ")) {
         puts("SKIP: this build has no ZeroMQ");
