@@ -55,8 +55,11 @@ void cli_run_name(const char *path, char *text, size_t size)
 {
     static const char first[] = "/epochs.jsonl";
     size_t length = strlen(path), end = sizeof first - 1;
-    bool is_first = length > end && strcmp(path + length - end, first) == 0;
-    snprintf(text, size, "%.*s", (int)(is_first ? length - end : length), path);
+    if (length > end && strcmp(path + length - end, first) == 0) {
+        snprintf(text, size, "%.*s/epochs-2.jsonl", (int)(length - end), path);
+        length -= access(text, F_OK) != 0 ? end : 0;
+    }
+    snprintf(text, size, "%.*s", (int)length, path);
 }
 
 enum { NAME = 22, COLUMN = 32 }; /* wide enough for a digest */

@@ -21,7 +21,7 @@ run 0 runs "$work/logs"
 silent_stderr
 lines '^run +model +data +devices +epochs +best accuracy +time' \
     '^a +lenet +synthetic +cpu:0 +2 +[01]\.[0-9]{4} \(epoch [12]\) +[0-9.]+ s$' \
-    '^b +lenet +synthetic +cpu:0,cpu:1 +3 +[01]\.[0-9]{4} \(epoch [1-3]\) ' \
+    '^b/epochs\.jsonl +lenet +synthetic +cpu:0,cpu:1 +3 +[01]\.[0-9]{4} \(epoch [1-3]\) ' \
     '^b/epochs-2\.jsonl +lenet +synthetic +cpu:0 +1 +[01]\.[0-9]{4} \(training, epoch 1\) '
 run 0 runs --json "$work/logs/"
 lines '"path":".*/a/epochs.jsonl".*"best_of":"validation".*"finished":true' '"devices":"cpu:0,cpu:1","epochs":3,' \
@@ -48,7 +48,8 @@ line "$(printf '^  images a second +%.0f +%.0f$' "$(last_rate "$work/logs/b/epoc
 line '^  best accuracy +[01]\.[0-9]{4} \(epoch [1-3]\) +[01]\.[0-9]{4} \(training, epoch 1\)$'
 line 'training accuracy' # only one of them was evaluated
 line 'training loss'
-line '● .*b +▲ .*b/epochs-2\.jsonl'
+line '● .*b/epochs\.jsonl$'
+line '▲ .*b/epochs-2\.jsonl$'
 if grep -q '^  model' "$work/stdout"; then
     fail "the model is said to differ"
 fi
