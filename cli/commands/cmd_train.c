@@ -53,18 +53,17 @@ static lk_status train_add_scaling(const training *t, lk_trainer *trainer)
 }
 
 /* Options of checkpoints without their folder have no effect, which somebody would notice too late. */
-static void train_warn_of_no_folder(const lk_train_config *config)
+static int train_check_folder(const lk_train_config *config)
 {
     const lk_checkpoint_config *c = &config->checkpoints;
     lk_train_config defaults;
     if ((c->dir && *c->dir) || lk_options_defaults(lk_train_options, LK_TRAIN_OPTION_COUNT, &defaults) != LK_OK)
-        return;
+        return 0;
     const char *without = strcmp(c->every, defaults.checkpoints.every) != 0 ? "checkpoint-every"
                           : c->keep != defaults.checkpoints.keep            ? "keep"
                           : c->best != defaults.checkpoints.best            ? "checkpoint-best"
                                                                             : NULL;
-    if (without)
-        fprintf(stderr, "warning: --%s has no effect without --checkpoint-dir: no checkpoint is written\n", without);
+    return without ? cli_usage_error("--%s: must be with --checkpoint-dir, the folder for checkpoints", without) : 0;
 }
 
 /* The trainer adds the callbacks of the configuration behind these, so that the bar is removed before a line is
@@ -73,8 +72,6 @@ static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
 {
     bool is_first = lk_trainer_plan(trainer)->process == 0;
     lk_status status = train_add_scaling(t, trainer);
-    if (is_first)
-        train_warn_of_no_folder(&t->config);
     if (status == LK_OK && is_first && t->trace)
         status = lk_trainer_add(trainer, lk_callback_trace(t->trace));
     return status == LK_OK && is_first ? cli_progress_add(&t->progress, trainer) : status;
@@ -150,6 +147,9 @@ static int train_run(int argc, char **argv)
         return cli_fail();
     if (t.trace && *t.trace && cli_check_file("trace", t.trace) != 0)
         return 1;
+    int code = train_check_folder(&t.config);
+    if (code != 0)
+        return code;
     t.progress.ledger = t.config.records.ledger;
     t.progress.verbose = t.verbose;
     t.config.stop.stream = t.config.records.json ? stderr : stdout;
@@ -168,7 +168,7 @@ static int train_run(int argc, char **argv)
     }
     if (status == LK_OK)
         return 0;
-    int code = cli_fail();
+    code = cli_fail();
     if (status == LK_ERR_INTERRUPTED)
         code = cli_interrupted_status();
     lk_abandon_processes();

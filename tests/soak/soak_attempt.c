@@ -84,13 +84,21 @@ static bool attempt_is_launched(const soak_attempt *attempt)
     return attempt->shape == SOAK_RANKS || attempt->shape == SOAK_HOSTS || attempt->shape == SOAK_SERVERS;
 }
 
+/* train refuses the other options of checkpoints without their folder. */
+static bool attempt_takes(const soak_attempt_job *job, const soak_setting *setting)
+{
+    const char *name = setting->row->name;
+    return job->checkpoints || (strncmp(name, "checkpoint-", 11) != 0 && strcmp(name, "keep") != 0);
+}
+
 /* The options of train. A trace is a single process's file. */
 static void attempt_add_training(const attempt_run *run, soak_command *command, bool is_first)
 {
     const soak_attempt_job *job = run->job;
     soak_command_add(command, "train");
     for (int i = 0; i < job->given->settings.count; i++)
-        attempt_add_setting(command, &job->given->settings.at[i]);
+        if (attempt_takes(job, &job->given->settings.at[i]))
+            attempt_add_setting(command, &job->given->settings.at[i]);
     for (int i = 0; i < job->attempt->settings.count; i++) {
         const soak_setting *setting = &job->attempt->settings.at[i];
         if (!setting->is_launch && (is_first || strcmp(setting->row->name, "trace") != 0))
