@@ -66,10 +66,10 @@ static int report_compare(const char *one_path, const char *many_path)
     lk_status status = lk_scaling_read(one_path, &one);
     if (status == LK_OK)
         status = lk_scaling_read(many_path, &many);
-    if (status == LK_OK)
-        status = lk_scaling_compare(&one, &many);
     if (status != LK_OK)
         return cli_fail();
+    if (lk_scaling_compare(&one, &many) != LK_OK)
+        return cli_usage_error("%s; --html FILE compares any runs", lk_error_message());
     cli_print_scaling_table(&many, stdout);
     return 0;
 }

@@ -81,7 +81,7 @@ run 0 report "$work/one" "$work/two"
 line '^[0-9]+ images/s, on one device [0-9]+$'
 line 'against a measured run on one$|^speed-up unclear: '
 run 2 report "$work/two" "$work/one"
-complains 'the first one is on 2 devices, and has to be on one'
+complains 'the first one is on 2 devices, and has to be on one; --html FILE compares any runs'
 
 # A run on one device in the same folder is found.
 run 0 "${small[@]}" --devices 2xcpu:0 --log-dir "$work/one" --json
