@@ -87,6 +87,21 @@ lk_status cli_data_open(const data_config *config, const char *name, lk_split sp
     return status;
 }
 
+lk_status cli_data_open_train(data_config *config, lk_dataset **dataset)
+{
+    bool automatic = strcmp(config->train.data.name, DEFAULT_DATA) == 0;
+    if (automatic)
+        config->train.data.name = "fashion-mnist";
+    lk_status status = cli_data_open(config, config->train.data.name, LK_SPLIT_TRAIN, dataset);
+    if (!automatic || status != LK_ERR_NOT_FOUND)
+        return status;
+    cli_print_log(NULL, LK_LOG_WARNING, lk_error_message());
+    lk_error_clear();
+    fputs("note: fashion-mnist is neither here nor could it be fetched; showing synthetic images instead\n", stderr);
+    config->train.data.name = "synthetic";
+    return cli_data_open(config, config->train.data.name, LK_SPLIT_TRAIN, dataset);
+}
+
 void cli_data_print_shape(const lk_dataset *dataset)
 {
     printf("%lldx%lldx%lld", (long long)lk_dataset_channels(dataset), (long long)lk_dataset_height(dataset),
@@ -130,7 +145,7 @@ static lk_status data_list_one(const char *name, const data_config *config)
     return status;
 }
 
-static int data_list(const data_config *config)
+static int data_list(data_config *config)
 {
     int status = 0;
     const char *name;
@@ -145,7 +160,7 @@ static int data_list(const data_config *config)
 typedef struct part {
     const char *name;
     bool takes_name; /* may be followed by the name of a data set */
-    int (*run)(const data_config *config);
+    int (*run)(data_config *config);
 } part;
 
 static const part parts[] = {

@@ -357,10 +357,12 @@ static lk_status summary_find_input(const summary_config *config, lk_model_input
                                   .channels = config->channels,
                                   .threads = lk_device_available("cpu"),
                                   .progress = cli_show_data_progress};
-    lk_status status = lk_dataset_open(config->data, config->on_gpus ? LK_SPLIT_TRAIN : LK_SPLIT_TEST, &opts, &data);
-    if (status == LK_ERR_ARGUMENT && !config->on_gpus && lk_dataset_is_known(config->data)) {
+    /* The two data sets that "auto" may be have images and classes alike. */
+    const char *name = strcmp(config->data, "auto") == 0 ? "synthetic" : config->data;
+    lk_status status = lk_dataset_open(name, config->on_gpus ? LK_SPLIT_TRAIN : LK_SPLIT_TEST, &opts, &data);
+    if (status == LK_ERR_ARGUMENT && !config->on_gpus && lk_dataset_is_known(name)) {
         lk_error_clear(); /* a folder of your own may have no test set */
-        status = lk_dataset_open(config->data, LK_SPLIT_TRAIN, &opts, &data);
+        status = lk_dataset_open(name, LK_SPLIT_TRAIN, &opts, &data);
     }
     if (status != LK_OK)
         return status;

@@ -18,6 +18,9 @@ extern const char *const cli_normalize_modes[];
 /* Opens a split of the data set `name` with the settings of `config`; progress goes to stderr. */
 lk_status cli_data_open(const data_config *config, const char *name, lk_split split, lk_dataset **dataset);
 
+/* Opens the training set of --data. "auto" becomes the one that is there, fashion-mnist or, with a note, synthetic. */
+lk_status cli_data_open_train(data_config *config, lk_dataset **dataset);
+
 /* Prints "1x28x28". */
 void cli_data_print_shape(const lk_dataset *dataset);
 
@@ -25,6 +28,6 @@ void cli_data_print_shape(const lk_dataset *dataset);
 const char *cli_data_class(const lk_dataset *dataset, int64_t label, char text[32]);
 
 /* Each returns an exit status. */
-int cli_data_preview(const data_config *config);
-int cli_data_info(const data_config *config);
-int cli_data_fetch(const data_config *config);
+int cli_data_preview(data_config *config);
+int cli_data_info(data_config *config);
+int cli_data_fetch(data_config *config);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Opens both splits whole, so that damaged files are found now and not during other work. */
-int cli_data_fetch(const data_config *config)
+int cli_data_fetch(data_config *config)
 {
     const char *name = config->train.data.name;
     bool known = false;

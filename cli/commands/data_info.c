@@ -124,9 +124,9 @@ static lk_status info_print_split(const char *name, const lk_dataset *dataset)
 }
 
 /* Reports a missing validation set and goes on without it. */
-static lk_status info_open_test(const data_config *config, const char *name, lk_dataset **test)
+static lk_status info_open_test(const data_config *config, lk_dataset **test)
 {
-    lk_status status = cli_data_open(config, name, LK_SPLIT_TEST, test);
+    lk_status status = cli_data_open(config, config->train.data.name, LK_SPLIT_TEST, test);
     if (status != LK_ERR_ARGUMENT)
         return status;
     cli_print_clean(lk_error_message(), stdout);
@@ -135,15 +135,14 @@ static lk_status info_open_test(const data_config *config, const char *name, lk_
     return LK_OK;
 }
 
-int cli_data_info(const data_config *config)
+int cli_data_info(data_config *config)
 {
-    const char *name = strcmp(config->train.data.name, "auto") == 0 ? "fashion-mnist" : config->train.data.name;
     lk_dataset *train, *test = NULL;
-    lk_status status = cli_data_open(config, name, LK_SPLIT_TRAIN, &train);
+    lk_status status = cli_data_open_train(config, &train);
     if (status == LK_OK)
         status = info_print_split("train", train);
     if (status == LK_OK)
-        status = info_open_test(config, name, &test);
+        status = info_open_test(config, &test);
     if (status == LK_OK && test)
         status = info_print_split("validation", test);
     if (status == LK_OK && test)

@@ -17,7 +17,7 @@ enum { COLUMNS = 79, LEAST_COLUMNS = 24 }; /* the width if standard output is no
 enum { CAPTION = 256 };
 
 typedef struct preview {
-    const data_config *config;
+    data_config *config;
     lk_augment_opts augment;
     bool pairs; /* show each sample twice: as it is, then augmented */
     lk_dataset *dataset;
@@ -50,20 +50,6 @@ static int preview_check_out(const char *out)
     int error = !folder ? ENOMEM : access(folder, W_OK | X_OK) ? errno : 0;
     free(folder);
     return error ? cli_cannot_write(out, error) : 0;
-}
-
-static lk_status preview_open_dataset(preview *p)
-{
-    const data_config *config = p->config;
-    if (strcmp(config->train.data.name, "auto") != 0)
-        return cli_data_open(config, config->train.data.name, LK_SPLIT_TRAIN, &p->dataset);
-    lk_status status = cli_data_open(config, "fashion-mnist", LK_SPLIT_TRAIN, &p->dataset);
-    if (status != LK_ERR_NOT_FOUND)
-        return status;
-    cli_print_log(NULL, LK_LOG_WARNING, lk_error_message());
-    lk_error_clear();
-    fputs("note: fashion-mnist is neither here nor could it be fetched; showing synthetic images instead\n", stderr);
-    return cli_data_open(config, "synthetic", LK_SPLIT_TRAIN, &p->dataset);
 }
 
 static int64_t data_preview_image_values(const lk_dataset *dataset)
@@ -199,7 +185,7 @@ static lk_status preview_show_sheet(const preview *p)
 static int preview_draw(preview *p)
 {
     const data_config *config = p->config;
-    if (preview_open_dataset(p) != LK_OK)
+    if (cli_data_open_train(p->config, &p->dataset) != LK_OK)
         return cli_fail();
     int64_t there = lk_dataset_count(p->dataset);
     if (config->samples > there)
@@ -219,7 +205,7 @@ static int preview_draw(preview *p)
     return 0;
 }
 
-int cli_data_preview(const data_config *config)
+int cli_data_preview(data_config *config)
 {
     preview p = {.config = config};
     int status = preview_check_out(config->out);

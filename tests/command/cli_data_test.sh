@@ -206,6 +206,9 @@ run 0 data preview --samples 2 --out two.png
 [[ $(<stdout) == 'two.png: 2 samples of synthetic' ]] || fail "unexpected stdout"
 grep -q '^warning: data set fashion-mnist: ' stderr || fail "no word of fashion-mnist"
 grep -q '^note: .*showing synthetic images instead$' stderr || fail "no word of synthetic images"
+run 0 data info --data auto
+line '^train: 60000 images of 1x28x28, 10 classes; generated'
+grep -q '^note: .*showing synthetic images instead$' stderr || fail "no word of synthetic images"
 
 # A mirror is asked first, by any command.
 LOCKSTEP_MIRROR=http://127.0.0.1:9/mirror run 1 train --model lenet --data mnist --data-dir none

@@ -104,8 +104,10 @@ complains '--micro-batch: must be with --memory'
 run 2 summary --dtype bf16
 complains '--dtype: must be with --memory'
 
-run 0 summary --data synthetic --model keras-cnn
-line '^keras-cnn: images 1x28x28, 10 classes$'
+for data in synthetic auto; do
+    run 0 summary --data "$data" --data-dir "$work/none" --model keras-cnn
+    line '^keras-cnn: images 1x28x28, 10 classes$'
+done
 
 # The images as training prepares them: here those of a folder of pictures of two sizes, one of them in color.
 printf 'P5 6 4 255\n%024d' 0 >"$work/gray.pgm"
