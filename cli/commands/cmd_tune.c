@@ -6,7 +6,6 @@
 #include "lockstep/tune.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
 
 typedef struct tune_config {
     lk_train_config train; /* first, as cli_parse_train requires */
@@ -131,7 +130,7 @@ static lk_status tune_write_file(const tune_config *config, display *d)
 static int tune_run(int argc, char **argv)
 {
     tune_config config = {0};
-    display d = {.terminal = isatty(STDERR_FILENO)};
+    display d = {.terminal = cli_can_redraw()};
     lk_option options[CLI_MAX_OPTIONS];
     size_t count = tune_make_options(options);
     if (cli_parse_train(options, count, argc, argv, &config, tune_amend) != LK_OK)

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct verify_config {
     lk_train_config train; /* first, as cli_parse_train requires */
@@ -169,7 +168,7 @@ static int verify_specs(verify_config *config, char *list)
 {
     const char *specs[MAX_SPECS];
     char numbers[MAX_SPECS][16];
-    comparison c = {.steps = config->steps, .terminal = isatty(STDERR_FILENO)};
+    comparison c = {.steps = config->steps, .terminal = cli_can_redraw()};
     lk_verify_opts opts = {.specs = specs,
                            .steps = config->steps,
                            .step_done = verify_show_step,

@@ -371,7 +371,7 @@ static void job_offer_terminal(const char *name)
     char number[16];
     int columns = cli_columns(stderr), before = (int)strlen(name) + 3;
     snprintf(number, sizeof number, "%d", columns < INT_MAX && columns > before ? columns - before : 0);
-    if (isatty(STDERR_FILENO))
+    if (cli_can_redraw())
         setenv(CLI_TERMINAL_VARIABLE, number, 1);
     else
         unsetenv(CLI_TERMINAL_VARIABLE);

@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct cli_rank_line {
     char bytes[8192];
@@ -59,7 +58,7 @@ static void output_print_line(cli_rank_output *o)
 
 void cli_output_draw(const cli_rank_output *o)
 {
-    if (!o->line || !o->line->redrawn || !isatty(STDERR_FILENO))
+    if (!o->line || !o->line->redrawn || !cli_can_redraw())
         return;
     int n = (int)o->line->n, most = cli_columns(stderr) - (int)strlen(o->name) - 4;
     if (n > 0 && most > 0)

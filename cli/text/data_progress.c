@@ -3,9 +3,9 @@
 #include "cli/cli.h"
 #include "cli/cli_clock.h"
 #include "cli/interrupts.h"
+#include "cli/text/progress.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 enum { QUIET_MILLISECONDS = 1000 }; /* shorter work shows no line */
 
@@ -74,7 +74,7 @@ bool cli_show_data_progress(void *user, const lk_data_progress *progress)
     (void)user;
     if (cli_is_interrupted())
         return false;
-    if (isatty(STDERR_FILENO))
+    if (cli_can_redraw())
         progress_line_show(&shown, progress);
     return true;
 }

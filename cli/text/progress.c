@@ -263,16 +263,22 @@ void cli_printf_wrapped(FILE *stream, const char *before, const char *format, ..
     free(text);
 }
 
+bool cli_can_redraw(void)
+{
+    const char *terminal = getenv("TERM");
+    return isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
 void cli_set_bold(bool is_bold)
 {
-    const char *terminal = getenv("TERM"), *none = getenv("NO_COLOR"); /* no-color.org: set and not empty */
-    if (isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb") != 0 && !(none && *none))
+    const char *none = getenv("NO_COLOR"); /* no-color.org: set and not empty */
+    if (cli_can_redraw() && !(none && *none))
         fputs(is_bold ? "\033[1m" : "\033[0m", stderr);
 }
 
 void cli_clear_line(void)
 {
-    if (isatty(STDERR_FILENO))
+    if (cli_can_redraw())
         fputs("\r\033[K", stderr);
 }
 

@@ -30,10 +30,13 @@ void cli_print_wrapped(const char *before, const char *text, FILE *stream);
 /* Prints `before` and the formatted text in the same way. */
 void cli_printf_wrapped(FILE *stream, const char *before, const char *format, ...) LK_PRINTF(3, 4);
 
+/* Returns whether stderr is a terminal with escape sequences, so that a line can be drawn in place. */
+bool cli_can_redraw(void);
+
 /* Begins or ends bold type, if stderr is a terminal that has it and $NO_COLOR is not set. */
 void cli_set_bold(bool is_bold);
 
-/* Clears the current line if stderr is a terminal. */
+/* Clears the current line if cli_can_redraw(). */
 void cli_clear_line(void);
 
 /* Reports that data "auto" fell back to synthetic images. */

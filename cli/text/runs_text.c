@@ -8,9 +8,7 @@
 #include "lockstep/tensor.h"
 
 #include <inttypes.h>
-#include <langinfo.h>
 #include <limits.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,13 +172,10 @@ static bool runs_text_make_curve(const lk_run *run, size_t offset, curve *c)
 
 static lk_text_style runs_text_terminal_style(void)
 {
-    int columns = cli_columns(stdout);
-    lk_text_style s = {.columns = 80, .rows = 18, .color = isatty(STDOUT_FILENO) == 1};
-    if (columns >= 24 && columns < INT_MAX)
-        s.columns = columns < 110 ? columns : 110;
-    setlocale(LC_CTYPE, "");
-    s.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
-    return s;
+    lk_text_style style = lk_text_style_of(stdout);
+    style.columns = style.columns < 24 ? 80 : style.columns < 110 ? style.columns : 110;
+    style.rows = 18;
+    return style;
 }
 
 static lk_status runs_text_nothing_to_write(const char *out)

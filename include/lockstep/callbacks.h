@@ -36,7 +36,7 @@ LK_API lk_callback lk_callback_total_time(FILE *stream);
 /* Shows the progress of an epoch (steps, loss, images per second, time left) and of its evaluation. On a terminal it is
  * a bar, redrawn in place at most ten times a second and removed when the epoch, the evaluation or training ends. Add
  * it before callbacks that print lines to the same terminal; anything else that prints there must clear the line first
- * ("\r\033[K"). On other streams it is a line for every minute. */
+ * ("\r\033[K"). On other streams, and if $TERM is "dumb" or not set, it is a line for every minute. */
 LK_API lk_callback lk_callback_progress_bar(FILE *stream);
 
 /* --- stopping and the rate ---------------------------------------------------------------------------------------- */

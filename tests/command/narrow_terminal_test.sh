@@ -67,3 +67,10 @@ awk '/ accuracy$/ && !/best/ { exit } { print }' lines >wide
 run 0 runs compare logs/first logs/another-with-a-long-name
 sed '/^$/d' stdout | awk '/ accuracy$/ && !/best/ { exit } { print }' | diff - wide >differences ||
     fail "a wide terminal shows other lines: $(<differences)"
+
+# A terminal without escape sequences gets none.
+for command in "${train[*]} --epochs 2" 'runs compare logs/first logs/first' 'verify --model lenet --data synthetic --steps 1'; do
+    # shellcheck disable=SC2086
+    terminal=dumb on_terminal 80 $command
+    ! grep -q "$escape" screen || fail 'an escape sequence on a dumb terminal'
+done

@@ -26,6 +26,11 @@ int cli_columns(FILE *stream)
     return 80;
 }
 
+bool cli_can_redraw(void)
+{
+    return false;
+}
+
 void cli_clear_line(void)
 {
 }

@@ -44,7 +44,7 @@ needs_terminal()
     fi
 }
 
-# on_terminal COLUMNS ARGUMENT…: runs lockstep on a terminal, of which $work/screen gets all output.
+# on_terminal COLUMNS ARGUMENT…: runs lockstep on a terminal of kind $terminal, of which $work/screen gets all output.
 on_terminal()
 {
     local columns=$1 command
@@ -53,7 +53,7 @@ on_terminal()
     : >"$work/stdout"
     command=$(printf '%q ' "$LOCKSTEP" "$@")
     status=0
-    TERM=xterm NO_COLOR='' timeout -k 5 200 script -qefc "stty cols $columns rows 24; $command" /dev/null \
+    TERM=${terminal:-xterm} NO_COLOR='' timeout -k 5 200 script -qefc "stty cols $columns rows 24; $command" /dev/null \
         >"$work/screen" 2>&1 </dev/null || status=$?
     cp "$work/screen" "$work/stderr"
     [[ $status -eq 0 ]] || fail "exit status is not 0"

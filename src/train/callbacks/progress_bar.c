@@ -3,6 +3,7 @@
 #include "lockstep/callbacks.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -150,7 +151,8 @@ lk_callback lk_callback_progress_bar(FILE *stream)
     if (!bar)
         return (lk_callback){0};
     bar->stream = stream;
-    bar->terminal = isatty(fileno(stream));
+    const char *kind = getenv("TERM");
+    bar->terminal = isatty(fileno(stream)) && kind && strcmp(kind, "dumb") != 0;
     return (lk_callback){.name = "progress bar",
                          .step_end = progress_bar_step_end,
                          .eval_step = progress_bar_eval_step,
