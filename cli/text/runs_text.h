@@ -10,8 +10,8 @@ enum { CLI_NUMBER = 24, CLI_TIME = 32, CLI_BEST = 64 };
 /* Returns the value of a setting, or "-" if it is not set. */
 const char *cli_run_setting(const lk_run *run, const char *name);
 
-/* Writes the name that every command takes for the run: "logs/a" for logs/a/epochs.jsonl if it is the folder's only run,
- * else the path itself, because a folder stands for its last run. */
+/* Writes the name that every command takes for the run: "logs/a" for logs/a/epochs.jsonl if it is the folder's only
+ * run, else the path itself, because a folder stands for its last run. */
 void cli_run_name(const char *path, char *text, size_t size);
 
 /* Returns "finished", "trains" or "interrupted", as pages about runs say it. */
