@@ -247,7 +247,11 @@ lk_status lk_run_read(const char *path, lk_run **run)
         int last;
         LK_TRY(lk__record_names_last(path, "epochs", ".jsonl", INT_MAX, &last));
         if (last == 0)
-            LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no records of a run, which are called epochs.jsonl", path);
+            LK_FAIL(
+                LK_ERR_NOT_FOUND,
+                "%s: holds no records of a run (epochs.jsonl): name the folder of one; `lockstep runs %s` lists those "
+                "in it",
+                path, path);
         LK_TRY(lk__record_path(path, "epochs", ".jsonl", last, file));
         path = file;
     }

@@ -30,7 +30,8 @@ static lk_status scaling_folder_lacks_report(const char *dir)
     if (unfinished || status == LK_ERR_MEMORY)
         return status;
     lk_error_clear();
-    LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no scaling report: `lockstep train --log-dir` leaves one", dir);
+    LK_FAIL(LK_ERR_NOT_FOUND,
+            "%s: holds no scaling report: name the folder of a run; `lockstep runs %s` lists those in it", dir, dir);
 }
 
 lk_status lk_scaling_read_run(const char *path, lk_scaling_report *report, int *run)
