@@ -110,7 +110,7 @@ typedef struct lk_json_lines_opts {
  * end:
  *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"state_digest":…,
  *      "devices":[…],"shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…,
- *      "dtype":…,"tf32":…,"micro_batch":…,"executor":…,"fuse":…,"algorithms":…,"implementations":…}
+ *      "dtype":…,"tf32":…,"micro_batch":…,"executor":…,"fuse":…,"algorithms":…,"implementations":…,"transport":…,"reduce":…}
  * Strategy parameter-server adds "asynchronous":{…}, the numbers of lk_async_report. lk_callback_scaling, if it was
  * added before, adds "scaling":{…}, the object of lk_scaling_write. If training ended with an error or was interrupted,
  * the last line is instead:
