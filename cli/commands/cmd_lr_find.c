@@ -168,12 +168,11 @@ const cli_command cmd_lr_find = {
     .examples = "  lockstep lr-find --model keras-cnn\n"
                 "  lockstep lr-find --model net.lk --data pictures --low 0.0001 --high 1 --out rates.svg\n",
     .details =
-        "Trains from the first weights, or from --weights, for --steps updates while the rate grows by the same "
-        "factor\n"
-        "from update to update (Smith, 2017). Ends early when the loss is above 4 times its smallest value, or not\n"
-        "finite. The loss is smoothed: each one weighs 0.9 times as much as the next. Prints at most 27 updates, and\n"
-        "suggests the rate where the smoothed loss falls most within a tenth of the updates. Nothing is kept: no\n"
-        "weights, checkpoints or records.\n",
+        "Trains from the first weights, or from --weights, for --steps updates while the rate grows by the same\n"
+        "factor from update to update (Smith, 2017). Smooths the loss: each one weighs 0.9 times as much as the next.\n"
+        "Ends early when the smoothed loss is above 4 times its smallest value, or not finite. Prints at most 27\n"
+        "updates, and suggests the rate where the smoothed loss falls most within a tenth of the updates. Nothing is\n"
+        "kept: no weights, checkpoints or records.\n",
     .make_options = find_make_options,
     .run = find_run,
 };
