@@ -241,6 +241,8 @@ static lk_status resume_compare_texts(comparison *c, const char *setting, const 
                                              "validation micro-batch",
                                              NULL};
     static const char *const decide_batches[] = {"batch-size", "accumulate", "seed", "training samples", NULL};
+    static const char *const follow[] = {"training samples", "validation samples", "rate in use", "implementations",
+                                         NULL}; /* from settings that are named before them, if any is */
     static const char *const decide_begin[] = {"weights", "weights-skip", NULL};
     static const char *const decide_stops[] = {"target-accuracy", "patience", "early-stop", NULL};
     char name[64];
@@ -250,8 +252,6 @@ static lk_status resume_compare_texts(comparison *c, const char *setting, const 
     if (strcmp(setting, "epochs") == 0 && epochs_are_free)
         return LK_OK;
     c->begins |= then && resume_name_is_one_of(setting, decide_begin) && strcmp(then, now) != 0;
-    if (strcmp(setting, "rate in use") == 0 && c->n > 0) /* it follows from settings that are named already */
-        return LK_OK;
     if (then && strcmp(setting, "model") == 0)
         resume_compare_models(c, then, now);
     else if (then && !resume_name_is_one_of(setting, may_differ)) {
@@ -265,7 +265,7 @@ static lk_status resume_compare_texts(comparison *c, const char *setting, const 
         c->freezes |= strcmp(setting, "freeze") == 0;
         if (strcmp(then, now) == 0)
             resume_note_moved_class(c);
-        else
+        else if (c->n == 0 || !resume_name_is_one_of(setting, follow))
             resume_note_difference(c, resume_setting_name(setting, name), then, now);
     }
     return LK_OK;
@@ -335,7 +335,9 @@ static lk_status resume_judge_differences(lk_trainer *trainer, const comparison 
                 "others",
                 info->folder, differences);
     if (!trainer->config.checkpoints.override)
-        LK_FAIL(LK_ERR_ARGUMENT, "--resume: %s was made with other settings: %s; --override goes on nevertheless",
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--resume: %s was made with other settings: %s; give the options of the first time again, or "
+                "--override to go on with these",
                 info->folder, differences);
     if (c->freezes)
         LK_FAIL(LK_ERR_ARGUMENT,
@@ -402,7 +404,10 @@ lk_status lk__resume_restore(lk_trainer *trainer)
                       .samples = lk__min(info->batch * trainer->plan.batch_size, trainer->plan.train_samples)};
     lk_state totals = {.in = lk__checkpoint_member(trainer->resumed, "fit")};
     lk__fit_resume_epoch(&trainer->progress.position, &totals);
-    if (!info->finished && trainer->plan.process == 0)
+    if (info->epoch > trainer->plan.epochs && trainer->plan.process == 0)
+        lk__log(LK_LOG_INFO, "%s has %lld epochs already, and --epochs %lld leaves nothing to train", info->folder,
+                (long long)info->epoch, (long long)trainer->plan.epochs);
+    else if (!info->finished && trainer->plan.process == 0)
         lk__log(LK_LOG_INFO, "going on from %s: %lld epochs and %lld batches are over", info->folder,
                 (long long)info->epoch, (long long)info->batch);
     return LK_OK;

@@ -115,7 +115,7 @@ ranks 2 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker -
 buckets=(train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices cpu:0 --checkpoint-dir "$work/buckets")
 ranks 1 0 "${buckets[@]}" --compress bf16
 ranks 1 2 "${buckets[@]}" --compress bf16 --resume --epochs 3 --bucket-mb 0.05
-says '--bucket-mb was 25 and is 0.05; --override goes on nevertheless'
+says '--bucket-mb was 25 and is 0.05; give the options of the first time again, or --override'
 rm -r "$work/buckets"
 ranks 1 0 "${buckets[@]}"
 ranks 1 0 "${buckets[@]}" --resume --epochs 3 --bucket-mb 0.05

@@ -143,7 +143,7 @@ for part in train val; do
     mv "$work/set/$part/ape" "$work/set/$part/dog"
 done
 run 2 "${own[@]}" --resume
-says 'the name of class 0 (see --class-weights) was cat and is dog; --override goes on nevertheless'
+says 'the name of class 0 (see --class-weights) was cat and is dog; give the options of the first time again, or --override to go on with these'
 run 2 "${own[@]}" --class-weights 0:3 --resume
 says '--class-weights was dog:3 and is 0:3'
 run 0 "${own[@]}" --class-weights fox:3 --resume
@@ -175,6 +175,7 @@ for steps in 9 6; do
         rewind
         run 2 "${usual[@]}" --checkpoint-dir "$work/kept" --resume "$option" "$value"
         complains "$option was " '--override'
+        ! grep -qE 'samples was|rate in use was|implementations' "$work/stderr" || fail 'what only follows is named'
         expected=0
         [[ $steps -eq 6 || ! $option =~ ^--(batch-size|accumulate|seed|limit-train)$ ]] || expected=2
         run "$expected" "${usual[@]}" --checkpoint-dir "$work/kept" --resume --override "$option" "$value"
@@ -221,7 +222,7 @@ scaled=(train --model lenet --data synthetic --limit-train 64 --limit-val 0 --ep
     --optimizer sgd --base-lr 0.1 --schedule constant --scale-lr --checkpoint-dir "$work/scaled")
 run 0 "${scaled[@]}"
 run 2 "${scaled[@]}" --resume --recipe keras-mnist
-complains 'other settings: rate in use was 0.0125 and is 0.05; --override'
+complains 'other settings: rate in use was 0.0125 and is 0.05; give the options of the first time again'
 
 # ---- what stopped a training ----
 
@@ -272,6 +273,8 @@ run 0 "${few[@]}" --epochs 2 --checkpoint-dir "$work/over" --log-dir "$work/reco
 grep -q '"event":"done"' "$work/records/epochs.jsonl" || fail 'the last line is missing'
 run 0 "${few[@]}" --epochs 3 --checkpoint-dir "$work/over" --log-dir "$work/records" --resume
 [[ $(grep -c '"event":"epoch"' "$work/records/epochs.jsonl") -eq 3 ]] || fail 'a third epoch is not recorded'
+run 0 "${few[@]}" --epochs 2 --checkpoint-dir "$work/over" --resume
+says 'has 3 epochs already, and --epochs 2 leaves nothing to train'
 
 # ---- texts ----
 
