@@ -81,7 +81,7 @@ static void epoch_line_print(const epoch_line *line)
 static void progress_note_guesses(cli_progress *progress, const lk_epoch_report *report)
 {
     double classes = (double)progress->plan->classes, loss = lk_mean_value(report->train.loss);
-    if (progress->has_warned || !(fabs(loss - log(classes)) <= 0.002 * log(classes)))
+    if (progress->has_warned || classes < 2 || !(fabs(loss - log(classes)) <= 0.002 * log(classes)))
         return;
     progress->has_warned = true;
     cli_printf_wrapped(stderr, "note: ",

@@ -72,6 +72,22 @@ static lk_status own_data_add_training_pictures(pictures *p, const char *train)
     return status;
 }
 
+/* Warns of classes that are hardly meant to be classes. */
+static void own_data_check_classes(const pictures *p, bool split_by_folders)
+{
+    static const char *const splits[] = {"train", "training", "val", "valid", "validation", "test"};
+    const lk_names *classes = &p->folder.classes;
+    if (classes->count == 1)
+        lk__log(LK_LOG_WARNING, "%s has one class, %s: there is nothing to tell apart", p->source, classes->at[0]);
+    for (int64_t i = 0; !split_by_folders && i < classes->count; i++)
+        for (size_t j = 0; j < sizeof splits / sizeof *splits; j++)
+            if (strcasecmp(classes->at[i], splits[j]) == 0)
+                lk__log(LK_LOG_WARNING,
+                        "%s/%s is taken for a class: the folders of a split are train, and val or test, in small "
+                        "letters",
+                        p->source, classes->at[i]);
+}
+
 static lk_status own_data_scan_pictures(pictures *p)
 {
     bool split_by_folders = own_data_has_folder(p->root, "train"), held_out = p->opts->val_split > 0;
@@ -88,11 +104,15 @@ static lk_status own_data_scan_pictures(pictures *p)
     LK_TRY(lk__list_folders(train, &p->folder.classes));
     LK_TRY(lk__picture_folder_scan(p->source, &p->folder));
     if (p->folder.loose)
-        lk__log(LK_LOG_WARNING, "%" PRId64 " pictures lie beside the folders of classes, as %s: left out",
-                p->folder.loose, p->folder.first_loose);
+        lk__log(LK_LOG_WARNING, "left out: %" PRId64 " picture%s next to the folders of classes (%s%s)",
+                p->folder.loose, p->folder.loose == 1 ? "" : "s", p->folder.first_loose,
+                p->folder.loose == 1 ? "" : ", …");
     if (p->folder.others)
-        lk__log(LK_LOG_WARNING, "%" PRId64 " files of %s are no pictures by their names, as %s: left out",
-                p->folder.others, p->source, p->folder.other);
+        lk__log(LK_LOG_WARNING, "left out: %" PRId64 " file%s in %s without the ending of a picture (%s%s)",
+                p->folder.others, p->folder.others == 1 ? "" : "s", p->source, p->folder.other,
+                p->folder.others == 1 ? "" : ", …");
+    if (p->split == LK_SPLIT_TRAIN)
+        own_data_check_classes(p, split_by_folders);
     if (held_out)
         return own_data_select_held_out(p);
     return p->split == LK_SPLIT_TRAIN || p->opts->channels ? LK_OK : own_data_add_training_pictures(p, train);

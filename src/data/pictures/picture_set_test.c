@@ -245,6 +245,25 @@ static void a_folder_may_be_called_generated(void **state)
     }
 }
 
+static void odd_classes_are_warned_of(void **state)
+{
+    (void)state;
+    lk_dataset_opts opts = settings();
+    make_folder("set/Train/x");
+    make_folder("set/Test/x");
+    make_picture("set/Train/x/1.pgm", 1, SIDE, SIDE, 1);
+    make_picture("set/Test/x/2.pgm", 2, SIDE, SIDE, 1);
+    hear_nothing();
+    lk_dataset_release(open_set(LK_SPLIT_TRAIN, &opts));
+    expect_heard("set/Test is taken for a class: the folders of a split are train, and val or test");
+    expect_heard("set/Train is taken for a class");
+    assert_int_equal(rename(in_dir("set/Train"), in_dir("set/train")), 0);
+    hear_nothing();
+    lk_dataset_release(open_set(LK_SPLIT_TRAIN, &opts));
+    expect_heard("set/train has one class, x: there is nothing to tell apart");
+    assert_null(strstr(heard, "is taken for a class"));
+}
+
 /* --- what is broken ----------------------------------------------------------------------------------------------- */
 
 static void broken_pictures_are_named(void **state)
@@ -261,10 +280,10 @@ static void broken_pictures_are_named(void **state)
     hear_nothing();
     expect_no_set(&opts, LK_ERR_FORMAT, "3 of 8 pictures cannot be used (--skip-bad leaves them out): ",
                   "train/a/2.pgm: truncated PGM or PPM data");
-    expect_heard("2 files of ");
+    expect_heard("left out: 2 files in ");
     expect_heard("train/b/5.txt");
-    expect_heard("1 pictures lie beside the folders of classes, as ");
-    expect_heard("set/train/1.pgm: left out");
+    expect_heard("left out: 1 picture next to the folders of classes (");
+    expect_heard("set/train/1.pgm");
     opts.skip_bad = true;
     for (int time = 0; time < 2; time++) {
         hear_nothing();
@@ -351,12 +370,19 @@ static void more_classes_than_a_byte_has(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(samples_are_ordered_by_name),   FOLDER_TEST(val_is_taken_before_test),
-        FOLDER_TEST(threads_change_nothing),        FOLDER_TEST(sizes_have_to_agree),
-        FOLDER_TEST(a_share_is_held_out),           FOLDER_TEST(splits_have_the_same_channels),
-        FOLDER_TEST(one_picture_of_many_has_color), FOLDER_TEST(a_folder_may_be_called_generated),
-        FOLDER_TEST(more_classes_than_a_byte_has),  FOLDER_TEST(broken_pictures_are_named),
-        FOLDER_TEST(nothing_to_train_with),         FOLDER_TEST(large_files_wait_for_each_other),
+        FOLDER_TEST(samples_are_ordered_by_name),
+        FOLDER_TEST(val_is_taken_before_test),
+        FOLDER_TEST(threads_change_nothing),
+        FOLDER_TEST(sizes_have_to_agree),
+        FOLDER_TEST(a_share_is_held_out),
+        FOLDER_TEST(splits_have_the_same_channels),
+        FOLDER_TEST(one_picture_of_many_has_color),
+        FOLDER_TEST(a_folder_may_be_called_generated),
+        FOLDER_TEST(more_classes_than_a_byte_has),
+        FOLDER_TEST(broken_pictures_are_named),
+        FOLDER_TEST(odd_classes_are_warned_of),
+        FOLDER_TEST(nothing_to_train_with),
+        FOLDER_TEST(large_files_wait_for_each_other),
     };
     return cmocka_run_group_tests_name("picture_set", tests, NULL, NULL);
 }
