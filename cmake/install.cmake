@@ -56,6 +56,8 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT LK_SANITIZE)
           COMPONENT command)
 endif()
 
-# Documents and examples, to which help and manual pages refer.
-install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT command)
-install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT command)
+# Documents and examples, to which help and manual pages refer, and the files to which documents have links.
+set(folder ${CMAKE_INSTALL_DATADIR}/doc/lockstep)
+install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md DESTINATION ${folder} COMPONENT command)
+install(DIRECTORY docs examples include DESTINATION ${folder} COMPONENT command)
+install(FILES LICENSE DESTINATION ${folder} COMPONENT unpackaged) # Debian's packages have a copyright file

@@ -67,6 +67,13 @@ cmake --build "$work/cmake" >"$work/stdout" 2>"$work/stderr" || fail "made with 
 
 for file in man/man1/lockstep.1 man/man1/lockstep-train.1 bash-completion/completions/lockstep \
     zsh/site-functions/_lockstep fish/vendor_completions.d/lockstep.fish \
-    doc/lockstep/README.md doc/lockstep/docs/export.md doc/lockstep/examples/models/lenet.lk; do
+    doc/lockstep/LICENSE doc/lockstep/README.md doc/lockstep/docs/export.md doc/lockstep/examples/models/lenet.lk; do
     compgen -G "$prefix/share/$file*" >/dev/null || fail "share/$file is not installed"
 done
+
+cd "$prefix/share/doc/lockstep"
+dead=$(grep -roE '\]\([^]):# =]+[)#]' --include='*.md' . | while IFS=: read -r file link; do
+    link=${link#*(}
+    [[ -e $(dirname "$file")/${link%?} ]] || echo "$file: $link"
+done)
+[[ -z $dead ]] || fail "links of installed documents are dead: $dead"
