@@ -2,6 +2,8 @@
  * arguments and network, and its three callbacks written out. `--help` lists the arguments.
  *
  * `lockstep train --recipe fashion-mnist-wrn` trains the same network without C, to the same digest. */
+#define _POSIX_C_SOURCE 199309L /* clock_gettime, with -std=c11 too */
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>

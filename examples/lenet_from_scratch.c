@@ -7,6 +7,8 @@
  *
  * One thing differs from the book: a batch is always cut into SHARDS parts, and allreduce adds the parts up by a fixed
  * tree. So the accuracies are equal to the last digit for any number of devices. */
+#define _POSIX_C_SOURCE 199309L /* clock_gettime, with -std=c11 too */
+
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>

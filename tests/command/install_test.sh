@@ -53,6 +53,9 @@ prints "accuracy ${said[1]} ("
 if [[ -e $build/liblockstep_mpi.so ]]; then
     [[ $("$work/outside" multi-worker) == "$expected" ]] || fail "made with pkg-config: no plug-in for MPI"
 fi
+for example in "$prefix"/share/doc/lockstep/examples/*.c; do
+    cc -std=c11 -Wall -Wextra -Werror -fsyntax-only "$example" "${flags[@]}"
+done
 if command -v c++ >/dev/null; then
     c++ -std=c++17 -Wall -Wextra -pedantic -Werror "$outside/outside.cpp" -o "$work/outside-cpp" "${flags[@]}"
     "$work/outside-cpp" >"$work/stdout"
