@@ -42,9 +42,9 @@ LK_API lk_callback lk_callback_progress_bar(FILE *stream);
 /* --- stopping and the rate ---------------------------------------------------------------------------------------- */
 
 /* Ends training after `patience` epochs in a row whose validation accuracy is above `target`; an epoch that is not
- * above, equal included, restarts the count. It then prints `Early stopping after epoch 7` to `stream` (NULL: nothing)
- * when training ends. 0 <= target <= 1; patience >= 0, rounded up, at least 1. Errors when training begins:
- * LK_ERR_ARGUMENT (no evaluation). Its name is "stop at accuracy". */
+ * above, equal included, restarts the count. It then logs the reason (lk_log_set) and prints `Early stopping after
+ * epoch 7` to `stream` (NULL: neither) when training ends. 0 <= target <= 1; patience >= 0, rounded up, at least 1.
+ * Errors when training begins: LK_ERR_ARGUMENT (no evaluation). Its name is "stop at accuracy". */
 LK_API lk_callback lk_callback_stop_at_accuracy(double target, double patience, FILE *stream);
 
 /* Ends training after `patience` epochs in a row whose validation loss was not below the best so far by more than

@@ -487,6 +487,7 @@ lines "$(epoch_line 1 "$number" '')" "$(done_line 3 "$number" '"cpu:0"' 1 20)"
 tail -n 1 "$work/stdout" | grep -qF '"stopped_by":"stop at accuracy"' || fail "who stopped is not said"
 says 'Images/sec: '
 says 'Early stopping after epoch 1'
+says 'note: the validation accuracy was above 1e-09 in 1 epoch'
 run 0 "${lasting[@]}" --target-accuracy 1 --patience 1 --epochs 2
 ! grep -q 'Early stopping' "$work/stdout" || fail "stopped above 1"
 run 0 "${lasting[@]}" --target-accuracy 0 --patience 0.5

@@ -114,9 +114,13 @@ static void test_order_of_places(void **state)
     expect_mnist(in_dir("given"), 2, "cache/lockstep/mnist/train-images-idx3-ubyte.gz");
     put("env/mnist", ".gz", 3);
     setenv("LOCKSTEP_DATA", in_dir("env"), 1);
+    hear_nothing();
     expect_mnist(in_dir("given"), 3, "env/mnist/train-images-idx3-ubyte.gz");
+    expect_heard("given, does not exist: taking ");
     put("given/fashion-mnist", "", 4);
+    hear_nothing();
     expect_mnist(in_dir("given"), 3, "env/mnist/train-images-idx3-ubyte.gz");
+    assert_string_equal(heard, "");
     put("given/mnist", ".gz", 5);
     expect_mnist(in_dir("given"), 5, "given/mnist/train-images-idx3-ubyte.gz");
     expect_mnist(NULL, 3, "env/mnist/train-images-idx3-ubyte.gz");

@@ -171,6 +171,17 @@ static lk_status locate_fetch_missing(search *s, const lk_dataset_opts *opts)
     return LK_OK;
 }
 
+/* The files were found in location `found`. */
+static void locate_warn_of_missing(const search *s, int found, const lk_dataset_opts *opts)
+{
+    const char *const roots[CACHE] = {opts->dir, getenv("LOCKSTEP_DATA")};
+    struct stat status;
+    for (int i = 0; i < found; i++)
+        if (s->locations[i].set && stat(roots[i], &status) != 0)
+            lk__log(LK_LOG_WARNING, "%s, %s, does not exist: taking %s", s->locations[i].what, roots[i],
+                    s->located->path[LK__IMAGES]);
+}
+
 lk_status lk__dataset_find_files(const lk_catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
                                  lk_dataset_files *files)
 {
@@ -182,8 +193,10 @@ lk_status lk__dataset_find_files(const lk_catalog_entry *entry, lk_split split, 
         LK_TRY(locate_find_pair(&s, &s.locations[i]));
         if (opts->verify)
             LK_TRY(locate_verify_found(&s, &s.locations[i], opts));
-        if (s.found[LK__IMAGES] && s.found[LK__LABELS])
+        if (s.found[LK__IMAGES] && s.found[LK__LABELS]) {
+            locate_warn_of_missing(&s, i, opts);
             return LK_OK;
+        }
     }
     if (opts->offline)
         return locate_not_found(&s, "downloading is switched off");

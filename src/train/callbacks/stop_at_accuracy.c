@@ -1,4 +1,5 @@
 /* Ends training when the validation accuracy has been above a target for some epochs in a row. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "train/checkpoint/callback_state.h"
@@ -47,6 +48,8 @@ static lk_status stop_at_accuracy_train_end(void *self, lk_trainer *trainer, con
     (void)trainer, (void)result, (void)status;
     stopper *s = self;
     if (s->stopped_epoch > 0 && s->stream) {
+        lk__log(LK_LOG_INFO, "the validation accuracy was above %g in %lld epoch%s", s->target, (long long)s->met,
+                s->met == 1 ? "" : "s in a row");
         fprintf(s->stream, "Early stopping after epoch %lld\n", (long long)s->stopped_epoch);
         fflush(s->stream);
     }
