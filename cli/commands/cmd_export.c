@@ -72,9 +72,10 @@ static void export_print_result(const lk_checkpoint *checkpoint, const export_co
     cli_print_clean(config->out, stdout);
     printf(": ");
     cli_print_clean(info->model, stdout);
-    printf(" for images of %" PRId64 "x%" PRId64 "x%" PRId64 " in %" PRId64 " classes, %" PRId64
-           " values, after %" PRId64 " steps\n",
-           info->channels, info->height, info->width, info->classes, elements, info->steps);
+    printf(" for images of %" PRId64 "x%" PRId64 "x%" PRId64 " in %" PRId64 " class%s, %" PRId64
+           " values, after %" PRId64 " step%s\n",
+           info->channels, info->height, info->width, info->classes, info->classes == 1 ? "" : "es", elements,
+           info->steps, info->steps == 1 ? "" : "s");
 }
 
 static lk_status export_folder(const char *folder, const export_config *config, lk_export_format format)

@@ -207,10 +207,11 @@ static int64_t profile_count_samples(const profile *p)
 static void profile_print_head(const profile *p)
 {
     const lk_plan *plan = lk_trainer_plan(p->trainer);
-    printf("%s on %s, %d device%s, batch %lld in %lld shards: %lld steps of %.2f ms after %lld, %.0f images/s\n",
+    printf("%s on %s, %d device%s, batch %lld in %lld shard%s: %lld step%s of %.2f ms after %lld, %.0f images/s\n",
            plan->model, plan->data, p->n_devices, p->n_devices == 1 ? "" : "s", (long long)plan->batch_size,
-           (long long)plan->shards, (long long)p->config.steps, profile_per_step(p, p->summary->seconds),
-           (long long)p->config.warmup, (double)profile_count_samples(p) / p->summary->seconds);
+           (long long)plan->shards, plan->shards == 1 ? "" : "s", (long long)p->config.steps,
+           p->config.steps == 1 ? "" : "s", profile_per_step(p, p->summary->seconds), (long long)p->config.warmup,
+           (double)profile_count_samples(p) / p->summary->seconds);
     if (strcmp(plan->algorithms, "fast") != 0) {
         fputs("algorithms ", stdout);
         cli_print_clean(plan->algorithms, stdout);

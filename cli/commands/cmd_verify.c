@@ -151,7 +151,8 @@ static void verify_print_run(void *user, const lk_verify_run *run)
 static int verify_print_result(const verify_config *config, const lk_verify_opts *opts, const lk_verify_result *result)
 {
     if (result->identical) {
-        printf("identical after %lld steps with %lld shards", (long long)config->steps, (long long)result->shards);
+        printf("identical after %lld step%s with %lld shard%s", (long long)config->steps, config->steps == 1 ? "" : "s",
+               (long long)result->shards, result->shards == 1 ? "" : "s");
         if (strcmp(config->train.execution.algorithms, "fast") != 0) {
             fputs(", algorithms ", stdout);
             cli_print_clean(config->train.execution.algorithms, stdout);

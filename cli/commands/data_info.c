@@ -92,7 +92,7 @@ static lk_status info_print_equal(const lk_dataset *dataset, const lk_dataset *i
         contrary += lk_dataset_labels(dataset)[i] != lk_dataset_labels(in)[equals[i]];
     }
     if (status == LK_OK) {
-        printf("  %lld %s", (long long)found, what);
+        printf("  %lld %s %s", (long long)found, found == 1 ? "image is" : "images are", what);
         printf(contrary ? ", %lld of them under another label\n" : "\n", (long long)contrary);
         for (int64_t i = 0, named = 0; i < count && named < NAMED; i++)
             if (equals[i] >= 0) {
@@ -110,16 +110,17 @@ static lk_status info_print_equal(const lk_dataset *dataset, const lk_dataset *i
 
 static lk_status info_print_split(const char *name, const lk_dataset *dataset)
 {
-    printf("%s: %lld images of ", name, (long long)lk_dataset_count(dataset));
+    int64_t count = lk_dataset_count(dataset), classes = lk_dataset_classes(dataset);
+    printf("%s: %lld image%s of ", name, (long long)count, count == 1 ? "" : "s");
     cli_data_print_shape(dataset);
-    printf(", %lld classes; ", (long long)lk_dataset_classes(dataset));
+    printf(", %lld class%s; ", (long long)classes, classes == 1 ? "" : "es");
     cli_print_clean(lk_dataset_source(dataset), stdout);
     putchar('\n');
     lk_status status = info_print_moments(dataset);
     if (status == LK_OK)
         status = info_print_classes(dataset);
     if (status == LK_OK)
-        status = info_print_equal(dataset, dataset, "images are the same as an earlier one");
+        status = info_print_equal(dataset, dataset, "the same as an earlier one");
     return status;
 }
 
@@ -146,7 +147,7 @@ int cli_data_info(data_config *config)
     if (status == LK_OK && test)
         status = info_print_split("validation", test);
     if (status == LK_OK && test)
-        status = info_print_equal(test, train, "images are in the training set too");
+        status = info_print_equal(test, train, "in the training set too");
     lk_dataset_release(train);
     lk_dataset_release(test);
     if (status == LK_ERR_MEMORY && lk_error_status() == LK_OK) {

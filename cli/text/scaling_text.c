@@ -259,7 +259,7 @@ static void scaling_text_print_step(const lk_scaling_report *r, FILE *stream)
         if (i < ALL)
             fputc('\n', stream);
     }
-    fprintf(stream, "  %lld steps", (long long)r->steps);
+    fprintf(stream, "  %lld step%s", (long long)r->steps, r->steps == 1 ? "" : "s");
     if (r->devices > 1 || r->workers > 1)
         fprintf(stream, ", mean of all %s", w.many);
     fputc('\n', stream);

@@ -66,7 +66,7 @@ static lk_status safetensors_file_find_naming(const lk_model *model, lk_export_n
         LK_FAIL(LK_ERR_UNSUPPORTED, "%s: has no names of Dive into Deep Learning; resnet18 has", lk_model_name(model));
     if (!*naming)
         LK_FAIL(LK_ERR_UNSUPPORTED,
-                "%s: has no names of PyTorch; the reference models have, lenet, keras-cnn, resnet18, wrn-16-10 and "
+                "%s: has no names of PyTorch; the reference models have: lenet, keras-cnn, resnet18, wrn-16-10 and "
                 "fast-cnn",
                 lk_model_name(model));
     return LK_OK;

@@ -110,12 +110,12 @@ silent_stderr
 lines "^train: 3 images of 1x2x2, 2 classes; $work/own/train$" \
     '^  channel 0 +mean 0.666667, deviation 0.471405 \(of bytes / 255\)$' \
     '^ +2 +66.7%  #{30} +0 cat$' '^ +1 +33.3%  #{15} +1 dog$' \
-    '^  1 images are the same as an earlier one, 1 of them under another label$' \
+    '^  1 image is the same as an earlier one, 1 of them under another label$' \
     '^    train/cat/2.pgm is train/dog/1.pgm, as cat and dog$' \
-    "^validation: 1 images of 1x2x2, 2 classes; $work/own/val$" \
+    "^validation: 1 image of 1x2x2, 2 classes; $work/own/val$" \
     '^  channel 0 +mean 0.000000, deviation 0.000000 \(of bytes / 255\)$' \
     '^ +0 +0.0%   +0 cat$' '^ +1 +100.0%  #{30} +1 dog$' '^  0 images are the same as an earlier one$' \
-    '^  1 images are in the training set too, 1 of them under another label$' \
+    '^  1 image is in the training set too, 1 of them under another label$' \
     '^    val/dog/7.pgm is train/cat/1.pgm, as dog and cat$'
 run 0 data info "$work/own" --resize 4x4 --channels 3 --val-split 0.5
 prints 'train: 2 images of 3x4x4'

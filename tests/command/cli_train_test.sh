@@ -620,7 +620,7 @@ run 0 "${verify[@]}" --devices 1,3 --shards 5
 [[ $(tail -n 1 "$work/stdout") == 'identical after 2 steps with 5 shards' ]] || fail "no verdict"
 
 run 0 "${verify[@]}" --devices 1,2 --steps 1 --base-lr 0.002 --recipe keras-mnist --augment shift=0.2,flip
-[[ $(tail -n 1 "$work/stdout") == 'identical after 1 steps with 2 shards' ]] || fail "no verdict"
+[[ $(tail -n 1 "$work/stdout") == 'identical after 1 step with 2 shards' ]] || fail "no verdict"
 # Settings that may change bits and are not at their defaults are in the plan, and in the records.
 few=(train --data synthetic --limit-train 20 --limit-val 0 --batch-size 8 --epochs 1 --devices 1)
 run 0 "${few[@]}" --fuse off --dtype bf16 --micro-batch 2 --recompute --json --log-dir "$work/unusual"
