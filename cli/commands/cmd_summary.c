@@ -299,7 +299,7 @@ static void summary_print_memory(const summary_config *config, const lk_memory_e
                        summary_plural(e->devices));
     summary_print_row("parameters, buffers", e->variables, "");
     summary_print_row("gradients", e->gradients,
-                      "of a shard, in sums that wait in the tree, and twice those of the last update");
+                      "a shard's, partial sums over shards, and two copies of the last update's sum");
     snprintf(note, sizeof note, "%s%s", optimizers[config->optimizer],
              config->optimizer_state ? ", the device's share of the state" : "");
     summary_print_row("optimizer", e->optimizer, note);

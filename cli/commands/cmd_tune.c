@@ -101,10 +101,11 @@ static void tune_print_end(const lk_tune_result *result, const char *out)
         printf("\nThe built-in choices are the fastest for all %d problems.\n", lk_tuning_count(result->tuning));
     else
         printf("\n%d of %d choices are not the built-in ones. ", result->changed, lk_tuning_count(result->tuning));
-    if (result->changed > 0 && result->tuned > 0)
-        printf("A step takes %.2f ms%s with them, %.2f ms with the built-in ones: %.2f times as fast.\n",
+    double ratio = result->tuned > 0 ? result->built_in / result->tuned : 0;
+    if (result->changed > 0 && ratio > 0)
+        printf("A step takes %.2f ms%s with them, %.2f ms with the built-in ones: %.2f times as %s.\n",
                1e3 * result->tuned, result->elapsed ? "" : " of processor time", 1e3 * result->built_in,
-               result->built_in / result->tuned);
+               ratio < 1 ? 1 / ratio : ratio, ratio < 1 ? "long, so training is faster without the file" : "fast");
     else if (result->changed > 0)
         printf("None of them runs in a training or an evaluation, where their operators are fused into others.\n");
     printf("%s written: hash %016llx\n", out, (unsigned long long)lk_tuning_hash(result->tuning));

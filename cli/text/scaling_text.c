@@ -83,8 +83,7 @@ static void scaling_text_print_no_steps(const lk_scaling_report *r, FILE *stream
     if (r->servers > 0)
         fputs("a worker's step was not measured: the first few do not count\n", stream);
     else
-        fputs("a step's time was not measured: no epoch has the steps that it takes, or --trace records the run\n",
-              stream);
+        fputs("a step's time was not measured: the epochs have too few steps, or --trace recorded the run\n", stream);
 }
 
 static void scaling_text_print_no_exchange(const lk_scaling_report *r, FILE *stream)

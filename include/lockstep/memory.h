@@ -27,7 +27,7 @@ typedef struct lk_memory_estimate {
     int64_t micro_batch;    /* samples of a shard that run together; 0: all */
     lk_dtype dtype;         /* of the forward and backward pass */
     double variables;       /* parameters and buffers */
-    double gradients;       /* of the shard, of sums that wait, and the last update's twice */
+    double gradients;       /* a shard's, partial sums over shards, and two copies of the last update's sum */
     double optimizer;       /* the optimizer's state, or the device's share of it */
     double activations;     /* of the layers' outputs, with their gradients, at the moment when they need most */
     double least; /* lower bound of what all devices of the process need together: with less memory training fails */

@@ -73,13 +73,13 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
     LK_TRY(scaling_model_compare_counts("the number of shards", one->shards, many->shards));
     LK_TRY(scaling_model_compare_texts("the hash of kernels", one->implementations, many->implementations));
     if (!isfinite(one->images_per_second) || !isfinite(many->images_per_second))
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "the runs cannot be compared: of the %s one there is no throughput; longer runs have one",
+        LK_FAIL(LK_ERR_ARGUMENT, "the runs cannot be compared: the %s one is too short to have a throughput",
                 isfinite(one->images_per_second) ? "second" : "first");
     if (one->steps < 1)
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "the runs cannot be compared: no steps of the first one were recorded: it is too short, "
-                "or --trace records it");
+        LK_FAIL(
+            LK_ERR_ARGUMENT,
+            "the runs cannot be compared: the first one has no step's time: its epochs have too few steps, or --trace "
+            "recorded it");
     many->one_device_images_per_second = one->images_per_second;
     return LK_OK;
 }

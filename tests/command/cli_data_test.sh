@@ -121,7 +121,7 @@ run 0 data info "$work/own" --resize 4x4 --channels 3 --val-split 0.5
 prints 'train: 2 images of 3x4x4'
 mv "$work/own/val" "$work/own/later"
 run 0 data info "$work/own"
-prints 'has no validation set (val/ or test/ beside train/)'
+prints 'has no validation set: expected val/ or test/ next to train/; use'
 rm -rf "$work/cache"
 
 # A limit of file sizes acts like a full disk: data are used without the cache.

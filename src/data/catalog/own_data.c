@@ -97,8 +97,8 @@ static lk_status own_data_scan_pictures(pictures *p)
     snprintf(p->source, PATH_MAX, "%s", train);
     if (p->split == LK_SPLIT_TEST && !held_out) {
         if (!split_by_folders || !own_data_has_folder(p->root, test))
-            return lk__no_test_set(p->root, split_by_folders ? "val/ or test/ beside train/"
-                                                             : "val/ or test/ beside a train/ with the classes");
+            return lk__no_test_set(p->root, split_by_folders ? "val/ or test/ next to train/"
+                                                             : "val/ or test/ next to a train/ with the classes");
         snprintf(p->source, PATH_MAX, "%s/%s", p->root, test);
     }
     LK_TRY(lk__list_folders(train, &p->folder.classes));
@@ -141,7 +141,7 @@ static lk_status own_data_read_csv_folder(const char *folder, lk_split split, co
     if (split == LK_SPLIT_TRAIN)
         return lk__csv_read(train, NULL, opts, samples);
     if (!lk__find_file(folder, "val.csv", source) && !lk__find_file(folder, "test.csv", source))
-        return lk__no_test_set(folder, "val.csv or test.csv beside train.csv");
+        return lk__no_test_set(folder, "val.csv or test.csv next to train.csv");
     return lk__csv_read(source, train, opts, samples);
 }
 
@@ -152,7 +152,7 @@ static lk_status own_data_read_csv_file(const char *path, lk_split split, const 
     if (length < 5 + less || strncasecmp(path + length - less - 4, ".csv", 4) != 0)
         LK_FAIL(LK_ERR_ARGUMENT, "data set %s: a file of samples is a .csv or .csv.gz file", path);
     if (split == LK_SPLIT_TEST)
-        return lk__no_test_set(path, "one file of samples");
+        return lk__no_test_set(path, "a folder with train.csv and val.csv");
     snprintf(source, PATH_MAX, "%s", path);
     return lk__csv_read(path, NULL, opts, samples);
 }

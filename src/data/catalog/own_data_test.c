@@ -110,7 +110,8 @@ static void cifar_may_lack_a_test_set(void **state)
 {
     (void)state;
     write_cifar("train.bin", 0, 200, true);
-    refuse("", LK_SPLIT_TEST, NULL, LK_ERR_ARGUMENT, "has no validation set (test.bin)", "--val-split 0.1");
+    refuse("", LK_SPLIT_TEST, NULL, LK_ERR_ARGUMENT, "has no validation set: expected test.bin; use",
+           "--val-split 0.1");
     lk_dataset *dataset = open_path("", LK_SPLIT_TEST, &(lk_dataset_opts){.val_split = 0.5});
     assert_int_equal(lk_dataset_classes(dataset), 100);
     lk_dataset_release(dataset);
@@ -227,7 +228,8 @@ static void reads_csv_with_a_flag(void **state)
     lk_dataset_release(dataset);
     refuse("a.csv", LK_SPLIT_TRAIN, NULL, LK_ERR_ARGUMENT, "6 pixels a row, and no header that says in which shape",
            "");
-    refuse("a.csv", LK_SPLIT_TEST, &opts, LK_ERR_ARGUMENT, "has no validation set (one file of samples)", "");
+    refuse("a.csv", LK_SPLIT_TEST, &opts, LK_ERR_ARGUMENT,
+           "has no validation set: expected a folder with train.csv and val.csv; use", "");
     opts.shape = "2x2";
     refuse("a.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "--image-shape 2x2: is 4 pixels, but the rows of",
            "have 6 beside the label");

@@ -25,8 +25,9 @@ bool lk__find_file(const char *folder, const char *name, char path[PATH_MAX])
 
 lk_status lk__no_test_set(const char *path, const char *expected)
 {
-    LK_FAIL(LK_ERR_ARGUMENT,
-            "%s has no validation set (%s): --val-split 0.1 holds out a tenth of each class, --limit-val 0 trains "
-            "without one, evaluate --split train looks at all of it",
-            path, expected);
+    LK_FAIL(
+        LK_ERR_ARGUMENT,
+        "%s has no validation set: expected %s; use --val-split 0.1 to hold out a tenth of each class, --limit-val 0 "
+        "to train without one, or --split train to evaluate the training set",
+        path, expected);
 }

@@ -149,7 +149,7 @@ static void a_share_is_held_out(void **state)
     lk_dataset_opts opts = settings();
     lk_dataset *test;
     lk_status status = lk_dataset_open(in_dir("set"), LK_SPLIT_TEST, &opts, &test);
-    expect_failure(status, LK_ERR_ARGUMENT, "has no validation set", "--val-split 0.1 holds out");
+    expect_failure(status, LK_ERR_ARGUMENT, "has no validation set", "--val-split 0.1 to hold out");
     opts.val_split = 0.2;
     lk_dataset *train = open_set(LK_SPLIT_TRAIN, &opts);
     test = open_set(LK_SPLIT_TEST, &opts);

@@ -183,8 +183,8 @@ lk_status lk__checkpoint_check_folder(const char *folder)
     if (access(path, F_OK) != 0)
         return LK_OK;
     LK_FAIL(LK_ERR_ARGUMENT,
-            "%s: is a checkpoint itself; checkpoints are written into the folder that holds it, or, to go on from this "
-            "one, into another one with a copy of it",
+            "%s: is a checkpoint itself; name the folder that holds it or, to go on from just this checkpoint, another "
+            "folder with a copy of it",
             folder);
 }
 

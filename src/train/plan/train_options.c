@@ -197,7 +197,8 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help =
          "number of logical shards that a batch is cut into, which results depend on; at most as many devices train "
-         "(default: 8; fewer, so that each has 32 samples, or 16 if there are two; more, so that none has over 64)"},
+         "(default: 8, but fewer for a small batch, so that each has at least 32 samples, or 16 if there are two, and "
+         "more for a large batch, so that each has at most 64)"},
     {.name = "algorithms",
      .group = KERNELS,
      .type = LK_OPTION_STRING,
@@ -235,9 +236,9 @@ const lk_option lk_train_options[] = {
      .least = 0, .greatest = 1e6,
      .value = "MB",
      .help =
-         "megabytes (10^6 bytes) of gradients that are summed over shards and devices together, while the "
-         "backward pass continues, between processes at most 4.2; 0: all of them, after it; changes no result without "
-         "--compress bf16"},
+         "size of a bucket in megabytes (10^6 bytes), between processes at most 4.2: gradients of a bucket are summed "
+         "together while the backward pass continues; 0: all gradients are one bucket, summed after the backward "
+         "pass; changes no result without --compress bf16"},
     {.name = "graphs",
      .group = KERNELS,
      .type = LK_OPTION_CHOICE,
@@ -298,7 +299,7 @@ const lk_option lk_train_options[] = {
      .minimum = 1, .maximum = 1000000,
      .value = "N",
      .recorded = true,
-     .help = "passes over the training set (default: that of the recipe or of the model's, else 10)"},
+     .help = "passes over the training set (default: from --recipe or else the model's own recipe, else 10)"},
     {.name = "batch-size",
      .group = NETWORK,
      .type = LK_OPTION_INT64,
@@ -307,7 +308,8 @@ const lk_option lk_train_options[] = {
      .minimum = 1, .maximum = MAX_BATCH,
      .value = "N",
      .recorded = true,
-     .help = "samples in a step, over all devices together (default: that of the recipe or of the model's, else 128)"},
+     .help = "samples in a step, over all devices together (default: from --recipe or else the model's own recipe, "
+             "else 128)"},
     {.name = "val-batch-size",
      .group = NETWORK,
      .type = LK_OPTION_INT64,
@@ -368,7 +370,7 @@ const lk_option lk_train_options[] = {
      AT(optimizer.name),
      .value = "NAME",
      .recorded = true,
-     .help = "optimizer: sgd, adam, adamw or lars (default: that of the recipe or of the model's, else sgd)"},
+     .help = "optimizer: sgd, adam, adamw or lars (default: from --recipe or else the model's own recipe, else sgd)"},
     {.name = "base-lr",
      .group = OPTIMIZER,
      .type = LK_OPTION_DOUBLE,
@@ -377,7 +379,8 @@ const lk_option lk_train_options[] = {
      .least = 1e-12, .greatest = 1e6,
      .value = "RATE",
      .recorded = true,
-     .help = "learning rate, before schedule and warm-up (default: that of the recipe or of the model's, else 0.1)"},
+     .help = "learning rate, before schedule and warm-up (default: from --recipe or else the model's own recipe, "
+             "else 0.1)"},
     {.name = "momentum",
      .group = OPTIMIZER,
      .type = LK_OPTION_DOUBLE,
