@@ -65,7 +65,7 @@ class Process:
         self.limit, self.cpus = limit, cpus or os.sched_getaffinity(0)
         self.busy_before = busy_seconds(self.cpus)
         self.command = [str(word) for word in command]
-        self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        self.output, self.errors = (tempfile.TemporaryFile("w+", errors="replace") for _ in range(2))
         self.began = time.perf_counter()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output, env=environment,
                                         stderr=self.errors, preexec_fn=lambda: self.prepare(cpus))

@@ -167,6 +167,47 @@ row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1
     'ceiling: copy of device memory.* 4000 GB/s' 'kernel relu, f32 +\| 3900 GB/s .*\| 98% +\| >= 80% +\| yes' \
     'kernel dropout \(Philox\), bf16 +\| 1000 GB/s .*\| 25% +\| >= 80% +\| no'
 
+# --- output that nobody expects ----------------------------------------------------------------------------------------
+
+# Libraries print lines of their own. An event or a sample that is cut short is a row; so is one that the table cannot use.
+cat >"$work/build/lockstep" <<END
+#!/bin/sh
+[ "\$1" = train ] || exec "$LOCKSTEP" "\$@"
+case "\$*" in
+*'--epochs 1 '*) echo '{"event":' ;;
+*) printf 'NCCL version 2.28.9\n{"event":"epoch","train_loss":2.5}\n{"event":"done"}\n' ;;
+esac
+END
+check 1 --build "$work/build" --only doctor,trains,merged,networks
+row 'a GPU, and the libraries for it +\| passed' 'lenet trains +\| passed: loss 2\.5' \
+    'merged shards, same bits, lenet, f32 +\| FAILED: JSONDecodeError: '
+grep -q '^json.decoder.JSONDecodeError: ' "$work/out/output.log" || fail "the log lacks a traceback"
+
+echo 'echo "{\"kernel\": "' >>"$fake/bench/bench_gpu_kernels"
+check 1 --build "$fake" --python "$fake/python" --only kernels
+row 'kernels +\| FAILED: JSONDecodeError: '
+printf '#!/bin/sh\necho '\''{"kernel": "copy", "dtype": "f32"}'\''\n' >"$fake/bench/bench_gpu_kernels"
+check 1 --build "$fake" --python "$fake/python" --only kernels,shards
+row "kernels +\\| FAILED: KeyError: 'seconds'" 'resnet18, .*: default shards beside one .*\| 300, one shard '
+
+# A run that is ended has its table, with the rows that are known.
+cat >"$work/build/lockstep" <<END
+#!/bin/sh
+[ "\$1" != verify ] || exec sleep 60
+exec "$LOCKSTEP" "\$@"
+END
+"$root/tools/gpu_check" --out "$work/out" --build "$work/build" --only doctor,contract >"$work/stdout" 2>"$work/stderr" &
+until grep -q ' contract: ' "$work/stderr"; do
+    kill -0 $! || fail "it ended by itself"
+    sleep 0.1
+done
+kill $!
+status=0
+wait $! || status=$?
+[[ $status -eq 130 ]] || fail "ended by SIGTERM: exit status $status"
+row 'a GPU, and the libraries for it +\| passed' 'same bits, lenet, f32 +\| not run: out of time'
+diff "$work/out/table.md" "$work/stdout" || fail "table.md is another table"
+
 # --- no time ---------------------------------------------------------------------------------------------------------
 
 # A check that hangs leaves no time for later checks, but takes none from the measurements.

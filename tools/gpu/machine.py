@@ -30,6 +30,11 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+def read_json_lines(text):
+    """The objects that a program has printed, one a line. Libraries print other lines in between."""
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
 class Clock:
     """The time that is left in all, and for the calling thread's current item."""
 
@@ -43,15 +48,19 @@ class Clock:
         self.thread.end = min(end, self.end)
         self.thread.limit = min(self.thread.end, time.monotonic() + limit)
 
+    def stop(self):
+        """No thread has any time left."""
+        self.end = 0
+
     def left(self):
-        left = getattr(self.thread, "limit", self.end) - time.monotonic()
+        left = min(getattr(self.thread, "limit", self.end), self.end) - time.monotonic()
         if left < SHORTEST:
             raise NotMeasured("out of time")
         return left
 
     def is_over(self):
         """Whether `end` has come, not the limit alone."""
-        return time.monotonic() >= getattr(self.thread, "end", self.end)
+        return time.monotonic() >= min(getattr(self.thread, "end", self.end), self.end)
 
     def passed(self):
         return time.monotonic() - self.began
@@ -199,14 +208,16 @@ class Machine:
             state = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=10).stdout
         except (OSError, subprocess.TimeoutExpired) as error:
             state = f"nvidia-smi: {error}\n"
-        with self.lock:
-            self.log.write(f"FAILED: {reason}\n{state}once more with LOCKSTEP_ENGINE=sync:\n")
+        self.write_log(f"FAILED: {reason}\n{state}once more with LOCKSTEP_ENGINE=sync:\n")
         try:
             self.finish(Process(command, None, min(EXPLAINED, self.clock.left()), {**environment, "LOCKSTEP_ENGINE": "sync"}))
         except NotMeasured as told:
-            with self.lock:
-                self.log.write(f"{told}\n\n")
-                self.log.flush()
+            self.write_log(f"{told}\n\n")
+
+    def write_log(self, text):
+        with self.lock:
+            self.log.write(text)
+            self.log.flush()
 
     def peer_command(self, options):
         return [self.python, "-c", PEER_SETTINGS, self.peer, *options]
@@ -221,12 +232,13 @@ class Machine:
             self.finish(process)
         except NotMeasured as told:
             reason = told
-        lines = process.stdout.splitlines() if process else []
-        return [json.loads(line) for line in lines if line.startswith("{")], reason
+        return read_json_lines(process.stdout) if process else [], reason
 
     def finish(self, process):
         with self.lock:
             self.running.add(process)
+            if self.clock.is_over():  # end() did not know it yet
+                process.kill_group()
         try:
             process.finish()
         except Failed:
@@ -239,8 +251,9 @@ class Machine:
                 self.keep(process)
         return process
 
-    def end_processes(self):
-        """Kills the processes of other threads, whose calls then fail."""
+    def end(self):
+        """Kills the processes of other threads, whose calls then fail, and lets none begin."""
+        self.clock.stop()
         with self.lock:
             for process in self.running:
                 process.kill_group()
@@ -295,7 +308,7 @@ class Machine:
     def train(self, *options):
         """The events of a run of `lockstep train`."""
         output = self.run(self.lockstep, "train", "--json", "--data", self.data, "--limit-val", 0, *options).stdout
-        events = [json.loads(line) for line in output.splitlines()]
+        events = read_json_lines(output)
         if not events or events[-1]["event"] != "done":
             raise Failed("lockstep train ended without its report")
         return events

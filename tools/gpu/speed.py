@@ -1,7 +1,7 @@
 """The measurements of tools/gpu_check, lockstep and PyTorch in turn, and their goals."""
-import json
 import statistics
 
+from machine import read_json_lines
 from processes import Failed, NotMeasured
 from table import summary
 
@@ -149,7 +149,7 @@ class Kernels:
         quick = ["--quick"] if machine.emulated else []
         try:
             process = machine.run(machine.program("bench/bench_gpu_kernels"), *quick)
-            self.samples = [json.loads(line) for line in process.stdout.splitlines()]
+            self.samples = read_json_lines(process.stdout)
         except NotMeasured as reason:
             self.reason = reason
             raise
@@ -174,7 +174,8 @@ class Kernels:
         copy = statistics.median(copies)
         yield Line("ceiling: copy of device memory, read and written", f"{summary([c / 1e9 for c in copies], 0)} GB/s")
         for dtype in ("bf16", "f32"):
-            yield Line(f"ceiling: matrix product, {dtype}", f"{self.matmul(dtype) / 1e12:.0f} TFLOP/s")
+            what, rate = f"ceiling: matrix product, {dtype}", self.matmul(dtype)
+            yield Line(what, f"{rate / 1e12:.0f} TFLOP/s") if rate else lacking(what, "no sample")
         for sample in self.samples:
             if sample["kernel"] in LIBRARIES:
                 continue
@@ -185,7 +186,7 @@ class Kernels:
 
 
 class Speeds:
-    """All measurements. The parts take samples; at the end lines() makes the table of those that there are."""
+    """All measurements. The parts take samples; at the end sources() make the table of those that there are."""
 
     def __init__(self, machine):
         self.machine, self.kernels = machine, Kernels()
@@ -287,16 +288,18 @@ class Speeds:
         return Line(what, summary(self.epoch.epochs, 3), goal="<= 0.1",
                     reached="yes" if statistics.median(self.epoch.epochs) <= 0.1 else "no")
 
-    def lines(self):
-        for comparison in self.big + self.small:
-            yield from comparison.lines(self.machine)
+    def sources(self):
+        """Functions that return rows, each with a name: if one fails, the others still make theirs."""
+        def of(comparisons):
+            for comparison in comparisons:
+                yield comparison.ours.what, lambda comparison=comparison: comparison.lines(self.machine)
+
+        yield from of(self.big + self.small)
         if self.big:
-            yield self.ceiling_line()
-        yield self.epoch_line()
+            yield "the bf16 ceiling", lambda: [self.ceiling_line()]
+        yield "LeNet's epoch", lambda: [self.epoch_line()]
         for size in self.sizes:
-            yield self.size_line(size.ours)
-            yield from size.lines(self.machine)
-        yield self.shards_line()
-        yield from self.kernels.lines()
-        for comparison in self.f32:
-            yield from comparison.lines(self.machine)
+            yield size.ours.what, lambda size=size: [self.size_line(size.ours), *size.lines(self.machine)]
+        yield "shards", lambda: [self.shards_line()]
+        yield "kernels", self.kernels.lines
+        yield from of(self.f32)
