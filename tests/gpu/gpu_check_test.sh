@@ -208,6 +208,9 @@ wait $! || status=$?
 row 'a GPU, and the libraries for it +\| passed' 'same bits, lenet, f32 +\| not run: out of time'
 diff "$work/out/table.md" "$work/stdout" || fail "table.md is another table"
 
+check 0 --build "$fake" --python "$work/none" --only doctor,shards
+grep -q "^- PyTorch: $work/none: No such file or directory$" "$work/stdout" || fail "it does not say what is wrong with --python"
+
 # --- no time ---------------------------------------------------------------------------------------------------------
 
 # A check that hangs leaves no time for later checks, but takes none from the measurements.

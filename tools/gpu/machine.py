@@ -35,6 +35,18 @@ def read_json_lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+def probe(*command, seconds=60):
+    """The output of a program that is not ours and may be missing, and why it failed, or None."""
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds)
+    except OSError as error:
+        return "", f"{command[0]}: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return "", f"{command[0]}: not done after {seconds} s"
+    reason = (found.stderr.strip().splitlines() or [f"exit status {found.returncode}"])[-1]
+    return found.stdout.strip(), reason if found.returncode else None
+
+
 class Clock:
     """The time that is left in all, and for the calling thread's current item."""
 
@@ -139,9 +151,8 @@ class Machine:
         """The output of `doctor`. If it finds no CUDA, looks for CUDA's libraries in Python packages and tries again."""
         said = self.run(self.lockstep, "doctor").stdout
         if "no CUDA" in said:
-            find = "import nvidia; print(*nvidia.__path__, sep='\\n')"
-            found = subprocess.run([self.python, "-c", find], capture_output=True, text=True).stdout.splitlines()
-            wheels = [lib for path in found for lib in sorted(Path(path).glob("*/lib"))]
+            found, _ = probe(self.python, "-c", "import nvidia; print(*nvidia.__path__, sep='\\n')")
+            wheels = [lib for path in found.splitlines() for lib in sorted(Path(path).glob("*/lib"))]
             toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64"
             self.add_libraries(self.environment, [toolkit, *wheels])
             said = self.run(self.lockstep, "doctor").stdout
@@ -153,18 +164,16 @@ class Machine:
             return "emulated"
         if not self.peer.exists():
             return f"no {self.peer}: --peer names it"
-        code = "import torch; print(torch.__version__); assert torch.cuda.is_available(), 'torch sees no GPU'"
-        found = subprocess.run([self.python, "-c", code], capture_output=True, text=True)
-        self.torch = found.stdout.strip()
-        return None if found.returncode == 0 else "torch sees no GPU" if self.torch else "no torch"
+        code = "import sys, torch; print(torch.__version__); torch.cuda.is_available() or sys.exit('torch sees no GPU')"
+        self.torch, reason = probe(self.python, "-c", code)
+        return reason
 
     def commit(self):
         """The build's commit. A packed build has it in a file, because it is used without the repository."""
         packed = self.build / "commit"
         if packed.exists():
             return packed.read_text().strip()
-        found = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-        return found.stdout.strip() or "unknown"
+        return probe("git", "-C", ROOT, "describe", "--always", "--dirty")[0] or "unknown"
 
     def libraries(self):
         """Driver, CUDA and libraries, as `doctor` says."""
@@ -180,13 +189,11 @@ class Machine:
 
     def describe(self):
         """Lines on everything on which the figures depend."""
-        query = ["nvidia-smi", "--query-gpu=driver_version,memory.total,clocks.max.sm,power.limit", "--format=csv,noheader"]
-        try:
-            driver = subprocess.run(query, capture_output=True, text=True).stdout.strip().replace("\n", "; ")
-        except OSError:
-            driver = ""
+        driver, _ = probe("nvidia-smi", "--query-gpu=driver_version,memory.total,clocks.max.sm,power.limit",
+                          "--format=csv,noheader", seconds=10)
         return [f"Date: {time.strftime('%Y-%m-%d %H:%M %z')}", f"Commit: {self.commit()}", f"GPU: {self.gpu()}",
-                f"Driver, memory, clock, power: {driver or 'no nvidia-smi'}", f"Libraries: {self.libraries()}",
+                f"Driver, memory, clock, power: {'; '.join(driver.splitlines()) or 'no nvidia-smi'}",
+                f"Libraries: {self.libraries()}",
                 f"Processor: {processor()}, {len(os.sched_getaffinity(0))} CPUs",
                 f"PyTorch: {self.peer_missing or self.torch}", f"Data: {self.data}"]
 
@@ -204,11 +211,8 @@ class Machine:
     def explain(self, command, environment, reason):
         """Logs what helps to understand a failure: the GPU's state, and the output of the program with the synchronous engine,
         which waits for each operator and so names the one that fails."""
-        try:
-            state = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=10).stdout
-        except (OSError, subprocess.TimeoutExpired) as error:
-            state = f"nvidia-smi: {error}\n"
-        self.write_log(f"FAILED: {reason}\n{state}once more with LOCKSTEP_ENGINE=sync:\n")
+        state, missing = probe("nvidia-smi", seconds=10)
+        self.write_log(f"FAILED: {reason}\n{state or missing}\nonce more with LOCKSTEP_ENGINE=sync:\n")
         try:
             self.finish(Process(command, None, min(EXPLAINED, self.clock.left()), {**environment, "LOCKSTEP_ENGINE": "sync"}))
         except NotMeasured as told:
