@@ -114,7 +114,8 @@ fake=$work/fake
 mkdir -p "$fake/bench"
 cat >"$fake/lockstep" <<'END'
 #!/bin/bash
-[[ $1 == train ]] || { printf '\nGPUs\n  driver 580\n  cuda:0    NVIDIA GPU\n'; exit; }
+[[ ${LD_LIBRARY_PATH:-} != *nvidia/nvrtc/lib* ]] || nvrtc=', NVRTC 13.0'
+[[ $1 == train ]] || { printf '\nGPUs\n  driver 580, cuBLASLt 13.0, cuDNN 9.19%s\n  cuda:0    NVIDIA GPU\n' "${nvrtc:-}"; exit; }
 epochs=1 speed=30000
 while [[ $# -gt 0 ]]; do
     case "$1 ${2:-}" in
@@ -137,9 +138,11 @@ echo '{"kernel": "dropout", "what": "Philox", "dtype": "bf16", "bytes": 1e9, "fl
 echo '{"kernel": "matmul", "what": "", "dtype": "bf16", "bytes": 1, "flops": 8e11, "seconds": 0.001}'
 echo '{"kernel": "matmul", "what": "", "dtype": "f32", "bytes": 1, "flops": 5e10, "seconds": 0.001}'
 END
+mkdir -p "$fake/nvidia/nvrtc/lib"
 cat >"$fake/python" <<'END'
 #!/bin/sh
 case $* in
+*'import nvidia'*) echo "${0%/*}/nvidia" ;;
 *torch.__version__*) echo 2.11 ;;
 *'wrn-16-10 --batch 256'*reduce-overhead*) yes '{"images_per_s": 1000}' | head -3; echo 'out of memory' >&2; exit 1 ;;
 *'--batch 256,256,512,512'*) yes '{"images_per_s": 900}' | head -4 ;;
@@ -152,7 +155,8 @@ esac
 END
 touch "$fake/torch_bench.py"
 chmod +x "$fake/lockstep" "$fake/python" "$fake/bench/bench_gpu_kernels"
-check 0 --build "$fake" --python "$fake/python" --only kernels,networks,sizes,shards
+check 0 --build "$fake" --python "$fake/python" --only doctor,kernels,networks,sizes,shards
+row 'a GPU, and the libraries for it +\| passed: NVIDIA GPU '
 row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1000 CUDA graphs, 900 eager, 900 compiled +\| 1.20 +\| >= 1.3 x +\| no' \
     'wrn-16-10, .*batch 512, beside PyTorch fastest +\| 30000 .*\| 900 eager, 900 compiled, no CUDA graphs: python: out of memory +\| 33.33 +\| >= 1.3 x +\| - ' \
     'wrn-16-10, .*batch 8, beside PyTorch fastest +\| 30000 .*\| 300 CUDA graphs, 100 eager +\| 100.00 ' \
@@ -208,7 +212,9 @@ wait $! || status=$?
 row 'a GPU, and the libraries for it +\| passed' 'same bits, lenet, f32 +\| not run: out of time'
 diff "$work/out/table.md" "$work/stdout" || fail "table.md is another table"
 
-check 0 --build "$fake" --python "$work/none" --only doctor,shards
+# Without the interpreter, neither PyTorch nor the libraries of its packages are found.
+check 1 --build "$fake" --python "$work/none" --only doctor,shards
+row 'a GPU, and the libraries for it +\| FAILED: no NVRTC: driver 580, cuBLASLt 13.0, cuDNN 9.19 '
 grep -q "^- PyTorch: $work/none: No such file or directory$" "$work/stdout" || fail "it does not say what is wrong with --python"
 
 # --- no time ---------------------------------------------------------------------------------------------------------

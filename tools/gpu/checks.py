@@ -49,6 +49,8 @@ def last_line(text, pattern):
 def check_doctor(machine):
     if "\n  cuda:0 " not in machine.doctor:
         raise Failed(last_line(machine.doctor, r"^ +(cuda:0: .*)$") or machine.libraries())
+    if machine.missing_libraries():
+        raise Failed(f"no {', '.join(machine.missing_libraries())}: {machine.libraries()}")
     return machine.gpu()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from processes import Failed, NotMeasured, Process, processor
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+LIBRARIES = ("cuBLASLt", "cuDNN", "NVRTC")  # without one of them products or convolutions fail
 DATA_FILE = "fashion-mnist/train-images-idx3-ubyte"
 KEPT_OUTPUT = 256 << 10  # bytes of a process's output that are logged
 EXPLAINED = 30  # seconds, at the most, for a failed program's second run
@@ -98,7 +99,9 @@ class Machine:
         self.environment = self.make_environment(args.data)
         self.data = self.find_data()
         self.peer = args.peer or self.build / "torch_bench.py"
-        self.doctor = self.find_cuda()
+        self.doctor = self.run(self.lockstep, "doctor").stdout
+        if self.missing_libraries():
+            self.find_cuda()
         self.emulated = "emulated GPU" in self.doctor
         self.peer_missing = self.find_peer()
 
@@ -148,15 +151,12 @@ class Machine:
         return "fashion-mnist" if there else "synthetic"
 
     def find_cuda(self):
-        """The output of `doctor`. If it finds no CUDA, looks for CUDA's libraries in Python packages and tries again."""
-        said = self.run(self.lockstep, "doctor").stdout
-        if "no CUDA" in said:
-            found, _ = probe(self.python, "-c", "import nvidia; print(*nvidia.__path__, sep='\\n')")
-            wheels = [lib for path in found.splitlines() for lib in sorted(Path(path).glob("*/lib"))]
-            toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64"
-            self.add_libraries(self.environment, [toolkit, *wheels])
-            said = self.run(self.lockstep, "doctor").stdout
-        return said
+        """Looks for CUDA's libraries in the toolkit and in Python packages, and asks `doctor` again."""
+        found, _ = probe(self.python, "-c", "import nvidia; print(*nvidia.__path__, sep='\\n')")
+        wheels = [lib for path in found.splitlines() for lib in sorted(Path(path).glob("*/lib"))]
+        toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64"
+        self.add_libraries(self.environment, [toolkit, *wheels])
+        self.doctor = self.run(self.lockstep, "doctor").stdout
 
     def find_peer(self):
         """Why PyTorch cannot be measured here, or None."""
@@ -179,6 +179,9 @@ class Machine:
         """Driver, CUDA and libraries, as `doctor` says."""
         lines = self.doctor.partition("\nGPUs\n")[2].strip().splitlines()
         return lines[0].strip() if lines else "no GPU"
+
+    def missing_libraries(self):
+        return [name for name in LIBRARIES if f"{name} " not in self.libraries()]
 
     def gpu(self):
         found = re.search(r"^ +cuda:0 +(.*)$", self.doctor, re.MULTILINE)
