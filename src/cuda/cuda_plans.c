@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,17 +110,32 @@ static bool cuda_plans_write(int fd, const char *key, const char *plan, size_t b
            lk__write_whole(fd, plan, bytes) == 0;
 }
 
+/* The time that every process then takes to make its plans would have no other explanation. */
+static void cuda_plans_warn_once(const char *place, const char *reason)
+{
+    static atomic_flag has_warned = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&has_warned))
+        lk__log(LK_LOG_WARNING, "plans of convolutions are not kept, so each process makes them again: %s: %s", place,
+                reason);
+}
+
 /* Other processes may write the same file, and one may die at any point: a whole file takes its name at the end. A
  * failure costs only the time to make the plan again. */
 static void cuda_plans_save(const char *key, const char *plan, size_t bytes)
 {
     char path[PATH_MAX], folder[PATH_MAX], temporary[PATH_MAX];
-    if (!cuda_plans_path(key, path) || snprintf(temporary, PATH_MAX, "%s.XXXXXX", path) >= PATH_MAX)
+    if (!cuda_plans_path(key, path)) {
+        cuda_plans_warn_once("HOME and XDG_CACHE_HOME", "neither names a folder");
+        return;
+    }
+    if (snprintf(temporary, PATH_MAX, "%s.XXXXXX", path) >= PATH_MAX)
         return;
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(path, '/') - path), path);
     int fd = lk__make_folders(folder) ? mkstemp(temporary) : -1;
-    if (fd < 0)
+    if (fd < 0) {
+        cuda_plans_warn_once(folder, strerror(errno));
         return;
+    }
     bool done = cuda_plans_write(fd, key, plan, bytes);
     if (close(fd) != 0 || !done || rename(temporary, path) != 0)
         unlink(temporary);

@@ -5,5 +5,6 @@
 #include "cuda/driver.h"
 
 /* For lk_gpu_driver.keep_plans. A file that is damaged, belongs to somebody else, or may be written by others is
- * ignored with a warning, because it contains kernels; the plan is made again. Does nothing without a cache folder. */
+ * ignored with a warning, because it contains kernels; the plan is made again. The first plan that cannot be kept
+ * causes a warning, too. */
 extern const lk_gpu_plan_files lk__cuda_plan_files;

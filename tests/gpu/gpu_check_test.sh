@@ -116,6 +116,7 @@ cat >"$fake/lockstep" <<'END'
 #!/bin/bash
 [[ ${LD_LIBRARY_PATH:-} != *nvidia/nvrtc/lib* ]] || nvrtc=', NVRTC 13.0'
 [[ $1 == train ]] || { printf '\nGPUs\n  driver 580, cuBLASLt 13.0, cuDNN 9.19%s\n  cuda:0    NVIDIA GPU\n' "${nvrtc:-}"; exit; }
+[[ -z ${EXPECTED_CACHE:-} || ${XDG_CACHE_HOME:-none} == $EXPECTED_CACHE && -d $XDG_CACHE_HOME ]] || exit 1
 epochs=1 speed=30000
 while [[ $# -gt 0 ]]; do
     case "$1 ${2:-}" in
@@ -211,6 +212,14 @@ wait $! || status=$?
 [[ $status -eq 130 ]] || fail "ended by SIGTERM: exit status $status"
 row 'a GPU, and the libraries for it +\| passed' 'same bits, lenet, f32 +\| not run: out of time'
 diff "$work/out/table.md" "$work/stdout" || fail "table.md is another table"
+
+# Programs get a cache if the user has none that can be written.
+only_shards=(--build "$fake" --python "$fake/python" --only shards)
+(unset HOME XDG_CACHE_HOME && TMPDIR=$work EXPECTED_CACHE="$work/gpu_check.*" check 0 "${only_shards[@]}")
+(unset XDG_CACHE_HOME && HOME=/proc/self TMPDIR=$work EXPECTED_CACHE="$work/gpu_check.*" check 0 "${only_shards[@]}")
+XDG_CACHE_HOME=$work EXPECTED_CACHE=$work check 0 "${only_shards[@]}"
+(unset HOME && XDG_CACHE_HOME=cache TMPDIR=$work EXPECTED_CACHE="$work/gpu_check.*" check 0 "${only_shards[@]}")
+[[ -z $(find "$work" -maxdepth 1 -name 'gpu_check.*') ]] || fail "a cache is left behind"
 
 # Without the interpreter, neither PyTorch nor the libraries of its packages are found.
 check 1 --build "$fake" --python "$work/none" --only doctor,shards

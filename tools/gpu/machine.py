@@ -48,6 +48,17 @@ def probe(*command, seconds=60):
     return found.stdout.strip(), reason if found.returncode else None
 
 
+def can_keep_plans(environment):
+    """Whether lockstep can write into the user's cache (src/base/cache.c)."""
+    cache, home = environment.get("XDG_CACHE_HOME", ""), environment.get("HOME")
+    folder = Path(cache if cache.startswith("/") else f"{home}/.cache" if home else "/dev/null", "lockstep")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
 class Clock:
     """The time that is left in all, and for the calling thread's current item."""
 
@@ -128,8 +139,12 @@ class Machine:
 
     def make_environment(self, data):
         """The environment of our programs. Tests and benchmarks do not find the plug-in by themselves, as the command does.
-        A packed build brings libraries, which only our programs must use."""
+        A packed build brings libraries, which only our programs must use. Without a cache each of them would compile the
+        convolutions' plans again, which takes longer than most parts have."""
         environment = dict(os.environ)
+        if not can_keep_plans(environment):
+            self.cache = tempfile.TemporaryDirectory(prefix="gpu_check.")
+            environment["XDG_CACHE_HOME"] = self.cache.name
         plugin = self.build / "liblockstep_cuda.so"
         if plugin.exists():
             environment.setdefault("LOCKSTEP_CUDA_PLUGIN", str(plugin))
