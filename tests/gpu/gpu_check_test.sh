@@ -54,6 +54,15 @@ status=0
 "$root/tools/gpu_pack" --build "$build" --peer "$work/none" "$work/packed" 2>"$work/stderr" || status=$?
 [[ $status -eq 2 ]] || fail "gpu_pack takes a peer that is not there"
 grep -q -- "--peer $work/none: there is no such file" "$work/stderr" || fail "it does not say what is wrong with --peer"
+mkdir "$work/bin" "$work/lost"
+touch "$work/lost/lockstep"
+printf '#!/bin/sh\n' >"$work/bin/strip"
+printf '#!/bin/sh\necho "  liblost.so.1 => not found"\n' >"$work/bin/ldd"
+chmod +x "$work/bin/strip" "$work/bin/ldd"
+status=0
+PATH=$work/bin:$PATH "$root/tools/gpu_pack" --build "$work/lost" "$work/packed" 2>"$work/stderr" || status=$?
+[[ $status -eq 1 ]] || fail "gpu_pack packs a program that lacks a library"
+grep -q "^gpu_pack: $work/lost/lockstep: liblost.so.1 is not found$" "$work/stderr" || fail "it does not name the missing library"
 
 # --- a sound build ---------------------------------------------------------------------------------------------------
 
