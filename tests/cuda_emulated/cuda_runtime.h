@@ -41,6 +41,7 @@ enum { warpSize = 32 };
 typedef enum cudaError {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInsufficientDriver = 35,
@@ -159,6 +160,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 /* Counts a kernel: see lk_gpu_emulated_launches. */
 void emulated_count_launch(void);
 
+/* cudaEventRecord on a stream of any GPU, for an exchange between several, which has one event. */
+cudaError_t emulated_record(cudaEvent_t event, cudaStream_t stream);
+
 /* Queues work on a stream. */
 void emulated_push(cudaStream_t stream, std::function<void()> work);
 
@@ -216,6 +220,9 @@ void __syncwarp(unsigned mask = 0xffffffffu);
 /* The bytes that lane `from_lane` passes to the same call; every thread of the warp must call it. */
 void *emulated_exchange(const void *mine, size_t bytes, int from_lane);
 int emulated_lane(void);
+
+/* Aborts if a GPU would refuse to access memory at an address that is no multiple of `alignment`. */
+void emulated_require_aligned(const void *address, size_t alignment);
 
 template <typename T> T __shfl_xor_sync(unsigned, T value, int other)
 {

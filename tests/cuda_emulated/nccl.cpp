@@ -320,7 +320,7 @@ static std::vector<cudaStream_t> streams_of(const world *all)
 static void gather_streams(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
 {
     for (cudaStream_t stream : streams) {
-        cudaEventRecord(event, stream);
+        emulated_record(event, stream);
         cudaStreamWaitEvent(streams[0], event);
     }
 }
@@ -342,7 +342,7 @@ static void count_in_flight(const std::vector<cudaStream_t> &streams)
 
 static void release_streams(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
 {
-    cudaEventRecord(event, streams[0]);
+    emulated_record(event, streams[0]);
     for (cudaStream_t stream : streams)
         cudaStreamWaitEvent(stream, event);
 }

@@ -37,6 +37,7 @@ struct emulated_stream {
 /* An event is the point at which it was recorded last: point `number` of `graph` if that was in a capture, otherwise
  * `latest`. */
 struct emulated_event {
+    int device;
     std::shared_ptr<point> latest;
     emulated_graph *graph;
     size_t number;
@@ -329,6 +330,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     emulated_need_context(current_device);
     *event = new emulated_event{};
+    (*event)->device = current_device;
     (*event)->is_timer = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
@@ -342,6 +344,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    return event->device == stream->device ? emulated_record(event, stream) : failed(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t emulated_record(cudaEvent_t event, cudaStream_t stream)
 {
     emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
@@ -629,6 +636,7 @@ static const std::map<cudaError_t, std::pair<const char *, const char *>> errors
     {cudaSuccess, {"cudaSuccess", "no error"}},
     {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
     {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
+    {cudaErrorInvalidResourceHandle, {"cudaErrorInvalidResourceHandle", "invalid resource handle"}},
     {cudaErrorNoDevice, {"cudaErrorNoDevice", "no CUDA-capable device is detected"}},
     {cudaErrorInsufficientDriver,
      {"cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version"}},

@@ -13,7 +13,8 @@ thread_local dim3 blockDim, gridDim;
 
 /* A thread of a block whose threads may wait for each other: a coroutine with a stack of its own. The fibers run in
  * turn, and are reused for later blocks. They are switched by _setjmp, because swapcontext makes a system call each
- * time. */
+ * time. Turns go up and down alternately, and begin the other way in the next block, so that a barrier that is missing
+ * between a write and a read shows whichever of the two threads comes first. */
 struct fiber {
     jmp_buf here;
     std::unique_ptr<char[]> stack;
@@ -91,6 +92,14 @@ void __syncwarp(unsigned)
     require_together();
     unsigned warp = flat_index() / warpSize, left = threads_of_block() - warp * warpSize;
     meet(state.warps[warp], left < 32 ? left : 32);
+}
+
+void emulated_require_aligned(const void *address, size_t alignment)
+{
+    if ((uintptr_t)address % alignment == 0)
+        return;
+    fprintf(stderr, "emulated CUDA: a kernel accesses %zu bytes at once at %p\n", alignment, address);
+    abort();
 }
 
 int emulated_lane(void)
@@ -177,11 +186,12 @@ static void run_block_together(void)
         state.fibers[t]->index = index_of(t, blockDim);
         state.fibers[t]->ended = false;
     }
-    while (state.alive > 0) {
-        for (unsigned t = 0; t < threads; t++) {
-            if (state.fibers[t]->ended)
+    for (bool is_down = blockIdx.x % 2 == 0; state.alive > 0; is_down = !is_down) {
+        for (unsigned turn = 0; turn < threads; turn++) {
+            fiber *f = state.fibers[is_down ? threads - 1 - turn : turn].get();
+            if (f->ended)
                 continue;
-            resume(state.fibers[t].get());
+            resume(f);
             release_those_left();
         }
     }

@@ -318,7 +318,10 @@ static void test_what_is_freed_must_be_allocated_so(void **state)
 static void test_memory_that_another_gpu_uses_must_not_be_freed(void **state)
 {
     world *w = *state;
+    lk_gpu_event *event;
     float *near = allocated(w->a);
+    assert_int_equal(gpu->event_new(w->elsewhere, &event), LK_GPU_OK);
+    assert_int_equal(gpu->stream_use(w->a), LK_GPU_OK);
     fill(w->b, near);
     gpu->alloc_free(w->a, near);
     expect_nothing();
@@ -326,9 +329,10 @@ static void test_memory_that_another_gpu_uses_must_not_be_freed(void **state)
     gpu->copy_peer(w->elsewhere, w->far, w->a, near, BYTES);
     gpu->alloc_free(w->a, near);
     EXPECT("free of", "may still be in use", "copy_peer");
-    follow(w->b, w->elsewhere, w->event); /* then a stream of the GPU waits for it */
+    follow(w->b, w->elsewhere, event); /* then a stream of the GPU waits for it */
     gpu->alloc_free(w->a, near);
     expect_nothing();
+    gpu->event_free(event);
 }
 
 static void test_pinned_memory_must_not_be_freed_under_a_copy(void **state)

@@ -37,6 +37,16 @@ template <auto kernel> static inline void need_kernel(const lk_gpu_stream *strea
 #define UNROLLED
 #endif
 
+/* The T at an address. A thread reads or writes it in one access, so the address must be a multiple of T's alignment.
+ */
+template <typename T, typename X> static inline __device__ T *in_one_access(X *address)
+{
+#ifndef __CUDACC__
+    emulated_require_aligned(address, alignof(T));
+#endif
+    return (T *)address;
+}
+
 typedef __nv_bfloat16 bf16;
 
 static const int THREADS = 256;

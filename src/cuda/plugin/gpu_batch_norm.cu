@@ -251,7 +251,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         for (int i = 0; i < P::COUNT; i++)
             places.at[i] = (uint8_t)found.taps[i];
         store<P>(y + row * t.channels + at.channel, found.values);
-        *(taps_of_pack<P> *)(where + row * t.channels + at.channel) = places;
+        *in_one_access<taps_of_pack<P>>(where + row * t.channels + at.channel) = places;
     }
 }
 

@@ -163,7 +163,7 @@ template <typename P, int N> struct pooled_rows {
             dys[k] = load<P>(from.dy + offset);
             if (has_more)
                 more[k] = load<P>(from.more + offset);
-            places[k] = *(const taps_of_pack<P> *)(from.where + offset);
+            places[k] = *in_one_access<const taps_of_pack<P>>(from.where + offset);
         }
     }
 

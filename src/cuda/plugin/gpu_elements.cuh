@@ -51,7 +51,7 @@ template <int WIDTH, typename X>
 static inline __device__ void load_elements(elements<X, WIDTH> *to, const X *from, bool repeated)
 {
     if (!repeated) {
-        *to = *(const elements<X, WIDTH> *)from;
+        *to = *in_one_access<const elements<X, WIDTH>>(from);
         return;
     }
     X one = *from;
@@ -70,7 +70,7 @@ static inline __device__ void store_elements(Y *y, const elements<X, WIDTH> (&x)
             one[n] = x[n].at[e];
         out.at[e] = f(one);
     }
-    *(elements<Y, WIDTH> *)y = out;
+    *in_one_access<elements<Y, WIDTH>>(y) = out;
 }
 
 /* Maps the packs first, first + step, … below `end`, at most a batch. In place of missing packs the first one is loaded

@@ -7,18 +7,18 @@
 template <typename T, int WIDTH> static inline __device__ void sum_elements(const lk_gpu_tree_sum &a, int64_t i)
 {
     typedef elements<T, WIDTH> pack;
-    pack waiting[LK_GPU_TREE_LEVELS], top = ((const pack *)a.addends[0])[i];
+    pack waiting[LK_GPU_TREE_LEVELS], top = in_one_access<const pack>(a.addends[0])[i];
     int depth = 0;
     for (int n = 1; n < a.n_addends; n++) {
         waiting[depth++] = top;
-        top = ((const pack *)a.addends[n])[i];
+        top = in_one_access<const pack>(a.addends[n])[i];
         for (int k = 0; k < a.additions[n]; k++) {
             depth--;
             for (int e = 0; e < WIDTH; e++)
                 top.at[e] = waiting[depth].at[e] + top.at[e];
         }
     }
-    ((pack *)a.y)[i] = top;
+    in_one_access<pack>(a.y)[i] = top;
 }
 
 template <typename T, int WIDTH> static __global__ void tree_sum(const lk_gpu_tree_sum a)
@@ -70,7 +70,7 @@ static __global__ void copies(const lk_gpu_copies a)
     bool aligned = ((uintptr_t)from | (uintptr_t)to) % sizeof(floats) == 0;
     int64_t packs = aligned ? count / WIDTH : 0;
     EACH(i, packs)
-    ((floats *)to)[i] = ((const floats *)from)[i];
+    in_one_access<floats>(to)[i] = in_one_access<const floats>(from)[i];
     EACH(i, count - packs * WIDTH)
     to[packs * WIDTH + i] = from[packs * WIDTH + i];
 }

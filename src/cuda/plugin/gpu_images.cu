@@ -298,7 +298,7 @@ static __device__ void make(const call &a, plan &p, findings &f, int64_t sample,
             value = finished_pixel(a, p.choice, value, channel, at / width, at % width);
             made.at[e] = mixes ? lk__pixel_mixed(y[i], value, share) : value;
         }
-        *(elements<float, WIDTH> *)(y + first) = made;
+        *in_one_access<elements<float, WIDTH>>(y + first) = made;
     }
 }
 

@@ -54,14 +54,14 @@ template <typename T> using single_pack = pack<T, 1, sizeof(T)>;
 /* The pack that begins at x. */
 template <typename P> static inline __device__ P load(const typename P::element *x)
 {
-    return *(const P *)x;
+    return *in_one_access<const P>(x);
 }
 
 template <typename P> static inline __device__ void store(typename P::element *y, const float (&values)[P::COUNT])
 {
     P out;
     out.set(values);
-    *(P *)y = out;
+    *in_one_access<P>(y) = out;
 }
 
 /* The value as an element of a pack P has it. */

@@ -128,7 +128,7 @@ static __global__ void max_pool(const typename P::element *x, typename P::elemen
             }
         }
         store<P>(y + i * P::COUNT, greatest);
-        *(max_indices<P> *)(where + i * P::COUNT) = found;
+        *in_one_access<max_indices<P>>(where + i * P::COUNT) = found;
     }
 }
 
@@ -156,7 +156,7 @@ static __global__ void max_pool_grad(const typename P::element *dy, const int32_
         for (int64_t row = rows.begin; row < rows.end; row++) {
             for (int64_t column = columns.begin; column < columns.end; column++) {
                 int64_t offset = pack_offset(p, w.out, row * w.out[1] + column, w.channels);
-                max_indices<P> chosen = *(const max_indices<P> *)(where + offset);
+                max_indices<P> chosen = *in_one_access<const max_indices<P>>(where + offset);
                 float values[P::COUNT];
                 load<P>(dy + offset).get(values);
                 for (int k = 0; k < P::COUNT; k++)
@@ -201,7 +201,7 @@ static __global__ void relu_max_pool(const typename P::element *x, typename P::e
         for (int k = 0; k < P::COUNT; k++)
             places.at[k] = (uint8_t)(found.values[k] > 0 ? found.taps[k] : (unsigned)NOT_ABOVE_0);
         pooled_images<P, PLAIN>::put(y, row, w.out[0] * w.out[1], channel, channels, found.values);
-        *(taps_of_pack<P> *)(where + i * P::COUNT) = places;
+        *in_one_access<taps_of_pack<P>>(where + i * P::COUNT) = places;
     }
 }
 
@@ -236,7 +236,7 @@ static __global__ void relu_max_pool_grad(const typename P::element *dy, const u
         float d[P::COUNT] = {};
         if (w.find(row, &of_y, &tap)) {
             int64_t channel = (i - row * packs) * P::COUNT;
-            taps_of_pack<P> places = *(const taps_of_pack<P> *)(where + of_y * channels + channel);
+            taps_of_pack<P> places = *in_one_access<const taps_of_pack<P>>(where + of_y * channels + channel);
             pooled_images<P, PLAIN>::get(dy, of_y, w.out[0] * w.out[1], channel, channels, d);
             for (int k = 0; k < P::COUNT; k++)
                 d[k] = places.at[k] == tap ? 0 + d[k] : 0; /* as a sum: there is no -0 */

@@ -353,7 +353,7 @@ static lk_gpu_status instantiate_graph(const lk_gpu_stream *stream, cudaGraph_t 
 
 static lk_gpu_status gpu_capture_end(lk_gpu_stream *stream, lk_gpu_graph **out)
 {
-    lk__gpu_need(stream->gpu);
+    LK_GPU_TRY(lk__gpu_use(stream->gpu)); /* the graph's event belongs to the current GPU */
     cudaGraph_t captured = NULL;
     *out = NULL;
     LK_GPU_TRY(lk__gpu_check(cudaStreamEndCapture(stream->stream, &captured), "end a graph"));

@@ -112,7 +112,7 @@ static inline __device__ void sum_stretch(const lk_gpu_array_sum &s, int64_t beg
         elements<Y, WIDTH> y;
         UNROLLED
         for (int k = 0; k < N; k++)
-            x[k] = *(const elements<X, WIDTH> *)((const X *)s.x + i + k * s.step);
+            x[k] = *in_one_access<const elements<X, WIDTH>>((const X *)s.x + i + k * s.step);
         UNROLLED
         for (int e = 0; e < WIDTH; e++) {
             X one[N];
@@ -120,7 +120,7 @@ static inline __device__ void sum_stretch(const lk_gpu_array_sum &s, int64_t beg
                 one[k] = x[k].at[e];
             y.at[e] = conversion<Y, X>::of(pairs<X, N>::sum(one));
         }
-        *(elements<Y, WIDTH> *)((Y *)s.y + i) = y;
+        *in_one_access<elements<Y, WIDTH>>((Y *)s.y + i) = y;
     }
 }
 

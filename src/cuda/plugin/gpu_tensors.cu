@@ -17,7 +17,7 @@ template <typename T> static __global__ void gather(lk_gpu_gather a)
     {
         int64_t index = a.indices[i / a.row];
         bool inside = index >= 0 && index < a.rows;
-        ((T *)a.y)[i] = inside ? ((const T *)a.x)[index * a.row + i % a.row] : ones;
+        in_one_access<T>(a.y)[i] = inside ? in_one_access<const T>(a.x)[index * a.row + i % a.row] : ones;
     }
 }
 
@@ -68,7 +68,7 @@ template <typename T> static __global__ void fill(T *y, int64_t count, int64_t b
     for (int e = 0; e < WIDTH; e++)
         pack.at[e] = one;
     EACH(i, packs)
-    *(elements<T, WIDTH> *)(y + before + i * WIDTH) = pack;
+    *in_one_access<elements<T, WIDTH>>(y + before + i * WIDTH) = pack;
     if (blockIdx.x == 0 && threadIdx.x < before)
         y[threadIdx.x] = one;
     if (blockIdx.x == 0 && threadIdx.x < count - behind)

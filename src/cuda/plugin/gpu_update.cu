@@ -11,7 +11,7 @@ template <typename U, int WIDTH> static inline __device__ void update_pack(const
     typedef elements<float, WIDTH> pack;
     pack x[U::ARRAYS];
     for (int a = 0; a < U::ARRAYS; a++)
-        x[a] = ((const pack *)u.array[a])[i];
+        x[a] = in_one_access<const pack>(u.array[a])[i];
     for (int j = 0; j < WIDTH; j++) {
         float one[U::ARRAYS];
         for (int a = 0; a < U::ARRAYS; a++)
@@ -21,7 +21,7 @@ template <typename U, int WIDTH> static inline __device__ void update_pack(const
             x[a].at[j] = one[a];
     }
     for (int a = 0; a < U::WRITTEN; a++)
-        ((pack *)u.array[a])[i] = x[a];
+        in_one_access<pack>(u.array[a])[i] = x[a];
 }
 
 static inline __device__ bool skips_update(const lk_gpu_control &control)
