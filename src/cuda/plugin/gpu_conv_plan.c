@@ -1,5 +1,7 @@
 #include "cuda/plugin/gpu_conv_plan.h"
 
+#include "cuda/cuda_engine_faults.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -363,13 +365,30 @@ static void gpu_conv_name_plan(cudnnBackendDescriptor_t configuration, char *nam
             cudnnBackendDestroyDescriptor(knobs[i]);
 }
 
+static lk_gpu_library_kernel gpu_conv_kernel_of(const lk_gpu_conv_problem *p)
+{
+    return p->direction == LK_GPU_FORWARD    ? LK_GPU_CONV
+           : p->direction == LK_GPU_TO_INPUT ? LK_GPU_CONV_INPUT_GRAD
+                                             : LK_GPU_CONV_WEIGHT_GRAD;
+}
+
+/* Returns whether the configuration's engine is exact enough, and has no known fault. */
+static bool gpu_conv_is_acceptable(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
+                                   cudnnBackendDescriptor_t configuration, unsigned *notes)
+{
+    int64_t engine;
+    return gpu_conv_notes_of(configuration, notes) == LK_GPU_OK && gpu_conv_is_exact_enough(*notes, p->shape) &&
+           gpu_conv_number_of(configuration, &engine) == CUDNN_STATUS_SUCCESS &&
+           !lk_cuda_engine_has_fault(gpu_conv_kernel_of(p), engine, cudnnGetVersion(), libraries->capability);
+}
+
 /* Takes the first acceptable configuration, in the heuristics' order of preference. */
 static void gpu_conv_try_configurations(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries,
-                                        const lk_gpu_conv_shape *shape, cudnnBackendDescriptor_t *configurations,
+                                        const lk_gpu_conv_problem *p, cudnnBackendDescriptor_t *configurations,
                                         int64_t n)
 {
     for (int64_t i = 0; i < n && c->status == LK_GPU_OK && !c->plan; i++) {
-        if (gpu_conv_notes_of(configurations[i], &c->notes) == LK_GPU_OK && gpu_conv_is_exact_enough(c->notes, shape))
+        if (gpu_conv_is_acceptable(libraries, p, configurations[i], &c->notes))
             c->plan = gpu_conv_make_plan(c, libraries, configurations[i]);
         c->position = (int)i;
         if (c->plan)
@@ -383,14 +402,14 @@ typedef struct proposals {
 } proposals;
 
 /* Adds the names of all acceptable configurations. */
-static void gpu_conv_name_configurations(proposals *to, const lk_gpu_conv_shape *shape,
+static void gpu_conv_name_configurations(proposals *to, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
                                          const cudnnBackendDescriptor_t *configurations, int64_t n)
 {
     for (int64_t i = 0; i < n && to->n < LK_GPU_MAX_CONFIGURATIONS; i++) {
         unsigned notes;
         char *name = to->names[to->n];
         bool known = false;
-        if (gpu_conv_notes_of(configurations[i], &notes) != LK_GPU_OK || !gpu_conv_is_exact_enough(notes, shape))
+        if (!gpu_conv_is_acceptable(libraries, p, configurations[i], &notes))
             continue;
         gpu_conv_name_plan(configurations[i], name, sizeof(lk_gpu_name));
         for (int k = 0; k < to->n; k++)
@@ -402,7 +421,7 @@ static void gpu_conv_name_configurations(proposals *to, const lk_gpu_conv_shape 
 /* A plan needs its configuration as long as it lives. So if a configuration of the list was taken, the list is kept.
  * `all`: all of them are named, and none is taken; NULL: the first is. */
 static void gpu_conv_try_heuristics(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries,
-                                    const lk_gpu_conv_shape *shape, cudnnBackendDescriptor_t graph,
+                                    const lk_gpu_conv_problem *p, cudnnBackendDescriptor_t graph,
                                     cudnnBackendHeurMode_t mode, proposals *all)
 {
     cudnnBackendDescriptor_t configurations[LK_GPU_MAX_CONFIGURATIONS];
@@ -421,9 +440,9 @@ static void gpu_conv_try_heuristics(lk_gpu_conv_plan *c, const lk_gpu_libraries 
                                  LK_GPU_MAX_CONFIGURATIONS, &found, configurations) == CUDNN_STATUS_SUCCESS) {
         found = found < LK_GPU_MAX_CONFIGURATIONS ? found : LK_GPU_MAX_CONFIGURATIONS;
         if (all)
-            gpu_conv_name_configurations(all, shape, configurations, found);
+            gpu_conv_name_configurations(all, libraries, p, configurations, found);
         else
-            gpu_conv_try_configurations(c, libraries, shape, configurations, found);
+            gpu_conv_try_configurations(c, libraries, p, configurations, found);
     }
     while (!c->plan && c->n_own > first)
         cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
@@ -437,7 +456,7 @@ static void gpu_conv_choose_plan(lk_gpu_conv_plan *c, const lk_gpu_libraries *li
     cudnnBackendDescriptor_t graph = gpu_conv_graph_of(c, libraries, p);
     for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++) {
         c->fallback = modes[i] == CUDNN_HEUR_MODE_FALLBACK;
-        gpu_conv_try_heuristics(c, libraries, p->shape, graph, modes[i], all);
+        gpu_conv_try_heuristics(c, libraries, p, graph, modes[i], all);
     }
     if (c->status == LK_GPU_UNSUPPORTED)
         c->status = LK_GPU_OK;
@@ -457,8 +476,8 @@ static const char *gpu_conv_read_number(const char *text, const char *before, in
 }
 
 /* Makes a plan with the engine and the knobs that gpu_conv_name_plan has named, so that each result is computed as by
- * the plan of that name. A name that is none, or may be incomplete, gives no plan, nor does an engine that is not exact
- * enough. */
+ * the plan of that name. A name that is none, or may be incomplete, gives no plan, nor does an engine that is not
+ * acceptable. */
 static void gpu_conv_take_engine(lk_gpu_conv_plan *c, const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p,
                                  const char *name)
 {
@@ -489,8 +508,7 @@ static void gpu_conv_take_engine(lk_gpu_conv_plan *c, const lk_gpu_libraries *li
     gpu_conv_descriptor_set(c, configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR, n,
                             knobs);
     gpu_conv_descriptor_finalize(c, configuration);
-    if (!*at && c->status == LK_GPU_OK && gpu_conv_notes_of(configuration, &c->notes) == LK_GPU_OK &&
-        gpu_conv_is_exact_enough(c->notes, p->shape))
+    if (!*at && c->status == LK_GPU_OK && gpu_conv_is_acceptable(libraries, p, configuration, &c->notes))
         c->plan = gpu_conv_make_plan(c, libraries, configuration);
     snprintf(c->problem.choice.name, sizeof c->problem.choice.name, "%s", name);
     if (!c->plan && c->status != LK_GPU_NO_MEMORY)
@@ -525,7 +543,8 @@ enum { KEY_TEXT = 1024, PLAN_HEAD = sizeof((lk_gpu_choice *)0)->name + 1 };
 static void gpu_conv_write_key(const lk_gpu_libraries *libraries, const lk_gpu_conv_problem *p, char text[KEY_TEXT])
 {
     int64_t key[LK_GPU_KEY_WORDS];
-    size_t used = (size_t)snprintf(text, KEY_TEXT, "%s, cuDNN %zu:", libraries->machine, cudnnGetVersion());
+    size_t used = (size_t)snprintf(text, KEY_TEXT, "%s, cuDNN %zu, faults %d:", libraries->machine, cudnnGetVersion(),
+                                   LK_CUDA_ENGINE_FAULTS);
     lk__gpu_conv_problem_key(p, key);
     for (int i = 0; i < LK_GPU_KEY_WORDS; i++)
         used += (size_t)snprintf(text + used, KEY_TEXT - used, " %lld", (long long)key[i]);
@@ -649,12 +668,8 @@ lk_gpu_status lk__gpu_conv_plan_new(const lk_gpu_libraries *libraries, const lk_
     *plan = NULL;
     if (!c)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a convolution");
-    c->problem.choice = (lk_gpu_choice){.kernel = p->direction == LK_GPU_FORWARD    ? LK_GPU_CONV
-                                                  : p->direction == LK_GPU_TO_INPUT ? LK_GPU_CONV_INPUT_GRAD
-                                                                                    : LK_GPU_CONV_WEIGHT_GRAD,
-                                        .conv = *p->shape,
-                                        .bias = p->bias,
-                                        .dw_dtype = p->weights};
+    c->problem.choice =
+        (lk_gpu_choice){.kernel = gpu_conv_kernel_of(p), .conv = *p->shape, .bias = p->bias, .dw_dtype = p->weights};
     if (p->shape->engine) {
         snprintf(c->pinned, sizeof c->pinned, "%s", p->shape->engine);
         c->problem.choice.conv.engine = c->pinned;

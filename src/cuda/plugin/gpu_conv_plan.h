@@ -1,7 +1,8 @@
 /* Plans of convolutions by cuDNN's graphs. A graph is the convolution, and an operation that adds a bias or converts
  * the dtype if the problem has one. The plan for a problem is the first one proposed by cuDNN's heuristics that adds in
- * a fixed order, keeps the precision asked for, and fits into the workspace; so it depends only on the problem, the GPU
- * and the version of cuDNN. If the shape names an engine, its plan is made on the same conditions. */
+ * a fixed order, keeps the precision asked for, has no known fault (cuda/cuda_engine_faults.h), and fits into the
+ * workspace; so it depends only on the problem, the GPU and the version of cuDNN. If the shape names an engine, its
+ * plan is made on the same conditions. */
 #pragma once
 
 #include "cuda/plugin/gpu_libraries.h"

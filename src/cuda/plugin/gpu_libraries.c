@@ -107,6 +107,7 @@ static lk_gpu_status gpu_libraries_describe_machine(lk_gpu_libraries *libraries,
     LK_GPU_TRY(lk__gpu_check(cudaGetDevice(&current), "find the current GPU"));
     LK_GPU_TRY(lk__gpu_check(cudaGetDeviceProperties(&gpu, current), "describe the current GPU"));
     LK_GPU_TRY(lk__gpu_check(cudaDriverGetVersion(&driver), "ask for the driver's version"));
+    libraries->capability = 10 * gpu.major + gpu.minor;
     snprintf(libraries->machine, sizeof libraries->machine,
              "%s, compute capability %d.%d, %d multiprocessors, driver %d, NVRTC %s", gpu.name, gpu.major, gpu.minor,
              gpu.multiProcessorCount, driver, nvrtc);

@@ -29,6 +29,7 @@ typedef struct lk_gpu_cache {
 struct lk_gpu_libraries {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
+    int capability;                         /* the GPU's, 86 for 8.6; 0: not known */
     char machine[384];                      /* all that a plan depends on besides its problem */
     cudnnBackendDescriptor_t described_gpu; /* plans are made for it if `dnn` is NULL: tests/gpu/cudnn_plans.c */
     lk_gpu_cache products, convolutions;
