@@ -4,6 +4,7 @@
 #include "ops/ops.h"
 #include "program/program.h"
 #include "program/values.h"
+
 #include <stdlib.h>
 
 static bool order_is_sum(const lk_call *call)
