@@ -162,12 +162,12 @@ static void the_process_that_has_not_come_is_named(void **state)
     int ports[6], *other_ports = ports + 3;
     find_ports(6, ports);
     pid_t waiting[] = {
-        start_in_vain(0, ports, 3, 2, " has not come within 3 s"),
-        start_in_vain(1, ports, 6, 2, " has not come within 6 s"),
-        start_in_vain(1, other_ports, 6, 0, " came and ended, and has not come again within 6 s"),
+        start_in_vain(0, ports, 5, 2, " has not come within 5 s"),
+        start_in_vain(1, ports, 15, 2, " has not come within 15 s"),
+        start_in_vain(1, other_ports, 15, 0, " came and ended, and has not come again within 15 s"),
     };
-    expect_success(start_in_vain(0, other_ports, 3, 2, " has not come within 3 s"));
-    expect_success(start_in_vain(2, other_ports, 2, 0, " has not come within 2 s"));
+    expect_success(start_in_vain(0, other_ports, 5, 2, " has not come within 5 s"));
+    expect_success(start_in_vain(2, other_ports, 5, 0, " has not come within 5 s"));
     for (int i = 0; i < 3; i++)
         expect_success(waiting[i]);
 }
