@@ -177,7 +177,7 @@ static void locate_warn_of_missing(const search *s, int found, const lk_dataset_
     const char *const roots[CACHE] = {opts->dir, getenv("LOCKSTEP_DATA")};
     struct stat status;
     for (int i = 0; i < found; i++)
-        if (s->locations[i].set && stat(roots[i], &status) != 0)
+        if (roots[i] && *roots[i] && stat(roots[i], &status) != 0)
             lk__log(LK_LOG_WARNING, "%s, %s, does not exist: taking %s", s->locations[i].what, roots[i],
                     s->located->path[LK__IMAGES]);
 }
