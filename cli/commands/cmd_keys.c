@@ -21,13 +21,14 @@ static int keys_run(int argc, char **argv)
 
 const cli_command cmd_keys = {
     .name = "keys",
-    .summary = "Make keys for the processes of a parameter-server training",
+    .summary = "Make keys for encrypted connections between the processes of a training",
     .arguments = "DIR NAME…",
     .details =
         "Makes a pair of keys for each NAME. DIR/NAME.key holds both keys, and only its owner may read it;\n"
-        "DIR/allowed gets a line with the public key. The chief's key must be named chief. Start each process with\n"
-        "--keys DIR/NAME.key; it needs that file and the file `allowed` next to it. Only processes whose keys\n"
-        "`allowed` lists can connect to each other. CurveZMQ encrypts the connections.\n"
+        "DIR/allowed gets a line with the public key. The chief's key must be named chief; with --strategy\n"
+        "multi-worker, worker i's key must be named worker-i. Start each process with --keys DIR/NAME.key; it\n"
+        "needs that file and the file `allowed` next to it. Only processes whose keys `allowed` lists can connect\n"
+        "to each other. CurveZMQ encrypts the connections.\n"
         "\n"
         "Prints the files it has made.\n",
     .run = keys_run,
