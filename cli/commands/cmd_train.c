@@ -184,7 +184,7 @@ const cli_command cmd_train = {
                 "  lockstep launch -n 2 -- train --model net.lk --data mnist --augment shift=0.1\n",
     .details =
         "Prints the plan and a line per epoch on standard error. --json prints an object per epoch on standard\n"
-        "output, and a last object with the digest of the trained parameters, which is the same for any number of\n"
+        "output, and a last object with the digest of parameters and buffers, which is the same for any number of\n"
         "devices.\n"
         "\n"
         "The lines of --throughput, --total-time, --target-accuracy and --early-stop go to standard output or, with\n"

@@ -50,8 +50,8 @@ typedef struct lk_run {
                          * callback that has `rate` */
     bool trains;        /* a process is training: it is not finished and holds the file's lock */
     double seconds;     /* that it has taken so far; NaN: no epoch is complete */
-    const char *digest; /* of the trained variables; NULL: it is not finished */
-    const char *state_digest; /* with the optimizer's state; NULL: it is not finished */
+    const char *digest; /* see lk_trainer_digest; NULL: it is not finished */
+    const char *state_digest; /* see lk_trainer_state_digest; NULL: it is not finished */
     double images_per_second; /* of the last part of the training, without start-up; NaN: it is not finished */
 } lk_run;
 
