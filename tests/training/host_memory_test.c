@@ -87,9 +87,32 @@ static void test_bound(void **state)
     assert_true(least_of(&cases[CASES - 1]) > 1.3 * least_of(&cases[0])); /* sums of an update's earlier batches */
 }
 
+/* Without devices.spec the estimate is for those that the trainer takes. */
+static void test_default_devices(void **state)
+{
+    (void)state;
+    for (int64_t shards = 0; shards < 2; shards++) {
+        lk_memory_estimate estimate;
+        lk_train_config config = training_of(64, 0, 256, shards);
+        config.devices.spec = NULL;
+        lk_trainer *trainer = new_trainer(&config);
+        lk_model *lenet = lk_model_new("lenet", (lk_model_input){1, 28, 28, 10});
+        assert_non_null(lenet);
+        assert_ok(lk_estimate_memory(&config, lenet, false, &estimate));
+        assert_false(estimate.on_gpu);
+        assert_int_equal(estimate.devices, lk_trainer_plan(trainer)->devices);
+        assert_int_equal(estimate.shards, lk_trainer_plan(trainer)->shards);
+        config.devices.strategy = "tpu";
+        assert_int_equal(lk_estimate_memory(&config, lenet, false, &estimate), LK_ERR_UNSUPPORTED);
+        lk_error_clear();
+        lk_model_release(lenet);
+        lk_trainer_release(trainer);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bound)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bound), cmocka_unit_test(test_default_devices)};
     if (strstr(lk_build_compiler(), "sanitizers")) {
         puts("SKIP: sanitizers take memory too");
         return 77;

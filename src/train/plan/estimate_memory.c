@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "core/device_spec.h"
 #include "dist/strategy.h"
 #include "dist/sum/tree.h"
@@ -21,6 +22,7 @@
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* --- a shard's step, run once ------------------------------------------------------------------------------------- */
@@ -247,7 +249,7 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
     int n = lk_model_parameter_count(model), states;
     LK_TRY(memory_estimate_count_states(&plan.optimizer_opts, &states));
     e->shards = lk__plan_shards(config, plan.batch_size, 1);
-    if (!config->devices.shards) /* further devices stay idle */
+    if (!config->devices.shards || !config->devices.spec) /* further devices stay idle */
         e->devices = (int)lk__min(e->devices, e->shards);
     LK_TRY(lk__check_shards(e->shards, plan.batch_size, e->devices));
     e->samples = lk__divide_up(plan.batch_size, e->shards);
@@ -296,8 +298,12 @@ lk_status lk_estimate_memory(const lk_train_config *config, const lk_model *mode
 {
     *estimate = (lk_memory_estimate){0};
     lk_device_spec_entry devices[LK_MAX_DEVICES];
-    const char *spec = config->devices.spec ? config->devices.spec : "1";
+    char cores[16];
+    snprintf(cores, sizeof cores, "%dxcpu", (int)lk__min(lk_device_available("cpu"), LK_MAX_DEVICES));
+    const char *spec = config->devices.spec ? config->devices.spec : cores;
     LK_TRY(lk__device_spec_parse(spec, devices, LK_MAX_DEVICES, &estimate->devices));
+    if (lk__strategy_has(config->devices.strategy, LK_STRATEGY_PLUGIN) || lk__backend_of_kind(devices[0].kind)->modules)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "memory: an estimate is for CPU devices and GPUs, not for those of a PJRT plug-in");
     estimate->on_gpu = strcmp(devices[0].kind, "cuda") == 0;
     return estimate->on_gpu ? memory_estimate_on_gpu(config, estimate)
                             : memory_estimate_on_cpu(config, model, run_step, estimate);
