@@ -1,4 +1,5 @@
 /* Finds the devices of a PJRT plug-in: the one in tests/pjrt_plugin, and files that are no plug-ins. */
+#include "lockstep/compile.h"
 #include "lockstep/dist.h"
 #include "lockstep/pjrt.h"
 #include "base/mem_testing.h"
@@ -189,6 +190,21 @@ static void a_plugin_that_cannot_train_is_named(void **state)
     expect_no_trainer(&config, LK_ERR_ARGUMENT, "strategy tpu: is for devices of a PJRT plug-in, and cpu:0 is none");
 }
 
+static void compiling_leaves_out_what_it_does_not_use(void **state)
+{
+    (void)state;
+    lk_compile_result result;
+    lk_train_config config = training_of(20, 0, 8, 2);
+    config.stop.target_accuracy = 0.9;
+    config.checkpoints.dir = "/dev/null/checkpoints";
+    config.devices.strategy = "parameter-server";
+    config.servers.keys = "/nowhere/chief.key";
+    says("");
+    lk_compile_opts opts = {.plugin = plugin, .topology = "v5e:2x2"};
+    expect_failure(lk_compile(&config, &opts, &result), LK_ERR_BACKEND, ": a topology: no topology is known");
+    assert_int_equal(result.samples, 4);
+}
+
 int main(void)
 {
     plugin = getenv("LOCKSTEP_TEST_PJRT_PLUGIN");
@@ -203,6 +219,7 @@ int main(void)
         cmocka_unit_test_teardown(plugins_come_from_the_environment, nothing_is_left),
         cmocka_unit_test_teardown(devices_are_found_in_time, nothing_is_left),
         cmocka_unit_test(a_plugin_that_cannot_train_is_named),
+        cmocka_unit_test(compiling_leaves_out_what_it_does_not_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

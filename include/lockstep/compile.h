@@ -29,9 +29,10 @@ typedef struct lk_compile_result {
 } lk_compile_result;
 
 /* Compiles the training pass of one full shard: forward and backward, from images to gradients. config->devices counts
- * only for the number of shards. The calling process should not have used the plug-in, nor use it afterwards. Errors:
- * those of lk_trainer_new; LK_ERR_NOT_FOUND, LK_ERR_DEVICE, LK_ERR_UNSUPPORTED (see lk_pjrt_find; an operator that
- * cannot be lowered), LK_ERR_BACKEND (the plug-in's error), LK_ERR_IO. */
+ * only for the number of shards; config->servers, the evaluation and checkpoints of `config` are left out. The calling
+ * process should not have used the plug-in, nor use it afterwards. Errors: those of lk_trainer_new; LK_ERR_NOT_FOUND,
+ * LK_ERR_DEVICE, LK_ERR_UNSUPPORTED (see lk_pjrt_find; an operator that cannot be lowered), LK_ERR_BACKEND (the
+ * plug-in's error), LK_ERR_IO. */
 LK_API lk_status lk_compile(const lk_train_config *config, const lk_compile_opts *opts, lk_compile_result *result);
 
 #ifdef __cplusplus

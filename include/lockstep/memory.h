@@ -36,9 +36,9 @@ typedef struct lk_memory_estimate {
 
 /* Estimates the memory that lk_trainer_new(config) and a step take. model: built for the images of the data; on GPUs
  * the configuration's own model and data are used. run_step: also run a shard's step once on a CPU device, on zeros,
- * because the kernels choose layouts, and so sizes, when they run. Blocks. Errors: LK_ERR_ARGUMENT (a configuration
- * that makes no sense), LK_ERR_UNSUPPORTED (devices of a PJRT plug-in), LK_ERR_MEMORY; on GPUs those of
- * lk_trainer_new. */
+ * because the kernels choose layouts, and so sizes, when they run. Checkpoints of `config` are left out. Blocks.
+ * Errors: LK_ERR_ARGUMENT (a configuration that makes no sense), LK_ERR_UNSUPPORTED (devices of a PJRT plug-in),
+ * LK_ERR_MEMORY; on GPUs those of lk_trainer_new. */
 LK_API lk_status lk_estimate_memory(const lk_train_config *config, const lk_model *model, bool run_step,
                                     lk_memory_estimate *estimate);
 

@@ -49,6 +49,12 @@ if [[ -e $pjrt ]]; then
     prints "  $pjrt: ended by signal 6 while it looked for devices"
     run 1 compile --pjrt "$pjrt" --topology v5e:2x2 --data synthetic --limit-train 20 --batch-size 8
     complains "$pjrt: a topology: no topology is known"
+    mkdir -p "$work"/pictures/train/{a,b} # it needs no validation set
+    for class in a b; do
+        printf 'P5 28 28 255\n%784s' '' >"$work/pictures/train/$class/1.pgm"
+    done
+    run 1 compile --pjrt "$pjrt" --topology v5e:2x2 --data "$work/pictures" --batch-size 2
+    complains "$pjrt: a topology: no topology is known"
 fi
 run 2 compile --data synthetic --limit-train 20
 complains '--topology is missing'

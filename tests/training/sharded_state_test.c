@@ -280,6 +280,21 @@ static void the_estimate_of_resnet18_with_adam(void **state)
     assert_true(sharded.least < mirrored.least);
 }
 
+static void the_estimate_makes_no_folder_for_checkpoints(void **state)
+{
+    (void)state;
+    lk_memory_estimate estimate;
+    lk_train_config config = settings("sgd");
+    config.model = "lenet";
+    config.devices.spec = specs[FOUR];
+    config.checkpoints.dir = "/dev/null/checkpoints";
+    lk_model *model = lk_model_new("lenet", (lk_model_input){1, 28, 28, 10});
+    assert_non_null(model);
+    assert_ok(lk_estimate_memory(&config, model, false, &estimate));
+    assert_int_equal(estimate.on_gpu, !is_cpu);
+    lk_model_release(model);
+}
+
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void other_strategies_refuse(void **state)
@@ -380,6 +395,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(checkpoints_are_those_of_mirrored, make_test_dir, remove_test_dir),
         cmocka_unit_test(a_device_keeps_the_state_of_its_slice),
         cmocka_unit_test(the_estimate_of_resnet18_with_adam),
+        cmocka_unit_test(the_estimate_makes_no_folder_for_checkpoints),
         cmocka_unit_test(other_strategies_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@
 #include "program/merge.h"
 #include "program/record.h"
 #include "train/plan/plan.h"
+#include "train/resume.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
 
@@ -281,7 +282,9 @@ static lk_status memory_estimate_on_cpu(const lk_train_config *config, const lk_
 
 static lk_status memory_estimate_on_gpu(const lk_train_config *config, lk_memory_estimate *e)
 {
-    lk_trainer *trainer = lk_trainer_new(config);
+    lk_train_config here = *config;
+    lk__leave_out_checkpoints(&here);
+    lk_trainer *trainer = lk_trainer_new(&here);
     if (!trainer)
         return lk_error_status();
     const lk_plan *plan = lk_trainer_plan(trainer);

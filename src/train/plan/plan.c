@@ -179,6 +179,15 @@ static lk_status plan_plateau(const lk_train_config *config, lk_plan *plan)
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
+void lk__leave_out_evaluation(lk_train_config *config)
+{
+    config->data.limit_val = 0;
+    config->data.val_set = NULL;
+    config->stop = (lk_stop_config){.target_accuracy = -1, .patience = -1};
+    config->optimizer.lr_plateau = NULL;
+    config->batch_norm.precise = 0;
+}
+
 /* Options that need an evaluation. */
 static lk_status plan_check_evaluation(const lk_train_config *config)
 {

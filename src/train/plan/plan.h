@@ -7,6 +7,9 @@
  * model: its name. Errors: LK_ERR_ARGUMENT, which names the option. */
 lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan);
 
+/* Leaves out the evaluation and all that needs one, for a study that trains without it. */
+void lk__leave_out_evaluation(lk_train_config *config);
+
 /* Sets the plan's members for the learning rate. lk__plan_numbers calls it; with --scale-lr they depend on
  * train_samples as well, and are set anew once these are known. Errors: LK_ERR_ARGUMENT. */
 lk_status lk__plan_schedule(const lk_train_config *config, const char *model, lk_plan *plan);

@@ -10,6 +10,8 @@
 #include "program/launch.h"
 #include "program/program.h"
 #include "train/plan/choices.h"
+#include "train/plan/plan.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 static lk_status compile_pass(lk_trainer *trainer, const lk_pjrt_plugin *plugin, const lk_compile_opts *opts,
@@ -46,8 +48,11 @@ lk_status lk_compile(const lk_train_config *config, const lk_compile_opts *opts,
     *result = (lk_compile_result){.devices = 0};
     LK_TRY(lk__pjrt_file(opts->plugin, &plugin.path));
     LK_TRY(lk__pjrt_load(&plugin)); /* before data are looked for, which may be far away */
-    here.devices.spec = "ref:0";    /* whose kernels are not run, and have no layouts of their own */
-    here.devices.strategy = here.devices.pjrt = NULL;
+    /* Kernels of ref are not run, and have no layouts of their own. */
+    here.devices = (lk_device_config){.spec = "ref:0", .shards = config->devices.shards};
+    here.servers = (lk_server_config){.task_index = -1, .max_staleness = -1};
+    lk__leave_out_evaluation(&here);
+    lk__leave_out_checkpoints(&here);
     lk_trainer *trainer = lk_trainer_new(&here);
     if (!trainer)
         return lk_error_status();

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/status.h"
+#include "train/plan/plan.h"
 #include "train/resume.h"
 
 #include <math.h>
@@ -95,13 +96,10 @@ static void lr_find_suggest(lk_lr_find_result *r, int64_t steps)
 static lk_train_config lr_find_config(const lk_train_config *config)
 {
     lk_train_config own = *config;
-    own.data.limit_val = 0;
-    own.data.val_set = NULL;
+    lk__leave_out_evaluation(&own);
     own.optimizer.schedule = "constant";
-    own.optimizer.lr_steps = own.optimizer.lr_plateau = NULL;
+    own.optimizer.lr_steps = NULL;
     own.optimizer.min_lr = own.optimizer.warmup_epochs = own.optimizer.average = 0;
-    own.batch_norm.precise = 0;
-    own.stop = (lk_stop_config){.target_accuracy = -1, .patience = -1};
     own.checks.nan_guard = LK_NAN_GUARD_SKIP; /* a loss that is not finite ends the test without an error */
     own.checks.audit_every = 0;
     lk__leave_out_checkpoints(&own);

@@ -88,11 +88,7 @@ static lk_status verify_run_devices(verification *v, int run)
     config.devices.spec = v->opts->specs[run];
     config.devices.strategy = NULL;
     config.devices.shards = v->result->shards;
-    config.data.limit_val = 0; /* no evaluation, and nothing that needs one */
-    config.stop.target_accuracy = config.stop.patience = -1;
-    config.stop.early_stop = 0;
-    config.stop.restore_best = false;
-    config.optimizer.lr_plateau = NULL;
+    lk__leave_out_evaluation(&config);
     lk__leave_out_checkpoints(&config);
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
