@@ -35,15 +35,39 @@ static bool train_flag_names_contain(const char *name, const char *const *names)
 
 size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *without, lk_option *table)
 {
-    static const char *const records[] = {
-        "json", "log-dir", "throughput",      "total-time", "plot", "ledger", "checkpoint-dir", "checkpoint-every",
-        "keep", "resume",  "checkpoint-best", "override",   NULL};
+    /* Records, checkpoints, and several processes. */
+    static const char *const of_train_alone[] = {"json",
+                                                 "log-dir",
+                                                 "throughput",
+                                                 "total-time",
+                                                 "plot",
+                                                 "ledger",
+                                                 "checkpoint-dir",
+                                                 "checkpoint-every",
+                                                 "keep",
+                                                 "resume",
+                                                 "checkpoint-best",
+                                                 "override",
+                                                 "cluster",
+                                                 "compress",
+                                                 "role",
+                                                 "task-index",
+                                                 "servers",
+                                                 "coordinator",
+                                                 "listen",
+                                                 "max-staleness",
+                                                 "snapshot-dir",
+                                                 "snapshot-every",
+                                                 "keys",
+                                                 "peer-timeout",
+                                                 "join-timeout",
+                                                 NULL};
     size_t count = 0;
     for (; count < n_own; count++)
         table[count] = own[count];
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
-        if (!train_flag_names_contain(option->name, records) && !train_flag_names_contain(option->name, without))
+        if (!train_flag_names_contain(option->name, of_train_alone) && !train_flag_names_contain(option->name, without))
             table[count++] = *option;
     }
     return count;

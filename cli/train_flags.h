@@ -17,9 +17,14 @@ lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char
         .default_text = "20", .minimum = 1, .maximum = 1000000, .help = (text)                     \
     }
 
-/* Fills the option table of a command that trains but keeps and prints no records. `table` holds CLI_MAX_OPTIONS. It
- * gets the command's own options, then those of train, except for records, printing, checkpoints and the names in
- * `without`, a list that ends with NULL (NULL: none). Returns their number. */
+/* The names of the options of the evaluation and of all that needs one, for `without` below. */
+#define CLI_EVALUATION_OPTIONS                                                                                \
+    "val-batch-size", "limit-val", "lr-plateau", "target-accuracy", "patience", "early-stop", "restore-best", \
+        "precise-bn"
+
+/* Fills the option table of a command that trains in one process, and keeps and prints no records. `table` holds
+ * CLI_MAX_OPTIONS. It gets the command's own options, then those of train, except for records, printing, checkpoints,
+ * several processes and the names in `without`, a list that ends with NULL (NULL: none). Returns their number. */
 size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *without, lk_option *table);
 
 /* Refuses strategies that need several processes: only `lockstep train` supports them. Returns 0, or the exit status

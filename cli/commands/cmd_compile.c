@@ -37,7 +37,9 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
 static size_t compile_make_options(lk_option *table)
 {
-    static const char *const without[] = {"devices", "strategy", NULL};
+    static const char *const without[] = {"devices", "strategy", "storage",   "optimizer-state",
+                                          "reduce",  "exchange", "bucket-mb", CLI_EVALUATION_OPTIONS,
+                                          NULL};
     return cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
 }
 
@@ -76,8 +78,6 @@ static int compile_run(int argc, char **argv)
     size_t count = compile_make_options(options);
     if (cli_parse_train(options, count, argc, argv, &config, compile_amend) != LK_OK)
         return cli_fail();
-    if (cli_check_one_process(&config.train) != 0)
-        return 2;
     if (!config.topology || !*config.topology)
         return cli_usage_error("--topology is missing: name the devices to compile for, as in v5e:2x2");
     if (config.text && config.out && strcmp(config.text, config.out) == 0)

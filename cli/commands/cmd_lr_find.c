@@ -55,11 +55,10 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
 static size_t find_make_options(lk_option *table)
 {
-    static const char *const without[] = {"base-lr",         "scale-lr",      "schedule",    "lr-steps",
-                                          "min-lr",          "warmup-epochs", "lr-plateau",  "ema",
-                                          "epochs",          "limit-val",     "top-k",       "val-batch-size",
-                                          "target-accuracy", "patience",      "early-stop",  "restore-best",
-                                          "precise-bn",      "nan-guard",     "audit-every", NULL};
+    static const char *const without[] = {"base-lr",   "scale-lr",      "schedule", "lr-steps",
+                                          "min-lr",    "warmup-epochs", "ema",      "epochs",
+                                          "nan-guard", "audit-every",   "top-k",    CLI_EVALUATION_OPTIONS,
+                                          NULL};
     return cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
 }
 

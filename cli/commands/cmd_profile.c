@@ -47,7 +47,15 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
 static size_t profile_make_options(lk_option *table)
 {
-    return cli_train_options(own_options, OWN_OPTION_COUNT, NULL, table);
+    static const char *const without[] = {CLI_EVALUATION_OPTIONS, NULL};
+    return cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
+}
+
+static void profile_amend(void *config)
+{
+    lk_train_config *train = &((profile_config *)config)->train;
+    cli_leave_out_records(train);
+    cli_leave_out_evaluation(train);
 }
 
 /* --- measuring ---------------------------------------------------------------------------------------------------- */
@@ -419,7 +427,7 @@ static int profile_run(int argc, char **argv)
     lk_option options[CLI_MAX_OPTIONS];
     size_t count = profile_make_options(options);
     const char *engine = getenv("LOCKSTEP_ENGINE");
-    if (cli_parse_train(options, count, argc, argv, &p.config, NULL) != LK_OK)
+    if (cli_parse_train(options, count, argc, argv, &p.config, profile_amend) != LK_OK)
         return cli_fail();
     if (cli_check_one_process(&p.config.train) != 0)
         return 2;
@@ -428,8 +436,6 @@ static int profile_run(int argc, char **argv)
             "profile: LOCKSTEP_ENGINE must not be sync: devices then have no threads whose time could be measured");
     if (p.config.trace && *p.config.trace && cli_check_file("trace", p.config.trace) != 0)
         return 1;
-    cli_leave_out_records(&p.config.train);
-    cli_leave_out_evaluation(&p.config.train); /* options about it are ignored */
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     cli_catch_interrupts(cli_interrupt_trainer);
     p.trainer = lk_trainer_new(&p.config.train);

@@ -36,32 +36,7 @@ static const char any_data[] = "auto";
  * --devices, which is a list here. */
 static size_t verify_make_options(lk_option *table)
 {
-    static const char *const without[] = {"devices",
-                                          "strategy",
-                                          "val-batch-size",
-                                          "limit-val",
-                                          "top-k",
-                                          "lr-plateau",
-                                          "target-accuracy",
-                                          "patience",
-                                          "early-stop",
-                                          "restore-best",
-                                          "precise-bn",
-                                          "servers",
-                                          "role",
-                                          "task-index",
-                                          "coordinator",
-                                          "listen",
-                                          "max-staleness",
-                                          "snapshot-dir",
-                                          "snapshot-every",
-                                          "keys",
-                                          "cluster",
-                                          "compress",
-                                          "storage",
-                                          "peer-timeout",
-                                          "join-timeout",
-                                          "ema",
+    static const char *const without[] = {"devices", "strategy", "storage", "top-k", "ema", CLI_EVALUATION_OPTIONS,
                                           NULL};
     size_t count = cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
     for (size_t i = 0; i < count; i++)

@@ -48,7 +48,7 @@ interrupted TERM train --data "$work/slow" --resize 28x28 --val-split 0.2 --devi
 interrupted INT data info "$work/slow" --resize 28x28
 interrupted TERM data preview "$work/slow" --resize 28x28
 interrupted INT verify --data "$work/slow" --resize 28x28
-interrupted INT profile --data "$work/slow" --resize 28x28 --limit-val 0 --devices 1xcpu
+interrupted INT profile --data "$work/slow" --resize 28x28 --devices 1xcpu
 interrupted INT summary --data "$work/slow" --resize 28x28
 
 # A process that waits for another one shows that on a terminal, and can be interrupted.

@@ -96,9 +96,11 @@ above=$(awk '$6 ~ /^[0-9]+%$/ && $6 + 0 > 100 && !/^all / { above = 1 } END { pr
 [[ $(grep -c "^Above 100% of peak: Winograd's convolution " "$work/stdout") -eq $above ]] ||
     fail 'the note about shares above 100% does not fit the shares'
 
-# Options of the evaluation are accepted and ignored.
-run 0 profile "${small[@]}" --steps 1 --warmup 0 --rows 0 --target-accuracy 0.9 --early-stop 2 --devices 1
+# Nothing is evaluated, whatever a recipe asks for.
+run 0 profile "${small[@]}" --recipe keras-mnist --steps 1 --warmup 0 --rows 0 --devices 1
 line '^Bound by '
+run 2 profile "${small[@]}" --early-stop 2
+complains "unknown option '--early-stop'"
 
 run 1 profile "${small[@]}" --steps 1 --trace "$work/missing/run.json"
 complains "--trace $work/missing/run.json: cannot be written: No such file"

@@ -60,7 +60,7 @@ usual=$(digest 1 fast)
 
 run 0 verify "${trained[@]}" --steps 2 --devices 1,2 --algorithms "$tuned"
 line "^identical after 2 steps with 2 shards, algorithms $tuned\$"
-run 0 profile "${small[@]}" --steps 1 --warmup 0 --devices 1 --algorithms "$tuned"
+run 0 profile "${trained[@]}" --steps 1 --warmup 0 --devices 1 --algorithms "$tuned"
 line "^algorithms $tuned, hash [0-9a-f]{16}\$"
 run 2 verify "${trained[@]}" --steps 1 --devices 1
 complains_just '--devices 1: must name at least two sets of devices, such as 1,2'
@@ -78,7 +78,7 @@ refuse()
 {
     run 1 train "${small[@]}" --algorithms "$work/bad.txt"
     complains "tuning $work/bad.txt" "$@"
-    run 1 profile "${small[@]}" --algorithms "$work/bad.txt"
+    run 1 profile "${trained[@]}" --algorithms "$work/bad.txt"
     complains "tuning $work/bad.txt" "$@"
 }
 

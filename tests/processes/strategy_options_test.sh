@@ -51,14 +51,10 @@ for role in ps worker; do
     complains_just '--storage: is for --strategy central-storage, not parameter-server'
 done
 
-run 2 profile --peer-timeout 5
-complains '--peer-timeout: is for --strategy parameter-server'
-run 2 sweep --over batch-size=8 --peer-timeout 5
-complains '--peer-timeout: is for --strategy parameter-server'
-run 2 tune --out "$work/tuning.txt" --peer-timeout 5
-complains '--peer-timeout: is for --strategy parameter-server'
-run 2 verify --peer-timeout 5
-complains "unknown option '--peer-timeout'"
+for command in compile lr-find profile sweep tune verify; do
+    run 2 $command --peer-timeout 5
+    complains "unknown option '--peer-timeout'"
+done
 
 # Strategies that read no cluster description ignore one in the environment.
 TF_CONFIG='{"cluster": {"chief": ["localhost:0"], "ps": ["localhost:0"]}, "task": {"type": "ps", "index": 0}}' \
