@@ -63,20 +63,36 @@ static void profile_amend(void *config)
 typedef struct profile {
     profile_config config;
     lk_trainer *trainer;
-    int n_devices;
+    int n_devices;    /* those that compute */
+    int n_all;        /* and a storing one that does not */
     lk_dtype dtype;   /* of the peaks */
-    double *peaks;    /* of each device, in operations per second; 0: they cannot be measured */
+    double *peaks;    /* of each device that computes, in operations per second; 0: they cannot be measured */
     double copy;      /* mean bytes per second that a device copies; 0: not all devices are GPUs */
     double processor; /* processor time of all devices' threads, in seconds */
     lk_trace_summary *summary;
 } profile;
 
-static int profile_count_gpus(const profile *p)
+static lk_device *profile_device(const profile *p, int d)
 {
     lk_strategy *strategy = lk_trainer_strategy(p->trainer);
-    int gpus = 0;
+    return d < p->n_devices ? lk_strategy_device(strategy, d) : lk_strategy_storage(strategy);
+}
+
+static void profile_count_devices(profile *p)
+{
+    lk_device *storage = lk_strategy_storage(lk_trainer_strategy(p->trainer));
+    p->n_devices = lk_trainer_plan(p->trainer)->devices;
+    p->n_all = p->n_devices + (storage != NULL);
     for (int d = 0; d < p->n_devices; d++)
-        gpus += strcmp(lk_device_kind(lk_strategy_device(strategy, d)), "cuda") == 0;
+        if (profile_device(p, d) == storage)
+            p->n_all = p->n_devices;
+}
+
+static int profile_count_gpus(const profile *p, int n_devices)
+{
+    int gpus = 0;
+    for (int d = 0; d < n_devices; d++)
+        gpus += strcmp(lk_device_kind(profile_device(p, d)), "cuda") == 0;
     return gpus;
 }
 
@@ -84,12 +100,11 @@ static int profile_count_gpus(const profile *p)
  * copy. */
 static lk_status profile_measure_peaks(profile *p)
 {
-    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
-    bool all_gpus = profile_count_gpus(p) == p->n_devices;
+    bool all_gpus = profile_count_gpus(p, p->n_devices) == p->n_devices;
     p->dtype = all_gpus ? lk_trainer_plan(p->trainer)->dtype : LK_F32;
     for (int d = 0; d < p->n_devices; d++) {
         double copy = 0;
-        lk_device *device = lk_strategy_device(strategy, d);
+        lk_device *device = profile_device(p, d);
         lk_status status = lk_device_measure_peak(device, p->dtype, &p->peaks[d]);
         if (status == LK_ERR_UNSUPPORTED) { /* the devices are of one kind */
             lk_error_clear();
@@ -106,11 +121,10 @@ static lk_status profile_measure_peaks(profile *p)
 
 static lk_status profile_processor_seconds(const profile *p, double *sum)
 {
-    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
     *sum = 0;
-    for (int d = 0; d < p->n_devices; d++) {
+    for (int d = 0; d < p->n_all; d++) {
         double seconds = 0;
-        lk_status status = lk_device_processor_seconds(lk_strategy_device(strategy, d), &seconds);
+        lk_status status = lk_device_processor_seconds(profile_device(p, d), &seconds);
         if (status != LK_OK)
             return status;
         *sum += seconds;
@@ -189,10 +203,10 @@ static double profile_mean_peak(const profile *p)
     return sum / p->n_devices;
 }
 
-/* Returns the measured time, in seconds, summed over devices. */
+/* Returns the measured time, in seconds, summed over all devices. */
 static double profile_device_seconds(const profile *p)
 {
-    return p->summary->seconds * p->n_devices;
+    return p->summary->seconds * p->summary->n_devices;
 }
 
 static double profile_per_step(const profile *p, double seconds)
@@ -226,8 +240,7 @@ static void profile_print_head(const profile *p)
         printf(", hash %016llx\n", (unsigned long long)plan->implementations);
     }
     if (!profile_has_peaks(p)) {
-        printf("peak of a device: not known for %s\n\n",
-               lk_device_name(lk_strategy_device(lk_trainer_strategy(p->trainer), 0)));
+        printf("peak of a device: not known for %s\n\n", lk_device_name(profile_device(p, 0)));
         return;
     }
     printf("peak of a device, %s, measured: %.1f GFLOP/s",
@@ -328,19 +341,29 @@ static double profile_part(const lk_trace_device *device, int part)
     return parts[part];
 }
 
-/* Returns the share of a part in the time of all devices. */
+static bool profile_computes(const profile *p, const lk_trace_device *device)
+{
+    for (int d = 0; d < p->n_devices; d++)
+        if (strcmp(lk_device_name(profile_device(p, d)), device->name) == 0)
+            return true;
+    return false;
+}
+
+/* Returns the share of a part in the time of the devices that compute. A device that only stores waits for them most
+ * of the time, which bounds nothing. */
 static double profile_part_share(const profile *p, int part)
 {
     double seconds = 0;
     for (int d = 0; d < p->summary->n_devices; d++)
-        seconds += profile_part(&p->summary->devices[d], part);
-    return seconds / profile_device_seconds(p);
+        if (profile_computes(p, &p->summary->devices[d]))
+            seconds += profile_part(&p->summary->devices[d], part);
+    return seconds / (p->summary->seconds * p->n_devices);
 }
 
 static void profile_print_parts(const profile *p)
 {
     enum { SHOWN = 8 };
-    int columns = p->n_devices > 1 && p->summary->n_devices <= SHOWN ? p->summary->n_devices : 0;
+    int columns = p->summary->n_devices > 1 && p->summary->n_devices <= SHOWN ? p->summary->n_devices : 0;
     printf("\n%-32s %10s %7s", "a step's time", "ms a step", "share");
     for (int d = 0; d < columns; d++)
         printf(" %8s", p->summary->devices[d].name);
@@ -359,7 +382,7 @@ static void profile_print_parts(const profile *p)
  * none. */
 static double profile_other_processes_share(const profile *p)
 {
-    if (profile_count_gpus(p) > 0 || !profile_has_peaks(p))
+    if (profile_count_gpus(p, p->n_all) > 0 || !profile_has_peaks(p))
         return 0;
     double seconds = profile_sum_of_rows(p->summary, 0).seconds;
     return p->processor < seconds ? 1 - p->processor / seconds : 0;
@@ -407,7 +430,7 @@ static void profile_print_bound(const profile *p)
 
 static lk_status profile_trainer(profile *p)
 {
-    p->n_devices = lk_trainer_plan(p->trainer)->devices;
+    profile_count_devices(p);
     p->peaks = calloc((size_t)p->n_devices, sizeof *p->peaks);
     if (!p->peaks)
         return LK_ERR_MEMORY;
@@ -454,7 +477,7 @@ const cli_command cmd_profile = {
     .details =
         "Prints for each operator its calls, its time, its share of the devices' time, its floating-point operations\n"
         "per second, and their share of the peak that was measured on the devices. Then it prints where the devices'\n"
-        "time went:\n"
+        "time went; one that only stores the variables has a column, but no part in the shares:\n"
         "  compute             operators other than the following\n"
         "  sums over own shards\n"
         "                      operators that sum over the shards of one device\n"

@@ -73,9 +73,13 @@ for part in compute 'sums over own shards' 'exposed exchange' 'waiting for the s
     line "^$part +-?[0-9.]+ +-?[0-9.]+%( +-?[0-9.]+%){2}\$"
 done
 tail -n 1 "$work/stdout" | grep -qE '^Bound by .+ [0-9]+% of the .*time: .+\.$' || fail 'no last sentence'
-# The parts add up to the whole time, except for rounding.
-sed -n '/^a step/,/^$/p' "$work/stdout" | awk 'NR > 1 && NF { sub(/%$/, "", $(NF - 2)); sum += $(NF - 2) }
-    END { exit !(sum > 99.6 && sum < 100.4) }' || fail 'the parts do not add up'
+# adds_up DEVICES: the parts add up to the whole time, except for rounding.
+adds_up()
+{
+    sed -n '/^a step/,/^$/p' "$work/stdout" | awk -v n="$1" 'NR > 1 && NF { sub(/%$/, "", $(NF - n)); sum += $(NF - n) }
+        END { exit !(sum > 99.6 && sum < 100.4) }' || fail 'the parts do not add up'
+}
+adds_up 2
 # That many steps were recorded.
 [[ $(grep -oF '"name":"push a step"' "$work/profile.json" | wc -l) -eq 4 ]] || fail 'not 4 steps'
 
@@ -95,6 +99,11 @@ run 0 profile "${small[@]}" --model "$work/wide.lk" --steps 1 --warmup 1 --rows 
 above=$(awk '$6 ~ /^[0-9]+%$/ && $6 + 0 > 100 && !/^all / { above = 1 } END { print above + 0 }' "$work/stdout")
 [[ $(grep -c "^Above 100% of peak: Winograd's convolution " "$work/stdout") -eq $above ]] ||
     fail 'the note about shares above 100% does not fit the shares'
+
+# A device that only stores has a part of the time.
+run 0 profile "${small[@]}" --strategy central-storage --storage ref:0 --steps 2 --warmup 1 --rows 3
+line "^compute +[0-9.]+ +[0-9.]+%( +[0-9.]+%){3}\$"
+adds_up 3
 
 # Nothing is evaluated, whatever a recipe asks for.
 run 0 profile "${small[@]}" --recipe keras-mnist --steps 1 --warmup 0 --rows 0 --devices 1
