@@ -207,12 +207,13 @@ static lk_status evaluate_open_dataset(const evaluate_config *config, cli_evalua
 static lk_status evaluate_open_predictor(const lk_checkpoint *checkpoint, const evaluate_config *config,
                                          cli_evaluation *e)
 {
-    char cores[32];
+    char devices[32];
+    int cores = lk_device_available("cpu");
     lk_predictor_opts opts = {
         .devices = config->train.devices.spec, .batch_size = config->batch_size, .pjrt = config->train.devices.pjrt};
-    snprintf(cores, sizeof cores, "%dxcpu", lk_device_available("cpu"));
+    snprintf(devices, sizeof devices, "%dxcpu", cores < LK_MAX_DEVICES ? cores : LK_MAX_DEVICES);
     if (!opts.devices || !*opts.devices)
-        opts.devices = cores;
+        opts.devices = devices;
     e->predictor = lk_predictor_new(checkpoint, &opts);
     return e->predictor ? LK_OK : lk_error_status();
 }

@@ -105,8 +105,8 @@ typedef struct lk_data_config {
 
 /* The devices that train, the shards of a batch, and the exchange of gradients. */
 typedef struct lk_device_config {
-    const char *spec;     /* for lk_devices_open; NULL: all cores, but at most as many as shards; with strategy
-                             tpu all devices of the plug-in */
+    const char *spec;     /* for lk_devices_open; NULL: all cores, but at most as many as shards, and
+                             LK_MAX_DEVICES; with strategy tpu all devices of the plug-in */
     const char *strategy; /* for lk_strategy_new; NULL: one-device for one device, else mirrored */
     int64_t shards;       /* V, which the bits depend on; 0: lk_default_shards */
     double bucket_mb;     /* gradients that are summed together, in units of 10^6 bytes; 0: all, after backward; between

@@ -140,7 +140,8 @@ lk_status lk__trainer_devices_open(lk_trainer *trainer)
         LK_TRY(trainer_devices_of_plugin(plan->shards, devices));
     } else {
         lk_range own = lk_part(plan->shards, plan->processes, plan->process);
-        snprintf(devices, sizeof devices, "%lldxcpu", (long long)lk__max(lk__min(cores, own.end - own.begin), 1));
+        int64_t most = lk__min(cores, LK_MAX_DEVICES);
+        snprintf(devices, sizeof devices, "%lldxcpu", (long long)lk__max(lk__min(most, own.end - own.begin), 1));
     }
     LK_TRY(lk__count_devices(trainer, devices));
     LK_TRY(lk__check_shards(plan->shards, plan->batch_size, plan->devices));

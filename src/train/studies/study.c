@@ -235,7 +235,7 @@ static lk_status study_share_shards(lk_study *study)
  * the largest number that any of them would get; a value with fewer shards keeps its own. */
 static lk_status study_share_devices(lk_study *study)
 {
-    int64_t cores = lk_device_available("cpu"), most = 0, shards[LK_STUDY_MAX_VALUES];
+    int64_t cores = lk__min(lk_device_available("cpu"), LK_MAX_DEVICES), most = 0, shards[LK_STUDY_MAX_VALUES];
     int n = study->n_values;
     if (study->config.devices.spec || strcmp(study->setting, "devices") == 0)
         return LK_OK;
