@@ -43,8 +43,9 @@ typedef struct lk_verify_result {
 
 /* Trains `config` for opts->steps steps on each set of devices, and compares every variable of every replica bit for
  * bit after every step. All runs have config->devices.shards shards, or as many as the largest set needs. Evaluation
- * and checkpoints of `config` are left out. Blocks. Errors: LK_ERR_ARGUMENT (count below 2, steps below 1), those of
- * lk_trainer_new and lk_trainer_run, LK_ERR_INTERRUPTED (step_done gave false). */
+ * and checkpoints of `config` are left out. Blocks. If it fails before the first run, *result is zeros. Errors:
+ * LK_ERR_ARGUMENT (count below 2, steps below 1), those of lk_trainer_new and lk_trainer_run, LK_ERR_INTERRUPTED
+ * (step_done gave false). */
 LK_API lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result);
 
 #ifdef __cplusplus

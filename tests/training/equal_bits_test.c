@@ -238,6 +238,13 @@ static void verify_takes_other_settings(void **state)
     assert_true(result.identical);
     config.model = NULL;
     expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT, "--model: a name is needed");
+
+    config = small_training(); /* of LeNet, whose recipe has batches of 256 */
+    config.recipe = "fashion-mnist-wrn";
+    config.batch_size = 0;
+    opts = (lk_verify_opts){.specs = opts.specs, .count = 2, .steps = 1};
+    assert_ok(lk_verify(&config, &opts, &result));
+    assert_int_equal(result.shards, lk_default_shards(32));
 }
 
 /* Returns true, which ends verification, after the second step on the second set of devices. */
@@ -328,11 +335,12 @@ static void wrong_options_are_refused(void **state)
 {
     (void)state;
     lk_train_config config = small_training();
-    lk_verify_result result;
+    lk_verify_result result = {.shards = 7};
     lk_verify_opts opts = {.specs = (const char *[]){"1", "3"}, .count = 2, .steps = 1};
     config.devices.shards = 2;
     expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT,
                  "--shards 2: 3 devices need at least as many shards");
+    assert_int_equal(result.shards, 0);
     config.devices.shards = 0;
     opts.steps = 0;
     expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT,

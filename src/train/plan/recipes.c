@@ -100,18 +100,12 @@ static const char *const *recipe_settings_of_model(const char *model)
     return unnamed_model;
 }
 
-lk_status lk__recipe_of_model(const char *model, lk_train_config *config)
-{
-    *config = (lk_train_config){0};
-    return recipe_apply(recipe_settings_of_model(model), config);
-}
-
 lk_status lk__recipe_of(const lk_train_config *config, lk_train_config *settings)
 {
     const lk_recipe *recipe;
-    if (!config->recipe)
-        return lk__recipe_of_model(config->model, settings);
     *settings = (lk_train_config){0};
+    if (!config->recipe)
+        return recipe_apply(recipe_settings_of_model(config->model), settings);
     LK_TRY(recipe_find(config->recipe, &recipe));
     return recipe_apply(recipe->settings, settings);
 }

@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "lockstep/callbacks.h"
 #include "train/plan/plan.h"
-#include "train/plan/recipes.h"
 #include "train/plan/settings.h"
 #include "train/resume.h"
 #include "train/trainer.h"
@@ -216,7 +215,7 @@ static lk_status study_prefix_error(const lk_study *study, int value, lk_status 
 /* If devices vary, all runs use the shards of the largest set of devices, so that their results are the same bits. */
 static lk_status study_share_shards(lk_study *study)
 {
-    lk_train_config recipe;
+    lk_plan plan = {0};
     int largest = 0;
     if (strcmp(study->setting, "devices") != 0)
         return LK_OK;
@@ -225,9 +224,8 @@ static lk_status study_share_shards(lk_study *study)
         LK_TRY(lk_devices_count(study->values[v], &count));
         largest = (int)lk__max(largest, count);
     }
-    LK_TRY(lk__recipe_of_model(study->config.model, &recipe));
-    int64_t batch_size = study->config.batch_size ? study->config.batch_size : recipe.batch_size;
-    study->config.devices.shards = lk__plan_shards(&study->config, batch_size, largest);
+    LK_TRY(lk__plan_numbers(&study->config, study->config.model, &plan));
+    study->config.devices.shards = lk__plan_shards(&study->config, plan.batch_size, largest);
     return LK_OK;
 }
 

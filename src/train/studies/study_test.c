@@ -279,6 +279,12 @@ static void devices(void **state)
     assert_null(json_object_get(study->settings, "devices in use"));
     assert_int_equal(json_integer_value(json_object_get(study->settings, "shards")), 4);
     lk_study_release(study);
+
+    config.recipe = "fashion-mnist-wrn"; /* whose batches have 32 samples; those of LeNet's recipe have 256 */
+    config.batch_size = 0;
+    study = new_study(&config, &(lk_study_opts){.over = "devices=1xcpu,2xcpu", .seeds = 1});
+    assert_int_equal(json_integer_value(json_object_get(study->settings, "shards")), lk_default_shards(32));
+    lk_study_release(study);
 }
 
 /* Only the batch size varies: without a choice of devices a batch with enough shards gets as many devices as the

@@ -3,7 +3,6 @@
 #include "base/minmax.h"
 #include "base/status.h"
 #include "train/plan/plan.h"
-#include "train/plan/recipes.h"
 #include "train/resume.h"
 #include "train/trainer.h"
 
@@ -86,10 +85,6 @@ static lk_status verify_run_devices(verification *v, int run)
 {
     lk_train_config config = *v->config;
     config.devices.spec = v->opts->specs[run];
-    config.devices.strategy = NULL;
-    config.devices.shards = v->result->shards;
-    lk__leave_out_evaluation(&config);
-    lk__leave_out_checkpoints(&config);
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         return lk_error_status();
@@ -100,18 +95,23 @@ static lk_status verify_run_devices(verification *v, int run)
 
 lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result)
 {
-    lk_train_config recipe;
+    lk_train_config own = *config;
+    lk_plan plan = {0};
     int largest;
+    *result = (lk_verify_result){0};
     if (opts->count < 2 || opts->steps < 1)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "verify: %lld steps on %d sets of devices: must be at least 1 step, and 2 sets to compare",
                 (long long)opts->steps, opts->count);
-    LK_TRY(lk__recipe_of_model(config->model ? config->model : "", &recipe));
+    own.devices.strategy = NULL;
+    lk__leave_out_evaluation(&own);
+    lk__leave_out_checkpoints(&own);
+    LK_TRY(lk__plan_numbers(&own, own.model, &plan));
     LK_TRY(verify_most_devices(opts, &largest));
-    int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
-    *result = (lk_verify_result){.identical = true, .shards = lk__plan_shards(config, batch_size, largest)};
-    LK_TRY(lk__check_shards(result->shards, batch_size, largest)); /* before training on the smaller sets */
-    verification v = {.config = config, .opts = opts, .result = result};
+    own.devices.shards = lk__plan_shards(&own, plan.batch_size, largest);
+    LK_TRY(lk__check_shards(own.devices.shards, plan.batch_size, largest)); /* before training on the smaller sets */
+    *result = (lk_verify_result){.identical = true, .shards = own.devices.shards};
+    verification v = {.config = &own, .opts = opts, .result = result};
     lk_status status = LK_OK;
     for (int run = 0; run < opts->count && status == LK_OK; run++)
         status = verify_run_devices(&v, run);
