@@ -84,8 +84,8 @@ LK_API const lk_async_report *lk_trainer_async_report(const lk_trainer *trainer)
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
 /* Makes a pair of keys, writes it to folder/NAME.key, which only its owner may read, and adds the public key to
- * folder/allowed. Errors: LK_ERR_ARGUMENT (a name that no file can have, or that is taken), LK_ERR_IO,
- * LK_ERR_UNSUPPORTED (this build has no encryption). */
+ * folder/allowed. Errors: LK_ERR_ARGUMENT (a name that no file can have, or that is taken), LK_ERR_FORMAT
+ * (folder/allowed), LK_ERR_IO, LK_ERR_UNSUPPORTED (this build has no encryption). */
 LK_API lk_status lk_make_keys(const char *folder, const char *name);
 
 #ifdef __cplusplus

@@ -15,6 +15,11 @@ run 0 keys "$work/keys" ps worker
 lines "$work/keys/ps.key" "$work/keys/worker.key"
 run 2 keys "$work/keys" worker
 complains 'worker.key: is there already'
+rm "$work/keys/worker.key"
+run 2 keys "$work/keys" worker
+says "$work/keys/allowed: lists a key called worker already; another name, or remove its line"
+sed -i '/ worker$/d' "$work/keys/allowed"
+run 0 keys "$work/keys" worker
 run 2 keys "$work/keys" ../x
 complains "'../x' is no name"
 mkdir -p "$work/broken/allowed" # a key without its line there would be of no use

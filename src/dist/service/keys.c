@@ -182,6 +182,18 @@ static lk_status keys_write_text(const char *path, int flags, mode_t mode, const
     return LK_OK;
 }
 
+/* A second line of that name would never be found. */
+static lk_status keys_check_unlisted(const char *path, const char *name)
+{
+    lk_keys keys = {.n = 0};
+    lk_status status = access(path, F_OK) == 0 ? keys_read_lines(path, keys_add_allowed, &keys) : LK_OK;
+    if (status == LK_OK && lk__keys_find_key(&keys, name))
+        status = lk__fail(LK_ERR_ARGUMENT, "%s: lists a key called %s already; another name, or remove its line", path,
+                          name);
+    lk__keys_free(&keys);
+    return status;
+}
+
 lk_status lk__keys_write(const char *folder, const char *name, const char *public_key, const char *secret_key)
 {
     char path[PATH_MAX], allowed[PATH_MAX], text[LINE];
@@ -190,6 +202,8 @@ lk_status lk__keys_write(const char *folder, const char *name, const char *publi
     snprintf(allowed, sizeof allowed, "%s/allowed", folder);
     if (snprintf(path, sizeof path, "%s/%s.key", folder, name) >= (int)sizeof path)
         LK_FAIL(LK_ERR_ARGUMENT, "keys: the path of the folder is too long: %.60s…", folder);
+    if (access(path, F_OK) != 0) /* else the next call says so */
+        LK_TRY(keys_check_unlisted(allowed, name));
     snprintf(text, sizeof text, "public %s\nsecret %s\n", public_key, secret_key);
     lk_status status = keys_write_text(path, O_EXCL, 0600, text);
     if (status == LK_OK) {

@@ -32,5 +32,5 @@ const char *lk__keys_find_name(const lk_keys *keys, const char *public_key);
 const char *lk__keys_find_key(const lk_keys *keys, const char *name);
 
 /* Creates the folder, writes folder/NAME.key, readable only by its owner, and adds a line to folder/allowed. Errors:
- * LK_ERR_ARGUMENT (a name that is not fit for a file, or is taken), LK_ERR_IO. */
+ * LK_ERR_ARGUMENT (a name that is not fit for a file, or is taken), LK_ERR_FORMAT (folder/allowed), LK_ERR_IO. */
 lk_status lk__keys_write(const char *folder, const char *name, const char *public_key, const char *secret_key);
