@@ -282,9 +282,16 @@ static void scaling_text_print_worker(const lk_scaling_report *r, const lk_scali
     const double parts[] = {worker->step_seconds, worker->compute, worker->exchange,
                             worker->slowest,      worker->input,   worker->other};
     fprintf(stream, "%8lld", (long long)worker->steps);
-    scaling_text_print_gain(r, worker, stream);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        fprintf(stream, " %9.3f", scaling_text_in_milliseconds(parts[i]));
+    if (worker->steps > 0)
+        scaling_text_print_gain(r, worker, stream);
+    else
+        fprintf(stream, " %9s %6s", "-", "-");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (isfinite(parts[i]))
+            fprintf(stream, " %9.3f", scaling_text_in_milliseconds(parts[i]));
+        else
+            fprintf(stream, " %9s", "-");
+    }
     fputs("  ", stream);
     cli_print_clean(worker->name, stream);
     fprintf(stream, "%s\n", strcmp(worker->name, r->slowest_device) == 0 ? ", the slowest" : "");
@@ -351,7 +358,7 @@ void cli_print_scaling_table(const lk_scaling_report *r, FILE *stream)
         scaling_text_print_step(r, stream);
     else
         scaling_text_print_no_steps(r, stream);
-    if (r->workers > 0)
+    if (r->steps > 0 && r->workers > 0)
         scaling_text_print_workers(r, stream);
     if (r->devices == 1 && r->servers == 0)
         return;

@@ -133,6 +133,20 @@ run 0 report hostile.json
 
 # ---- what was not measured ----
 
+# A worker that came late did no step that counts; nor did any in a short run.
+one='{"name":"worker 0 on a","devices":1,"steps":7,"samples":56,"step_seconds":0.01,"compute":0.005,"exchange":0.001,'
+one+='"slowest":0.001,"input":0.002,"other":0.001,"computing":0.005}'
+late=$(sed -E 's/worker 0 on a/worker 1 on b/; s/("(steps|samples)":)[0-9]+/\10/g; s/:0\.[0-9]+/:null/g' <<<"$one")
+sed -E 's/"servers":0/"servers":1/; s/"step_samples":null/"step_samples":8/
+    s/"workers":0,"worker":\[\]/"workers":2,"worker":['"$one,$late"']/' two/scaling.json >late.json
+run 0 report late.json
+line '^ +7 +[0-9]+ +([0-9.]+|-) +10\.000 +5\.000 +1\.000 +1\.000 +2\.000 +1\.000  worker 0 on a$'
+line '^ +0( +-){8}  worker 1 on b$'
+sed -E 's/"steps":7/"steps":0/' late.json >none.json
+run 0 report none.json
+line "^a worker's step was not measured"
+! grep -qE 'nan|worker 0' "$work/stdout" || fail 'something that was not measured is printed'
+
 run 0 "${small[@]}" --devices 2xcpu:0 --limit-train 16 --log-dir "$work/short" --verbose
 says "a step's time was not measured"
 says 'speed-up not measured'
