@@ -90,7 +90,7 @@ LK_API lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
 
 /* Lets sums that begin later travel between devices as bf16, in half the bytes. Large tensors are rounded before they
  * are sent, and once more as sums, so bits depend on the number of devices; replicas stay equal. Errors:
- * LK_ERR_ARGUMENT (anything but "multi-worker" on CPU devices). */
+ * LK_ERR_ARGUMENT (anything but "multi-worker" on CPU devices; the exchange is LK_EXCHANGE_TREE). */
 LK_API lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed);
 
 /* The ways that sums by the tree take between devices. The bits are the same. */
@@ -102,7 +102,7 @@ typedef enum lk_exchange {
 } lk_exchange;
 
 /* Sets it for sums that begin later; all processes must set the same. It has no effect on devices that read each
- * other's memory, and on sums by NCCL. Errors: LK_ERR_ARGUMENT (the tree, after lk_strategy_set_compression: sums would
+ * other's memory, and on sums by NCCL. Errors: LK_ERR_ARGUMENT (the tree with lk_strategy_set_compression: sums would
  * be rounded in every step). */
 LK_API lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange);
 
@@ -132,7 +132,7 @@ LK_API lk_device *lk_strategy_device(const lk_strategy *strategy, int replica);
 LK_API lk_device *lk_strategy_storage(const lk_strategy *strategy);
 
 /* Sets the device with the variables, before any are placed. The default is the first device if devices use the
- * process's memory, else cpu:0. Keeps a reference. Errors: LK_ERR_ARGUMENT (not central-storage). */
+ * process's memory, else cpu:0. Keeps a reference. Errors: LK_ERR_ARGUMENT (not central-storage; NULL). */
 LK_API lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device);
 
 /* Shares the optimizer's state of replicas that are made later: each device updates only its slice of the parameters,

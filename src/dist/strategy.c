@@ -134,20 +134,28 @@ lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
     return LK_OK;
 }
 
+static lk_status strategy_check_rounding(bool compressed, lk_exchange exchange)
+{
+    if (compressed && exchange == LK_EXCHANGE_TREE)
+        LK_FAIL(LK_ERR_ARGUMENT, "exchange along the tree: not in bf16, because every step would round the sums");
+    return LK_OK;
+}
+
 lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed)
 {
     const lk_backend *backend = strategy->devices[0]->backend;
     if (compressed && (!strategy->group || backend->links || backend->modules))
         LK_FAIL(LK_ERR_ARGUMENT, "exchange in bf16: strategy multi-worker on CPU devices has it, not %s on %s",
                 strategy->table->name, lk_device_name(strategy->devices[0]));
+    LK_TRY(strategy_check_rounding(compressed, strategy->exchange));
     strategy->compressed = compressed;
     return LK_OK;
 }
 
 lk_status lk_strategy_set_exchange(lk_strategy *strategy, lk_exchange exchange)
 {
-    if (exchange == LK_EXCHANGE_TREE && strategy->compressed)
-        LK_FAIL(LK_ERR_ARGUMENT, "exchange along the tree: not in bf16, because every step would round the sums");
+    LK_TRY(strategy_check_rounding(strategy->compressed, exchange));
+    strategy->exchange = exchange;
     if (strategy->allreduce)
         lk__links_allreduce_set_exchange(strategy->allreduce, exchange);
     return LK_OK;
@@ -179,6 +187,8 @@ lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "strategy %s: has no storing device: each device has its own variables; central-storage has one",
                 strategy->table->name);
+    if (!device)
+        LK_FAIL(LK_ERR_ARGUMENT, "strategy %s: the storing device is NULL", strategy->table->name);
     strategy->storage = lk_device_retain(device);
     lk_device_release(before);
     return LK_OK;

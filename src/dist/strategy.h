@@ -52,6 +52,7 @@ struct lk_strategy {
     int n_devices;
     lk_device *storage; /* has all variables and receives the sums; NULL: each device has its own variables */
     lk_reduce reduce;
+    lk_exchange exchange; /* the way that was asked for */
     bool compressed;
     bool sharded;                  /* each device has the optimizer's state of its slice of the parameters */
     lk_links_allreduce *allreduce; /* NULL: the devices have no links, or there is one device */

@@ -165,6 +165,8 @@ static void replicas_need_no_optimizer(void **state)
     assert_ok(lk_devices_open(specs[2], devices, 3, &k));
     lk_strategy *strategy = lk_strategy_new("central-storage", devices, k);
     assert_non_null(strategy);
+    expect_error(lk_strategy_set_storage(strategy, NULL), LK_ERR_ARGUMENT,
+                 "strategy central-storage: the storing device is NULL");
     lk_replicas *replicas = lk_replicas_new(strategy, model, NULL, 7);
     assert_non_null(replicas);
     assert_int_equal(lk_strategy_owners(strategy), 1);

@@ -132,6 +132,25 @@ static void views_with_gaps_are_added_up(void **state)
     run_ranks(sums_views_with_the_bits_of_one_device);
 }
 
+static bool sums_in_bf16_do_not_go_along_the_tree(lk_strategy *strategy, int rank)
+{
+    (void)rank;
+    bool is_right = lk_strategy_set_exchange(strategy, LK_EXCHANGE_TREE) == LK_OK &&
+                    lk_strategy_set_compression(strategy, true) == LK_ERR_ARGUMENT;
+    lk_error_clear();
+    is_right = is_right && lk_strategy_set_exchange(strategy, LK_EXCHANGE_AUTO) == LK_OK &&
+               lk_strategy_set_compression(strategy, true) == LK_OK &&
+               lk_strategy_set_exchange(strategy, LK_EXCHANGE_TREE) == LK_ERR_ARGUMENT;
+    lk_error_clear();
+    return is_right;
+}
+
+static void compression_and_the_tree_exclude_each_other(void **state)
+{
+    (void)state;
+    run_ranks(sums_in_bf16_do_not_go_along_the_tree);
+}
+
 /* --- processes that do not come ----------------------------------------------------------------------------------- */
 
 /* Starts one of three processes. It succeeds if it fails because of worker `missing`, with this end of the message. */
@@ -177,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_strategy_joins_the_processes_of_a_description),
         cmocka_unit_test(views_with_gaps_are_added_up),
+        cmocka_unit_test(compression_and_the_tree_exclude_each_other),
         cmocka_unit_test(the_process_that_has_not_come_is_named),
     };
     if (!lk_build_has("ZeroMQ")) {
