@@ -128,8 +128,12 @@ LK_API unsigned lk_scaling_doubts(const lk_scaling_report *report);
  * names; `one` has several devices, is of parameter-server or has no recorded steps; a throughput was not measured). */
 LK_API lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *many);
 
+/* The most devices that anything is predicted of. */
+enum { LK_SCALING_MAX_DEVICES = 1 << 30 };
+
 /* Seconds to exchange the gradients of a step between `devices` devices or, with servers, those of a worker's step
- * between that many workers and the servers, from the measured latency and bandwidth; NAN: these were not measured. */
+ * between that many workers and the servers, from the measured latency and bandwidth. NAN: these were not measured, or
+ * `devices` is not in 1 … LK_SCALING_MAX_DEVICES. */
 LK_API double lk_scaling_exchange_seconds(const lk_scaling_report *report, int64_t devices);
 
 typedef struct lk_scaling_prediction {
@@ -141,7 +145,8 @@ typedef struct lk_scaling_prediction {
 /* Predicts `devices` devices, each with a core or GPU of its own, connected as those of the run; with servers, that
  * many workers on as many servers as the run had. weak: each device has as many samples as in the run. Otherwise all
  * share the run's batch, and each has up to ceil(shards / devices) of its shards, as workers do if max_staleness is 0.
- * False: none; latency, bandwidth or computing time were not measured, or there are more devices than shards. */
+ * False: none; latency, bandwidth or computing time were not measured, there are more devices than shards, or `devices`
+ * is not in 1 … LK_SCALING_MAX_DEVICES. */
 LK_API bool lk_scaling_predict(const lk_scaling_report *report, int64_t devices, bool weak,
                                lk_scaling_prediction *prediction);
 

@@ -110,8 +110,15 @@ double lk__scaling_slices(const lk_scaling_report *r, int64_t devices)
     return scaling_model_load(r, devices, false).rows;
 }
 
+static bool scaling_model_counts(int64_t devices)
+{
+    return devices >= 1 && devices <= LK_SCALING_MAX_DEVICES;
+}
+
 double lk_scaling_exchange_seconds(const lk_scaling_report *r, int64_t devices)
 {
+    if (!scaling_model_counts(devices))
+        return NAN;
     if (r->servers > 0)
         return lk__servers_exchange_seconds(r, devices);
     double bytes = lk__scaling_wholes(r, devices) * r->whole_bytes + lk__scaling_slices(r, devices) * r->sliced_bytes;
@@ -139,9 +146,11 @@ static double scaling_model_shards_computing(const lk_scaling_report *r, double 
 bool lk_scaling_predict(const lk_scaling_report *r, int64_t devices, bool weak, lk_scaling_prediction *prediction)
 {
     *prediction = (lk_scaling_prediction){NAN, NAN, NAN};
+    if (!scaling_model_counts(devices))
+        return false;
     if (r->servers > 0)
         return lk__servers_predict(r, devices, weak, prediction);
-    if (devices < 1 || r->devices < 2 || r->steps == 0 || (!weak && devices > r->shards))
+    if (r->devices < 2 || r->steps == 0 || (!weak && devices > r->shards))
         return false;
     double most_shards = ceil((double)r->shards / (double)devices);
     double computing = weak ? r->computing : scaling_model_shards_computing(r, most_shards);

@@ -119,7 +119,13 @@ static void nothing_is_predicted_of_what_was_not_measured(void **state)
     r = known_report();
     r.devices = 1;
     assert_false(lk_scaling_predict(&r, 4, true, &p));
-    assert_false(lk_scaling_predict(&(lk_scaling_report){.devices = 2}, 0, true, &p));
+    r = known_report();
+    r.storing_devices = r.tree_devices = 1;
+    static const int64_t wrong[] = {INT64_MIN, -1, 0, INT64_C(1) << 62, INT64_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_true(isnan(lk_scaling_exchange_seconds(&r, wrong[i])));
+        assert_false(lk_scaling_predict(&r, wrong[i], true, &p));
+    }
 }
 
 static void runs_are_compared_if_they_are_alike(void **state)

@@ -86,7 +86,7 @@ bool lk__servers_predict(const lk_scaling_report *r, int64_t workers, bool weak,
         alone = scaling_servers_batch_computing(r) + r->update;
     }
     bool is_known = r->steps > 0 && isfinite(step) && isfinite(alone);
-    if (workers < 1 || !is_known || (!weak && (!scaling_servers_shares_batches(r) || workers > r->shards)))
+    if (!is_known || (!weak && (!scaling_servers_shares_batches(r) || workers > r->shards)))
         return false;
     *prediction = (lk_scaling_prediction){step, alone / step, alone / step / w};
     return true;
