@@ -55,7 +55,7 @@ LK_API lk_status lk_line_chart_write(const lk_line_chart *chart, const char *pat
 LK_API lk_status lk_chart_check(const char *path);
 
 /* Draws `count` charts side by side, each of its own width, as high as the highest. title: over all of them; NULL:
- * none. Errors: as lk_line_chart_write, with the limits of a side for the whole picture. */
+ * none. Errors: as lk_line_chart_write, with the limits of a side for each chart and for the whole picture. */
 LK_API lk_status lk_line_charts_write(const char *title, const lk_line_chart *charts, int count, const char *path);
 
 typedef struct lk_text_style {

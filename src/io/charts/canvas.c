@@ -47,10 +47,16 @@ lk_status lk__canvas_new(const lk_canvas_table *table, int width, int height, lk
     return LK_OK;
 }
 
-lk_status lk__canvas_open(const char *path, int width, int height, lk_canvas **canvas)
+lk_status lk__canvas_check_size(int width, int height)
 {
     if (width < LEAST_SIDE || width > MOST_SIDE || height < LEAST_SIDE || height > MOST_SIDE)
         LK_FAIL(LK_ERR_ARGUMENT, "a chart of %d x %d pixels: a side has %d … %d", width, height, LEAST_SIDE, MOST_SIDE);
+    return LK_OK;
+}
+
+lk_status lk__canvas_open(const char *path, int width, int height, lk_canvas **canvas)
+{
+    LK_TRY(lk__canvas_check_size(width, height));
     if (path && canvas_path_ends_with(path, ".svg"))
         return lk__canvas_new(&lk__svg_table, width, height, canvas);
     if (path && canvas_path_ends_with(path, ".png"))

@@ -45,6 +45,9 @@ struct lk_canvas {
     int width, height;
 };
 
+/* Errors: LK_ERR_ARGUMENT (a side outside 160 … 8192). */
+lk_status lk__canvas_check_size(int width, int height);
+
 /* Makes a white canvas for a file whose path ends in `.svg` or `.png`. Errors: LK_ERR_ARGUMENT (another ending, a size
  * outside 160 … 8192), LK_ERR_UNSUPPORTED (PNG without libcairo), LK_ERR_MEMORY, LK_ERR_BACKEND. */
 lk_status lk__canvas_open(const char *path, int width, int height, lk_canvas **canvas);

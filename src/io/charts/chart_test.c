@@ -6,6 +6,7 @@
 #include "lockstep/plot.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -247,6 +248,11 @@ static void line_charts_that_make_no_sense(void **state)
     assert_int_equal(lk_chart_check("no/such/a.svg"), LK_OK);
     chart.width = 100;
     refused(lk_line_chart_write(&chart, in_dir("a.svg")), "160");
+    const lk_line_chart wide[] = {{.width = INT_MAX}, {.width = INT_MAX}},
+                        negative[] = {{.width = 1000}, {.width = -500}}, many[] = {{.width = 5000}, {.width = 5000}};
+    refused(lk_line_charts_write(NULL, wide, 2, in_dir("a.svg")), "a chart of 2147483647 x 440 pixels");
+    refused(lk_line_charts_write(NULL, negative, 2, in_dir("a.svg")), "a chart of -500 x 440 pixels");
+    refused(lk_line_charts_write(NULL, many, 2, in_dir("a.svg")), "a chart of 10000 x 440 pixels");
     chart = (lk_line_chart){.series = &series, .series_count = LK_MAX_SERIES + 1};
     refused(lk_line_chart_write(&chart, in_dir("a.svg")), "9 series");
     chart = (lk_line_chart){.series = &series, .series_count = 1, .y_min = 1, .y_max = 0};

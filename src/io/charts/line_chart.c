@@ -231,9 +231,13 @@ lk_status lk_line_charts_write(const char *title, const lk_line_chart *charts, i
 {
     int width = 0, height = 0;
     for (int i = 0; i < count; i++) {
+        int own_width = charts[i].width ? charts[i].width : DEFAULT_WIDTH;
+        int own_height = charts[i].height ? charts[i].height : DEFAULT_HEIGHT;
         LK_TRY(lk__line_chart_check(&charts[i]));
-        width += charts[i].width ? charts[i].width : DEFAULT_WIDTH;
-        height = (int)lk__max(height, charts[i].height ? charts[i].height : DEFAULT_HEIGHT);
+        LK_TRY(lk__canvas_check_size(own_width, own_height));
+        width += own_width;
+        height = (int)lk__max(height, own_height);
+        LK_TRY(lk__canvas_check_size(width, height)); /* each time, so that the sum cannot overflow */
     }
     lk_canvas *canvas;
     LK_TRY(lk__canvas_open(path, width, height, &canvas));
