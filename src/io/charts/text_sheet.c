@@ -141,9 +141,12 @@ static void text_sheet_put_caption_line(text_sheet *t, int64_t first, int64_t co
 static void text_sheet_put_captions(text_sheet *t, int64_t first, int64_t count)
 {
     int lines = 1;
-    for (int64_t i = first; i < first + count; i++)
-        while (*text_sheet_caption_line(t->sheet->captions[i], lines))
-            lines++;
+    for (int64_t i = first; i < first + count; i++) {
+        int own = 1;
+        for (const char *at = t->sheet->captions[i]; at && (at = strchr(at, '\n')) && at[1]; at++)
+            own++;
+        lines = (int)lk__max(lines, own);
+    }
     for (int number = 0; number < lines; number++)
         text_sheet_put_caption_line(t, first, count, number);
 }

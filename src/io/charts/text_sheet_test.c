@@ -30,6 +30,8 @@ static void gray_becomes_characters(void **state)
     lk_contact_sheet sheet = {
         .images = images, .dtype = LK_U8, .count = 2, .channels = 1, .height = 3, .width = 3, .captions = captions};
     expect(&sheet, (lk_text_style){.columns = 24, .ascii = true}, " @+  @ =\n==     =\nbla  \n3x3  \n");
+    sheet.captions = (const char *const[]){"a\n\nb", "c\n"}; /* a blank line in the middle */
+    expect(&sheet, (lk_text_style){.columns = 24, .ascii = true}, " @+  @ =\n==     =\na    c\n     \nb    \n");
 }
 
 static void colors_are_those_of_terminals(void **state)
