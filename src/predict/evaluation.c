@@ -231,11 +231,19 @@ lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, c
 enum { CLASS_NAME = 121, CAPTION = 2 * CLASS_NAME + 20 }; /* bytes of a name in a caption, and of the caption */
 enum { WIDTH = 150, BETWEEN = 48, MOST = 8192 }; /* pixels; most captions fit WIDTH; MOST: the sheet's largest side */
 
-/* Returns how many images fit on a sheet, which has about as many rows as columns. */
-static int64_t evaluation_fitting_images(int64_t count, int64_t side)
+/* Returns the factor that makes an image wide enough for most captions. */
+static int64_t evaluation_scale(const lk_dataset *dataset)
 {
+    int64_t side = lk__max(lk_dataset_height(dataset), lk_dataset_width(dataset));
+    return (WIDTH + side - 1) / side;
+}
+
+/* Returns how many mistakes fit on a sheet, which has about as many rows as columns. */
+static int64_t evaluation_fitting_mistakes(const lk_evaluation *e, const lk_dataset *dataset)
+{
+    int64_t side = evaluation_scale(dataset) * lk__max(lk_dataset_height(dataset), lk_dataset_width(dataset));
     int64_t in_row = (MOST - 2 * BETWEEN) / (side + BETWEEN);
-    return lk__min(count, lk__max(1, in_row * in_row));
+    return lk__min(e->n_mistakes, lk__max(1, in_row * in_row));
 }
 
 /* Returns the bytes of `name` that fit into a caption, without cutting a character. */
@@ -267,14 +275,13 @@ static void evaluation_put_caption(const lk_mistake *m, const char *const *names
     caption[first] = '\n';
 }
 
-/* images: room for the mistakes' images, as bytes if the data set has bytes, else as floats. */
+/* images: room for the images of the mistakes that fit, as bytes if the data set has bytes, else as floats. */
 static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset *dataset, void *images, char *texts,
                                         const char **captions, const char *const *names, const char *path)
 {
     int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
     const uint8_t *bytes = lk_dataset_images(dataset);
-    int64_t side = lk__max(h, w), scale = (WIDTH + side - 1) / side;
-    int64_t count = evaluation_fitting_images(e->n_mistakes, scale * side);
+    int64_t count = evaluation_fitting_mistakes(e, dataset);
     for (int64_t i = 0; i < count; i++) {
         int64_t sample = e->mistakes[i].sample;
         if (bytes)
@@ -294,7 +301,7 @@ static lk_status evaluation_write_sheet(const lk_evaluation *e, const lk_dataset
                               .height = h,
                               .width = w,
                               .captions = captions,
-                              .scale = scale};
+                              .scale = evaluation_scale(dataset)};
     return lk_contact_sheet_write(&sheet, path);
 }
 
@@ -304,7 +311,7 @@ lk_status lk_evaluation_sheet(const lk_evaluation *e, const lk_dataset *dataset,
     if (e->n_mistakes < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: there are no mistakes to show", path);
     size_t pixels = (size_t)(lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset));
-    size_t count = (size_t)e->n_mistakes;
+    size_t count = (size_t)evaluation_fitting_mistakes(e, dataset);
     void *images = lk__calloc(count, pixels * (lk_dataset_images(dataset) ? 1 : sizeof(float)));
     char *texts = lk__calloc(count, CAPTION);
     const char **captions = lk__calloc(count, sizeof *captions);

@@ -227,6 +227,22 @@ static void cuts_names_between_characters(void **state)
     lk_predictor_release(predictor);
 }
 
+/* Four images of this size fit on a sheet; memory for all of the mistakes would be more than there is. */
+static void draws_mistakes_that_fit(void **state)
+{
+    (void)state;
+    lk_dataset *high;
+    lk_mistake mistakes[4] = {{0}};
+    lk_evaluation e = {.mistakes = mistakes, .n_mistakes = INT64_C(1) << 40};
+    if (!lk_build_has("libcairo")) {
+        printf("SKIP: this build has no libcairo\n");
+        skip();
+    }
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &(lk_dataset_opts){.limit = 1, .resize = "4000x4"}, &high));
+    assert_ok(lk_evaluation_sheet(&e, high, NULL, path_of("sheet.png")));
+    lk_dataset_release(high);
+}
+
 static void orders_classes(void **state)
 {
     (void)state;
@@ -384,17 +400,12 @@ static void survives_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predicts_as_its_trainer),
-        cmocka_unit_test(outlives_its_checkpoint),
-        cmocka_unit_test(evaluates_as_its_trainer),
-        cmocka_unit_test(rates_classes),
-        cmocka_unit_test(keeps_the_worst_mistakes),
-        cmocka_unit_test(cuts_names_between_characters),
-        cmocka_unit_test(orders_classes),
-        cmocka_unit_test(refuses_what_does_not_fit),
-        cmocka_unit_test(predicts_with_networks_built_in_c),
-        cmocka_unit_test(refuses_other_channels),
-        cmocka_unit_test(predicts_in_any_rounding_mode),
+        cmocka_unit_test(predicts_as_its_trainer),     cmocka_unit_test(outlives_its_checkpoint),
+        cmocka_unit_test(evaluates_as_its_trainer),    cmocka_unit_test(rates_classes),
+        cmocka_unit_test(keeps_the_worst_mistakes),    cmocka_unit_test(cuts_names_between_characters),
+        cmocka_unit_test(draws_mistakes_that_fit),     cmocka_unit_test(orders_classes),
+        cmocka_unit_test(refuses_what_does_not_fit),   cmocka_unit_test(predicts_with_networks_built_in_c),
+        cmocka_unit_test(refuses_other_channels),      cmocka_unit_test(predicts_in_any_rounding_mode),
         cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, train_and_save, remove_all);
