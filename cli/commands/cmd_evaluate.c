@@ -9,7 +9,6 @@
 #include "lockstep/predict.h"
 #include "lockstep/record.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -135,26 +134,11 @@ static lk_status evaluate_path_in(const char *folder, const char *name, char pat
     return LK_ERR_ARGUMENT;
 }
 
-static lk_status evaluate_write_json(const cli_evaluation *e, FILE *stream)
-{
-    return cli_print_json(lk_evaluation_json(&e->found, e->dataset, e->names), stream);
-}
-
-static lk_status evaluate_write_json_file(const cli_evaluation *e, const char *out)
+static lk_status evaluate_write_json(const cli_evaluation *e, const char *out)
 {
     char path[PATH_MAX];
     lk_status status = evaluate_path_in(out, "evaluation.json", path);
-    if (status != LK_OK)
-        return status;
-    FILE *file = fopen(path, "w");
-    status = file ? evaluate_write_json(e, file) : LK_OK;
-    bool is_written = file && !ferror(file);
-    if (file && fclose(file) != 0)
-        is_written = false;
-    if (is_written || status != LK_OK)
-        return status;
-    cli_cannot_write(path, errno);
-    return LK_ERR_IO;
+    return status == LK_OK ? lk_evaluation_write(&e->found, e->dataset, e->names, path) : status;
 }
 
 static lk_status evaluate_draw_files(const cli_evaluation *e, const char *out)
@@ -166,16 +150,18 @@ static lk_status evaluate_draw_files(const cli_evaluation *e, const char *out)
     lk_status status = evaluate_path_in(out, "confusion.svg", path);
     if (status == LK_OK)
         status = lk_evaluation_draw(&e->found, e->names, title, path);
-    if (status == LK_OK && has_png)
+    if (status == LK_OK)
         status = evaluate_path_in(out, "confusion.png", path);
-    if (status == LK_OK && has_png)
+    if (status == LK_OK && !has_png)
+        remove(path); /* an earlier evaluation may have left one */
+    else if (status == LK_OK)
         status = lk_evaluation_draw(&e->found, e->names, title, path);
     bool has_sheet = has_png && e->found.n_mistakes > 0 &&
                      (lk_dataset_channels(e->dataset) == 1 || lk_dataset_channels(e->dataset) == 3);
     if (status == LK_OK)
         status = evaluate_path_in(out, "mistakes.png", path);
     if (status == LK_OK && !has_sheet)
-        remove(path); /* an earlier evaluation may have left one */
+        remove(path);
     else if (status == LK_OK)
         status = lk_evaluation_sheet(&e->found, e->dataset, e->names, path);
     if (status == LK_OK && !has_png)
@@ -246,11 +232,11 @@ static lk_status evaluate_checkpoint(const lk_checkpoint *checkpoint, const eval
     if (status == LK_OK)
         status = lk_evaluate(e->predictor, e->dataset, config->mistakes, &e->found);
     if (status == LK_OK && config->train.records.json)
-        status = evaluate_write_json(e, stdout);
+        status = cli_print_json(lk_evaluation_json(&e->found, e->dataset, e->names), stdout);
     else if (status == LK_OK)
         cli_print_evaluation(e);
     if (status == LK_OK && has_out)
-        status = evaluate_write_json_file(e, config->out); /* first, because pictures may be too large to be drawn */
+        status = evaluate_write_json(e, config->out); /* first, because pictures may be too large to be drawn */
     if (status == LK_OK && has_out)
         status = evaluate_draw_files(e, config->out);
     lk_evaluation_free(&e->found);

@@ -113,6 +113,10 @@ LK_API lk_status lk_evaluation_sheet(const lk_evaluation *evaluation, const lk_d
  * NULL: they are null. Free it with lk_free. NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_evaluation_json(const lk_evaluation *evaluation, const lk_dataset *dataset, const char *const *names);
 
+/* Writes this object, and a newline, to a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+LK_API lk_status lk_evaluation_write(const lk_evaluation *evaluation, const lk_dataset *dataset,
+                                     const char *const *names, const char *path);
+
 #ifdef __cplusplus
 }
 #endif

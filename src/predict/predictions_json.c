@@ -1,8 +1,11 @@
 /* Predictions and evaluations as JSON. */
 #include "base/float_env.h"
 #include "base/mem.h"
+#include "io/append_file.h"
 #include "io/json.h"
 #include "lockstep/predict.h"
+
+#include <string.h>
 
 char *lk_prediction_json(const lk_predictor *predictor, const char *name, const float *probabilities, int64_t k)
 {
@@ -80,4 +83,17 @@ char *lk_evaluation_json(const lk_evaluation *e, const lk_dataset *dataset, cons
     lk__json_close(&out, '}');
     lk__float_end(&callers);
     return lk__json_text(&out);
+}
+
+lk_status lk_evaluation_write(const lk_evaluation *e, const lk_dataset *dataset, const char *const *names,
+                              const char *path)
+{
+    char *text = lk_evaluation_json(e, dataset, names);
+    if (!text)
+        return lk_error_status();
+    size_t length = strlen(text);
+    text[length] = '\n'; /* instead of the terminator */
+    lk_status status = lk__replace_file(path, text, length + 1);
+    lk_free(text);
+    return status;
 }

@@ -49,6 +49,13 @@ mkdir "$work/small"
 ln -s /dev/full "$work/small/evaluation.json"
 run 1 evaluate "$trained" --limit 8 --out "$work/small"
 says 'evaluation.json: cannot be written: No space left on device'
+# The file is replaced as a whole.
+mkdir "$work/replaced"
+echo old >"$work/replaced/evaluation.json"
+ln "$work/replaced/evaluation.json" "$work/replaced/old"
+run 0 evaluate "$trained" --limit 8 --out "$work/replaced"
+[[ $(cat "$work/replaced/old") == old ]] || fail "evaluation.json was written over"
+holds "$work/replaced/evaluation.json" '"count":8'
 # The numbers are written also if a picture cannot be.
 mkdir -p "$work/undrawn/confusion.svg"
 run 1 evaluate "$trained" --limit 8 --out "$work/undrawn"
@@ -183,9 +190,10 @@ printf '\0\0\10\1\0\0\0\4\0\1\0\1' >"$work/two/train-labels-idx1-ubyte"
 run 0 train --model "$work/two.lk" --data "$work/two" --limit-val 0 --batch-size 4 --epochs 1 --checkpoint-dir "$work/flat"
 run 1 predict "$work/flat" "$work/black.pgm"
 complains "black.pgm: the network takes images of 2 channels; a picture has 1 or 3"
-touch "$work/out/mistakes.png" # of another evaluation
+touch "$work/out/mistakes.png" "$work/out/confusion.png" # of another evaluation
 run 0 evaluate "$work/flat" --split train --out "$work/out"
 [[ ! -e $work/out/mistakes.png ]] || fail "there are mistakes of another evaluation"
+[[ ! -e $work/out/confusion.png || -s $work/out/confusion.png ]] || fail "there is a matrix of another evaluation"
 
 # The run's --image-shape is for its own data, and for other CSV.
 for i in 0 1 2 3; do echo "$((i % 2)),1,2,3,$i"; done >"$work/rows.csv"
