@@ -197,6 +197,8 @@ static int predict_run(int argc, char **argv)
         return cli_fail();
     float *probabilities = calloc((size_t)lk_predictor_input(predictor).classes, sizeof *probabilities);
     int status = probabilities ? 0 : 1;
+    if (!probabilities)
+        cli_out_of_memory();
     for (int i = 1; probabilities && i < count; i++)
         status |= strcmp(argv[i], "-") != 0 && predict_is_folder(argv[i])
                       ? predict_folder(predictor, &config, argv[i], probabilities)
