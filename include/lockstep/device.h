@@ -34,10 +34,10 @@ typedef struct lk_device lk_device;
  *   NxKIND       KIND:0 … KIND:N-1
  *   NxKIND:INDEX N logical devices on one physical device
  *   N            that many of the best kind present: cuda, else cpu
- * KIND is cpu, ref (the same cores with plain C kernels, for tests) or cuda (a GPU; its plug-in is loaded on first
- * use). If there are more CPU devices than cores they share cores, and a warning is logged. Errors: LK_ERR_ARGUMENT
- * (malformed, unknown kind, more than `capacity` devices), LK_ERR_MEMORY, LK_ERR_DEVICE (no plug-in, driver or such
- * GPU). */
+ * KIND is cpu, ref (the same cores with plain C kernels, for tests), cuda (a GPU; its plug-in is loaded on first use),
+ * or pjrt or tpu (lockstep/pjrt.h). If there are more CPU devices than cores they share cores, and a warning is logged.
+ * Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than `capacity` devices), LK_ERR_MEMORY, LK_ERR_DEVICE (no
+ * plug-in, driver or such GPU). */
 LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count);
 
 /* The kind that N devices without a kind have: "cuda", "cpu"; static. NULL: no device is present. */

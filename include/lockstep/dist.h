@@ -24,7 +24,7 @@ typedef struct lk_range {
 
 /* Part number `part` when `count` things are cut into `parts` contiguous ranges, in order, whose sizes differ by at
  * most one. If count < parts, some are empty. The samples of a shard are lk_part(samples, V, shard), and the shards of
- * a device are lk_part(V, devices, device). */
+ * a device are lk_part(V, devices, device). count: from 0. parts: from 1. part: 0 … parts - 1. */
 LK_API lk_range lk_part(int64_t count, int64_t parts, int64_t part);
 
 /* The default V, a power of two: 8; fewer, so that each shard has at least 32 samples, or 16 if there are two shards;

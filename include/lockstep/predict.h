@@ -59,12 +59,12 @@ LK_API lk_status lk_predict_file(lk_predictor *predictor, const char *path, floa
 LK_API lk_status lk_predict_bytes(lk_predictor *predictor, const void *bytes, size_t size, const char *name,
                                   float *probabilities);
 
-/* Sets top[k] to the k classes of greatest probability, in that order; of equals the first. k: at most `classes`. */
+/* Sets top[k] to the k classes of greatest probability, in that order; of equals the first. k: 0 … classes. */
 LK_API void lk_top_classes(const float *probabilities, int64_t classes, int64_t k, int64_t *top);
 
 /* Gives {"file":name,"predictions":[{"class":9,"name":"ankle boot","probability":0.93}, …]} without spaces, with the k
- * classes of greatest probability, k at most `classes`; a class without a name has null. Free it with lk_free. NULL on
- * failure: LK_ERR_MEMORY. */
+ * classes of greatest probability, k from 0 to `classes`; a class without a name has null. Free it with lk_free. NULL
+ * on failure: LK_ERR_MEMORY. */
 LK_API char *lk_prediction_json(const lk_predictor *predictor, const char *name, const float *probabilities, int64_t k);
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
