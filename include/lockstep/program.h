@@ -34,14 +34,15 @@ typedef struct lk_program_opts {
     bool recompute;
     /* A segment ends when its finished outputs have at least this many bytes; 0: the program is one segment. */
     size_t segment_bytes;
-    /* Instead of segment_bytes: output i is in bucket buckets[i % n_quantities], and a segment ends when it finishes
-     * the last output of a bucket, 0, 1, …, and of all before it. The last bucket ends no segment. NULL: no buckets. */
+    /* [n_quantities]: instead of segment_bytes, output i is in bucket buckets[i % n_quantities], and a segment ends
+     * when it finishes the last output of a bucket, 0, 1, …, and of all before it. The last bucket ends no segment.
+     * NULL: no buckets. */
     const int *buckets;
-    int n_quantities;
+    int n_quantities; /* with buckets: at least 1, and more than any bucket's number */
     /* The last `cuts` outputs, in their order, each end a segment; input n_in - cuts + k must be written before the
      * segment after output n_out - cuts + k is pushed, and is not used before. Devices of a PJRT plug-in run a segment
      * as one module, and know no other segments. */
-    int cuts;
+    int cuts; /* at most n_in and n_out */
     /* This many bytes may hold what kernels compute from variables alone, such as weights in another order, until a
      * variable is written. This saves time if a program is replayed several times between updates. Results do not
      * depend on it. */
@@ -55,8 +56,8 @@ typedef struct lk_program_opts {
 
 /* Records `fn` on `device`, in the calling thread, and compiles it. like[i] has the shape and dtype of in[i]; its
  * elements do not matter. opts NULL: fused, one segment. NULL on failure. Errors: those of `fn`; LK_ERR_DEVICE (an
- * operator on another device), LK_ERR_ARGUMENT (an input is NULL or written), LK_ERR_STATE (it cannot be cut as
- * opts.cuts asks), LK_ERR_MEMORY. */
+ * operator on another device), LK_ERR_ARGUMENT (an input is NULL or written, cuts or a bucket out of range),
+ * LK_ERR_STATE (it cannot be cut as opts.cuts asks), LK_ERR_MEMORY. */
 LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
                                      int n_out, const lk_program_opts *opts);
 
@@ -70,7 +71,7 @@ LK_API void lk_program_branch(int branch);
 
 /* Replays the program. in[i]: of the recorded shape and dtype, without gaps. out[i]: new tensors, which belong to the
  * open scope, or NULL where absent. `step` replaces lk_random_key.epoch of dropout; lk_uniform and lk_normal keep
- * theirs. Asynchronous. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (inputs), LK_ERR_MEMORY. */
+ * theirs. Asynchronous. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT, LK_ERR_DEVICE (inputs), LK_ERR_MEMORY. */
 LK_API lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out);
 
 /* --- advanced: segments ------------------------------------------------------------------------------------------- */

@@ -330,6 +330,21 @@ static void wrong_use_is_refused(void **state)
     expect_failure(lk_error_status(), LK_ERR_ARGUMENT, "program: the device must not be NULL");
     assert_null(lk_program_record(device, take_a_sum, NULL, &(lk_tensor *){NULL}, 1, 1, NULL));
     expect_failure(lk_error_status(), LK_ERR_ARGUMENT, "program: the tensors that inputs are like must not be NULL");
+    const struct {
+        lk_program_opts opts;
+        const char *message;
+    } cases[] = {
+        {{.cuts = -1}, "program: -1 cuts of 1 inputs and 1 outputs"},
+        {{.cuts = 2}, "program: 2 cuts of 1 inputs and 1 outputs"},
+        {{.buckets = (const int[]){0}}, "program: buckets of 0 quantities"},
+        {{.buckets = (const int[]){-1}, .n_quantities = 1}, "program: quantity 0 is in bucket -1"},
+        {{.buckets = (const int[]){0, 2}, .n_quantities = 2},
+         "program: quantity 1 is in bucket 2; must be from 0 to 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_null(lk_program_record(device, take_a_sum, NULL, in, 1, 1, &cases[i].opts));
+        expect_failure(lk_error_status(), LK_ERR_ARGUMENT, cases[i].message);
+    }
     expect_failure(lk_program_run(NULL, in, 0, out), LK_ERR_ARGUMENT, "program: must not be NULL");
 
     lk_program *program = lk_program_record(device, take_a_sum, NULL, in, 1, 1, NULL);

@@ -150,10 +150,27 @@ static lk_status program_check_inputs_stay(const lk_program *program)
     return status;
 }
 
+static lk_status program_check_opts(const lk_program *program, const lk_program_opts *opts)
+{
+    int n = opts->n_quantities;
+    if (opts->cuts < 0 || opts->cuts > program->n_in || opts->cuts > program->n_out)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "program: %d cuts of %d inputs and %d outputs; none may be negative or more than these", opts->cuts,
+                program->n_in, program->n_out);
+    if (opts->buckets && n < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "program: buckets of %d quantities; must be at least 1", n);
+    for (int q = 0; opts->buckets && q < n; q++)
+        if (opts->buckets[q] < 0 || opts->buckets[q] >= n)
+            LK_FAIL(LK_ERR_ARGUMENT, "program: quantity %d is in bucket %d; must be from 0 to %d", q, opts->buckets[q],
+                    n - 1);
+    return LK_OK;
+}
+
 /* Records the calls of `fn` and compiles them. */
 static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user,
                                const lk_program_opts *opts)
 {
+    LK_TRY(program_check_opts(program, opts));
     program->in = lk__calloc((size_t)program->n_in, sizeof(lk_tensor *));
     program->out = lk__calloc((size_t)program->n_out, sizeof(lk_tensor *));
     if (!program->in || !program->out)
