@@ -18,7 +18,7 @@ extern "C" {
 typedef struct lk_serve_opts {
     const char *host; /* name or address of this machine; NULL: 127.0.0.1. With another than a loopback address every
                        * request needs the token that is in the URL. */
-    int port;         /* 0: any free one */
+    int port;         /* 0 … 65535; 0: any free one */
     /* Gives the command that repeats a run, for its page; freed with free(). It may return NULL. NULL: none is shown.
      */
     char *(*command)(const lk_run *run);
@@ -26,9 +26,9 @@ typedef struct lk_serve_opts {
 
 typedef struct lk_page_server lk_page_server;
 
-/* Listens, from now on; lk_page_server_run answers. opts: NULL means defaults. Errors: LK_ERR_NOT_FOUND (no such
- * folder, or the host does not resolve), LK_ERR_IO (the folder cannot be read; the port is in use; the host is not of
- * this machine), LK_ERR_UNSUPPORTED (a build without libmicrohttpd), LK_ERR_MEMORY. */
+/* Listens, from now on; lk_page_server_run answers. opts: NULL means defaults. Errors: LK_ERR_ARGUMENT (port),
+ * LK_ERR_NOT_FOUND (no such folder, or the host does not resolve), LK_ERR_IO (the folder cannot be read; the port is in
+ * use; the host is not of this machine), LK_ERR_UNSUPPORTED (a build without libmicrohttpd), LK_ERR_MEMORY. */
 LK_API lk_status lk_page_server_new(const char *folder, const lk_serve_opts *opts, lk_page_server **server);
 
 /* The address to open, with the token if there is one. Valid as long as the server. */

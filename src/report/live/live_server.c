@@ -249,6 +249,8 @@ static lk_status server_start(lk_page_server *server, int port)
     lk_cluster_address named = {.port = port};
     lk_address address;
     char text[LK_ADDRESS_TEXT];
+    if (port < 0 || port > UINT16_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "--port %d: must be from 0, which takes any free one, to %d", port, UINT16_MAX);
     if (strlen(server->host) >= sizeof named.host)
         LK_FAIL(LK_ERR_NOT_FOUND, "--host: '%.60s…' is no name of a host", server->host);
     memcpy(named.host, server->host, strlen(server->host) + 1);

@@ -5,7 +5,9 @@
 
 #include "base/mem_testing.h"
 #include "io/append_file.h"
+#include "lockstep/build.h"
 #include "lockstep/log.h"
+#include "lockstep/serve.h"
 
 #include <utime.h>
 
@@ -429,6 +431,21 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+static void refuses_ports_that_do_not_exist(void **state)
+{
+    lk_page_server *server;
+    if (!lk_build_has("libmicrohttpd")) {
+        printf("SKIP: this build has no libmicrohttpd\n");
+        skip();
+    }
+    for (int port = -1; port <= 65536; port += 65537) {
+        assert_int_equal(lk_page_server_new(*state, &(lk_serve_opts){.port = port}, &server), LK_ERR_ARGUMENT);
+        assert_non_null(strstr(lk_error_message(), "must be from 0"));
+        assert_null(server);
+        lk_error_clear();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +455,7 @@ int main(void)
         FOLDER_TEST(opens_only_runs_below_the_folder),
         FOLDER_TEST(shows_damaged_runs_as_text),
         FOLDER_TEST(outlives_its_folder),
+        FOLDER_TEST(refuses_ports_that_do_not_exist),
         FOLDER_TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
