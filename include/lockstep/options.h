@@ -68,7 +68,8 @@ LK_API lk_status lk_options_parse(const lk_option *options, size_t count, int ar
                                   int *positionals);
 
 /* Writes the value to text[0 … size) as lk_options_set would read it back, but for a NULL string, which is written as
- * "". A double has the fewest digits that keep its value. Errors: LK_ERR_ARGUMENT (it does not fit). */
+ * "". A double has the fewest digits that keep its value. Errors: LK_ERR_ARGUMENT (it does not fit, or is none
+ * of the choices). */
 LK_API lk_status lk_options_text(const lk_option *option, const void *config, char *text, size_t size);
 
 /* Writes the help of an option to text[0 … size): its sentence, range, default and variable. Errors: LK_ERR_ARGUMENT

@@ -286,7 +286,7 @@ lk_status lk_options_text(const lk_option *option, const void *config, char *tex
 {
     const void *value = (const char *)config + option->offset;
     const char *string;
-    int length = -1;
+    int length = -1, n_choices = 0;
     switch (option->type) {
     case LK_OPTION_FLAG:
         length = snprintf(text, size, "%s", *(const bool *)value ? "true" : "false");
@@ -302,6 +302,11 @@ lk_status lk_options_text(const lk_option *option, const void *config, char *tex
         length = snprintf(text, size, "%s", string ? string : "");
         break;
     case LK_OPTION_CHOICE:
+        while (option->choices[n_choices])
+            n_choices++;
+        if (*(const int *)value < 0 || *(const int *)value >= n_choices)
+            LK_FAIL(LK_ERR_ARGUMENT, "--%s: its value %d is none of the %d choices", option->name, *(const int *)value,
+                    n_choices);
         length = snprintf(text, size, "%s", option->choices[*(const int *)value]);
         break;
     }

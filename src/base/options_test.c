@@ -1,5 +1,6 @@
 #include "lockstep/options.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -250,6 +251,13 @@ static void test_text_reads_back(void **state)
     assert_string_equal(text, "0.2");
     lk_error_clear();
     assert_int_equal(lk_options_text(&table[4], &config, text, 8), LK_ERR_ARGUMENT);
+    const int wrong[] = {-1, 3, INT_MAX};
+    for (int i = 0; i < 3; i++) {
+        config.strategy = wrong[i];
+        lk_error_clear();
+        assert_int_equal(lk_options_text(&table[4], &config, text, sizeof text), LK_ERR_ARGUMENT);
+        assert_non_null(strstr(lk_error_message(), "is none of the 3 choices"));
+    }
 }
 
 static void test_set_by_name(void **state)
