@@ -100,7 +100,8 @@ typedef struct lk_checkpoint_opts {
     lk_best_metric best;  /* metric that chooses the best */
 } lk_checkpoint_opts;
 
-/* Reads "500" (steps), "5m" (minutes) or "epoch" into every_steps and every_minutes. Errors: LK_ERR_ARGUMENT. */
+/* Reads "500" (steps), "5m" (minutes) or "epoch" into every_steps and every_minutes. text NULL: "epoch". Errors:
+ * LK_ERR_ARGUMENT. */
 LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts);
 
 /* Writes checkpoints to `folder`, which is made if it is missing: as often as opts say (NULL: zeroes), when training

@@ -327,6 +327,8 @@ static void refuses_unsuitable_folders_and_settings(void **state)
     refused(&config, "--checkpoint-every 5x");
     config.checkpoints.every = "0";
     refused(&config, "--checkpoint-every 0");
+    config.checkpoints.every = "0x5m";
+    refused(&config, "--checkpoint-every 0x5m");
     config.checkpoints.every = "1.5m";
     config.checkpoints.resume = true;
     config.optimizer.momentum = 0.8;

@@ -63,8 +63,7 @@ lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts)
         return LK_OK;
     }
     double minutes = lk__number_parse(text, &end);
-    digits = (*text >= '0' && *text <= '9') || *text == '.';
-    if (digits && strcmp(end, "m") == 0 && minutes > 0 && minutes < 1e6) {
+    if (lk__number_starts(text) && strcmp(end, "m") == 0 && minutes > 0 && minutes < 1e6) {
         opts->every_steps = 0;
         opts->every_minutes = minutes;
         return LK_OK;
