@@ -241,5 +241,8 @@ lk_status lk_allreduce_recorded_at(lk_call_site at, lk_tensor *const *parts, lk_
     lk__recorder_set(recorder);
     LK_TRY(status);
     lk_function function = {"allreduce", at, n, parts, sums, exchange_allreduce_gradient, NULL};
-    return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
+    status = recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
+    if (status != LK_OK)
+        memset(sums, 0, (size_t)n * sizeof *sums); /* the open scope has them */
+    return status;
 }

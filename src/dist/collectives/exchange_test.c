@@ -2,6 +2,9 @@
  */
 #include "dist/dist_testing.h"
 
+#include "base/status.h"
+#include "core/op.h"
+
 /* --- all-reduce --------------------------------------------------------------------------------------------------- */
 
 enum { MOST = 9 };
@@ -185,6 +188,12 @@ static void other_dtypes(void **state)
     }
 }
 
+static lk_status refuse_function(void *self, const lk_function *function)
+{
+    (void)self, (void)function;
+    return lk__fail(LK_ERR_MEMORY, "no memory for the tape");
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -198,6 +207,11 @@ static void what_does_not_fit_is_refused(void **state)
     expect_error(lk_allreduce((lk_tensor *[]){x, z}, 2), LK_ERR_DTYPE, "allreduce: tensor 1 is f64, the first f32");
     expect_error(lk_allreduce((lk_tensor *[]){x, r}, 2), LK_ERR_DEVICE,
                  "allreduce: tensors on cpu:0 and ref:0; devices of one kind are needed");
+    lk_tensor *sums[2];
+    lk_recorder before = lk__recorder_set((lk_recorder){.record_function = refuse_function});
+    expect_error(lk_allreduce_recorded((lk_tensor *[]){x, x}, sums, 2), LK_ERR_MEMORY, "no memory for the tape");
+    lk__recorder_set(before);
+    assert_true(!sums[0] && !sums[1]);
     lk_scope_end();
     lk_device_release(ref);
 }
