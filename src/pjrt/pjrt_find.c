@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -164,7 +165,7 @@ static lk_status pjrt_read_answer(int from, double seconds, char **answer, bool 
     for (;;) {
         double left = end - lk__seconds();
         struct pollfd there = {.fd = from, .events = POLLIN};
-        *in_time = left > 0 && poll(&there, 1, (int)(1000 * left) + 1) > 0;
+        *in_time = left > 0 && poll(&there, 1, (int)fmin(1000 * left, INT_MAX - 1) + 1) > 0;
         if (!*in_time && left > 0 && errno == EINTR)
             continue;
         if (!*in_time)
