@@ -181,7 +181,9 @@ static const char *data_needs_preview(const data_config *config)
         return "epoch";
     if (config->train.data.normalize != LK_NORMALIZE_NONE)
         return "normalize";
-    return config->train.data.augment ? "augment" : NULL;
+    if (config->train.data.augment)
+        return "augment";
+    return config->train.seed != 0 ? "seed" : NULL;
 }
 
 static int data_run(int argc, char **argv)
@@ -223,7 +225,7 @@ const cli_command cmd_data = {
         "and nothing is downloaded.\n"
         "\n"
         "fetch downloads a data set into the cache, unless it is there with the right checksums. It goes on where an\n"
-        "interrupted download stopped.\n"
+        "interrupted download stopped. Only --data-dir and --mirror have an effect.\n"
         "\n"
         "info describes a data set, given by name or path: samples, shapes, mean and deviation of each channel,\n"
         "samples of each class, and images that occur twice.\n"

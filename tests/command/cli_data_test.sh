@@ -66,6 +66,8 @@ run 2 data info synthetic --epoch 2
 complains_just "--epoch belongs to 'lockstep data preview'"
 run 2 data info synthetic --normalize standard
 complains_just "--normalize belongs to 'lockstep data preview'"
+run 2 data info synthetic --seed 3
+complains_just "--seed belongs to 'lockstep data preview'"
 run 2 data info synthetic --data mnist
 complains_just "both --data mnist and 'synthetic' name a data set"
 run 2 "${sheet[@]}" --augment flop
