@@ -25,16 +25,11 @@ static const lk_option options[] = {
 };
 /* clang-format on */
 
-/* Prints when and why the processes of an elastic training changed, if the folder's records of the run say so. */
-static void report_print_changes(const char *folder, int number)
+/* Prints when and why the processes of an elastic training changed, if the run's records say so. */
+static void report_print_changes(const char *records)
 {
     lk_run *run;
-    char path[PATH_MAX];
-    int length = number == 1 ? snprintf(path, sizeof path, "%s/epochs.jsonl", folder)
-                             : snprintf(path, sizeof path, "%s/epochs-%d.jsonl", folder, number);
-    if (length >= (int)sizeof path)
-        return;
-    if (lk_run_read(path, &run) != LK_OK) {
+    if (lk_run_read(records, &run) != LK_OK) {
         lk_error_clear(); /* the report does without */
         return;
     }
@@ -51,12 +46,11 @@ static void report_print_changes(const char *folder, int number)
 static int report_one(const char *path)
 {
     lk_scaling_report report;
-    int run;
-    if (lk_scaling_read_run(path, &report, &run) != LK_OK)
+    char records[PATH_MAX];
+    if (lk_scaling_read_run(path, &report, records) != LK_OK)
         return cli_fail();
     cli_print_scaling_table(&report, stdout);
-    if (run > 0)
-        report_print_changes(path, run);
+    report_print_changes(records);
     return 0;
 }
 

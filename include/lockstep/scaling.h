@@ -100,8 +100,9 @@ LK_API lk_status lk_scaling_write(const lk_scaling_report *report, const char *p
  * such a file; the message names position and field), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_scaling_read(const char *path, lk_scaling_report *report);
 
-/* Likewise, and sets *run to the number of the folder's run whose report it is; 0: `path` is a file. */
-LK_API lk_status lk_scaling_read_run(const char *path, lk_scaling_report *report, int *run);
+/* Likewise, and writes the path that the run's records (lk_run_read) would have to records[0 … PATH_MAX); "": `path` is
+ * a file with another name than scaling.json, scaling-2.json and so on. */
+LK_API lk_status lk_scaling_read_run(const char *path, lk_scaling_report *report, char *records);
 
 /* --- what follows from it ----------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include "report/scaling_file.h"
 
 #include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -34,29 +35,34 @@ static lk_status scaling_folder_lacks_report(const char *dir)
             "%s: holds no scaling report: name the folder of a run; `lockstep runs %s` lists those in it", dir, dir);
 }
 
-lk_status lk_scaling_read_run(const char *path, lk_scaling_report *report, int *run)
+lk_status lk_scaling_read_run(const char *path, lk_scaling_report *report, char *records)
 {
     struct stat about;
     char last_path[PATH_MAX];
-    int last;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    int run, last;
     lk__scaling_clear(report);
-    *run = 0;
-    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
+    *records = '\0';
+    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode)) {
+        if (lk__record_number(name, "scaling", ".json") > 0) /* scaling-2.json belongs to epochs-2.jsonl */
+            snprintf(records, PATH_MAX, "%.*sepochs%sl", (int)(name - path), path, name + strlen("scaling"));
         return lk__scaling_read_file(path, true, report);
-    LK_TRY(lk__record_names_last(path, "scaling", ".json", INT_MAX, run));
-    if (*run == 0)
+    }
+    LK_TRY(lk__record_names_last(path, "scaling", ".json", INT_MAX, &run));
+    if (run == 0)
         return scaling_folder_lacks_report(path);
     LK_TRY(lk__record_names_last(path, "epochs", ".jsonl", INT_MAX, &last));
     LK_TRY(lk__record_path(path, "epochs", ".jsonl", last, last_path));
-    if (last > *run)
-        lk__log(LK_LOG_WARNING, "%s: this run has no scaling report; the report is of run %d", last_path, *run);
-    return scaling_folder_read_run(path, *run, report);
+    if (last > run)
+        lk__log(LK_LOG_WARNING, "%s: this run has no scaling report; the report is of run %d", last_path, run);
+    LK_TRY(lk__record_path(path, "epochs", ".jsonl", run, records));
+    return scaling_folder_read_run(path, run, report);
 }
 
 lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
 {
-    int run;
-    return lk_scaling_read_run(path, report, &run);
+    char records[PATH_MAX];
+    return lk_scaling_read_run(path, report, records);
 }
 
 static bool scaling_folder_fill_from(const lk_scaling_report *one, lk_scaling_report *report)

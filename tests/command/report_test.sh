@@ -112,6 +112,12 @@ echo "${world}of the second\"}" >>"$work/begun/epochs-2.jsonl"
 run 0 report "$work/begun"
 line '^from 2 to 1 process after step 3: of the first$'
 ! grep -q 'of the second' "$work/stdout" || fail 'changes of another run'
+cp "$work/begun/scaling.json" "$work/begun/scaling-2.json"
+run 0 report "$work/begun/scaling-2.json"
+line '^from 2 to 1 process after step 3: of the second$'
+cd "$work/begun"
+run 0 report scaling.json
+line '^from 2 to 1 process after step 3: of the first$'
 
 # Names of any length, cut between characters; those that begin alike differ.
 cd "$work"
