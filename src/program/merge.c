@@ -15,6 +15,7 @@ typedef struct made {
     lk_storage *first; /* the one of the first pass; NULL: the passes do not make this storage */
     lk_storage *whole; /* the new storage, or `first` */
     int part;          /* the pass that makes this storage */
+    int writers;       /* calls of the program that change its values */
 } made;
 
 /* The passes being merged: pass v has the calls [begin + v * length, begin + (v + 1) * length). */
@@ -160,11 +161,23 @@ static lk_status merge_operands(const merging *m, int j, bool out, lk_tensor **m
     return LK_OK;
 }
 
-/* Returns whether nothing but calls of the program, from this one on, uses the storage. */
+static void merge_count_writers(merging *m)
+{
+    for (int i = 0; i < m->program->n_calls; i++) {
+        const lk_call *call = &m->program->calls[i];
+        for (int k = 0; k < call->n_out && call->op != &lk__op_plain; k++)
+            if (call->out[k])
+                merge_made(m, call->out[k])->writers++;
+    }
+}
+
+/* Returns whether the storage's values all come from one call of the program, so that it can be moved. A storage that
+ * another call writes into has values from before, or ceases to be equal in all passes. */
 static bool merge_is_inside(const merging *m, const lk_tensor *t)
 {
     const lk_program *program = m->program;
-    return !merge_made(m, t)->first && !lk__storage_is_written(t->storage) &&
+    const made *its = merge_made(m, t);
+    return !its->first && its->writers == 1 && !lk__storage_is_written(t->storage) &&
            !lk__lists_storage(program->in, program->n_in, t->storage);
 }
 
@@ -175,7 +188,7 @@ static lk_status merge_note(merging *m, int j, int k, bool apart)
     if (apart)
         LK_TRY(lk__storage_new(first->device, first->bytes * (size_t)m->n, &whole));
     for (int v = 0; v < m->n; v++)
-        *merge_made(m, merge_operand(m, j, v, true, k)) = (made){first, whole, v};
+        *merge_made(m, merge_operand(m, j, v, true, k)) = (made){first, whole, v, 1};
     return LK_OK;
 }
 
@@ -187,15 +200,15 @@ static void merge_forget(const merging *m, int j, unsigned noted)
             continue;
         const made its = *merge_made(m, merge_operand(m, j, 0, true, k));
         for (int v = 0; v < m->n; v++)
-            *merge_made(m, merge_operand(m, j, v, true, k)) = (made){0};
+            *merge_made(m, merge_operand(m, j, v, true, k)) = (made){.writers = 1};
         if (merge_is_apart(&its))
             lk__storage_release(its.whole);
     }
 }
 
 /* Notes the storages that the calls j are the first to use, for results that are `apart` or all equal, and adds them to
- * *noted. *fits: false if one of them is a variable, which passes must write in their order, or if the calls only make
- * storages plain that other calls have left apart. */
+ * *noted. *fits: false if one of them cannot be moved, such as a variable, which passes must write in their order, or
+ * if the calls only make storages plain that other calls have left apart. */
 static lk_status merge_note_results(merging *m, int j, bool apart, unsigned *noted, bool *fits)
 {
     const lk_call *one = merge_call(m, j, 0);
@@ -426,6 +439,8 @@ static lk_status merge_passes(merging *m, int *end)
     m->calls = lk__calloc((size_t)m->length * (size_t)m->n + (size_t)m->program->n_out, sizeof *m->calls);
     if (!m->made || !m->calls)
         status = LK_ERR_MEMORY;
+    if (status == LK_OK && fits)
+        merge_count_writers(m);
     for (int j = 0; j < m->length && status == LK_OK && fits; j++)
         status = merge_calls(m, j, &fits);
     if (status == LK_OK && fits)

@@ -263,6 +263,121 @@ static void convolutions_are_not_merged_on_a_processor(void **state)
     lk_device_release(device);
 }
 
+/* --- passes that are alike but cannot all be merged --------------------------------------------------------------- */
+
+enum { ROWS = 2 }; /* of each pass; an input has as many columns as there are passes */
+
+static lk_tensor *rows_of(lk_tensor *const *in, int v)
+{
+    return lk_slice(in[0], 0, v * ROWS, (v + 1) * ROWS);
+}
+
+static lk_tensor *hidden(lk_tensor *const *in, int v, const lk_tensor *weights)
+{
+    return lk_relu(lk_matmul(rows_of(in, v), (lk_tensor *)weights));
+}
+
+static lk_tensor *zeros(lk_tensor *const *in)
+{
+    return lk_full(lk_tensor_device(in[0]), LK_F32, LK_SHAPE(ROWS, SHARDS), 0);
+}
+
+/* As the gradient of lk_slice does. */
+static lk_status write_into_equal_results(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    for (int v = 0; v < SHARDS; v++) {
+        lk_program_branch(v + 1);
+        lk_tensor *h = hidden(in, v, user), *d = zeros(in);
+        lk_copy_into(lk_slice(d, 1, 0, 2), lk_slice(h, 1, 1, 3));
+        out[v] = lk_relu(d);
+    }
+    return lk_error_status();
+}
+
+static lk_status write_into_equal_results_later(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    lk_tensor *h[SHARDS], *d[SHARDS];
+    for (int v = 0; v < SHARDS; v++) {
+        lk_program_branch(v + 1);
+        h[v] = hidden(in, v, user);
+        d[v] = zeros(in);
+    }
+    lk_program_branch(0);
+    for (int v = 0; v < SHARDS; v++)
+        lk_copy_into(d[v], h[v]);
+    for (int v = 0; v < SHARDS; v++)
+        out[v] = lk_relu(d[v]);
+    return lk_error_status();
+}
+
+static lk_status write_into_earlier_results(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    lk_tensor *d[SHARDS];
+    (void)user;
+    for (int v = 0; v < SHARDS; v++)
+        d[v] = zeros(in);
+    for (int v = 0; v < SHARDS; v++) {
+        lk_program_branch(v + 1);
+        lk_copy_into(lk_slice(d[v], 1, 0, 2), lk_slice(rows_of(in, v), 1, 1, 3));
+        out[v] = lk_relu(d[v]);
+    }
+    return lk_error_status();
+}
+
+/* Returns the number of calls of the program, whose results had the bits of the operators. */
+static int count_calls_of(lk_device *device, lk_program_fn fn, bool merge)
+{
+    lk_tensor *weights = numbers(device, LK_SHAPE(SHARDS, SHARDS), 1);
+    lk_tensor *in = numbers(device, LK_SHAPE(SHARDS * ROWS, SHARDS), 2);
+    lk_program *program = lk_program_record(device, fn, weights, &in, 1, SHARDS,
+                                            &(lk_program_opts){.fuse = true, .graphs = true, .merge = merge});
+    if (!program)
+        fail_msg("%s", lk_error_message());
+    for (int i = 0; i < 3; i++) {
+        lk_tensor *have[SHARDS], *want[SHARDS] = {NULL};
+        in = numbers(device, LK_SHAPE(SHARDS * ROWS, SHARDS), i);
+        assert_ok(fn(weights, &in, want));
+        assert_ok(lk_program_run(program, &in, 0, have));
+        for (int v = 0; v < SHARDS; v++)
+            if (want[v])
+                expect_equal(have[v], want[v]);
+    }
+    int calls = program->n_calls;
+    lk_program_release(program);
+    return calls;
+}
+
+static void expect_results_of_each_pass(lk_device *device)
+{
+    static const lk_program_fn examples[] = {write_into_equal_results, write_into_equal_results_later,
+                                             write_into_earlier_results};
+    lk_scope_begin();
+    for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
+        count_calls_of(device, examples[i], true);
+    lk_scope_end();
+}
+
+static void passes_keep_their_own_results(void **state)
+{
+    (void)state;
+    lk_device *device = open_gpu();
+    expect_results_of_each_pass(device);
+    lk_device_release(device);
+}
+
+/* What writes into equal results stays apart, and the layers before it are merged. */
+static void passes_keep_their_own_results_on_a_processor(void **state)
+{
+    (void)state;
+    lk_device *device = open_processor();
+    expect_results_of_each_pass(device);
+    lk_scope_begin();
+    assert_true(count_calls_of(device, write_into_equal_results, true) <
+                count_calls_of(device, write_into_equal_results, false));
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 static void allocations_fail(lk_device *device, network *net)
 {
     int failures = 0;
@@ -310,6 +425,8 @@ int main(void)
         cmocka_unit_test(gradients_run_side_by_side),
         cmocka_unit_test(dense_layers_are_merged_on_a_processor),
         cmocka_unit_test(convolutions_are_not_merged_on_a_processor),
+        cmocka_unit_test(passes_keep_their_own_results),
+        cmocka_unit_test(passes_keep_their_own_results_on_a_processor),
         cmocka_unit_test(every_allocation_may_fail_on_a_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

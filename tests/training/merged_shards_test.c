@@ -25,6 +25,30 @@ static lk_train_config settings(lk_precision dtype)
     return config;
 }
 
+static lk_status build_gate(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    (void)builder, (void)config;
+    *out = LK_SHAPE(1, in.dim[1] / 2);
+    return LK_OK;
+}
+
+/* The first half of the features times the sigmoid of the others. */
+static lk_tensor *forward_gate(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    int64_t n = lk_tensor_shape(x).dim[1] / 2;
+    (void)call, (void)config;
+    return lk_mul(lk_slice(x, 1, 0, n), lk_sigmoid(lk_slice(x, 1, n, 2 * n)));
+}
+
+static lk_trainer *gated_trainer(const lk_train_config *config)
+{
+    static const lk_layer_table gate = {.kind = "gate", .build = build_gate, .forward = forward_gate};
+    lk_layer *root = LK_SEQUENTIAL(lk_layer_flatten(), lk_layer_dense(24, NULL), lk_layer_new(&gate, NULL, 0, NULL, 0),
+                                   lk_layer_dense(10, NULL));
+    lk_error_clear();
+    return checked_trainer(lk_trainer_new_with(config, lk_model_build("gated", root, (lk_model_input){1, 28, 28, 10})));
+}
+
 static outcome train_on(lk_train_config config, const char *devices)
 {
     config.devices.spec = devices;
@@ -69,6 +93,21 @@ static void merging_changes_no_bits_in_bf16(void **state)
     expect_equal_bits(settings(LK_PRECISION_BF16));
 }
 
+/* The gradients of slices are written into zeros, which each shard has. */
+static void layers_that_slice_have_equal_bits(void **state)
+{
+    (void)state;
+    lk_train_config config = settings(LK_PRECISION_F32);
+    config.devices.spec = "8xcpu";
+    outcome want = fit_replicas(gated_trainer(&config));
+    config.devices.spec = "1xcpu";
+    outcome have = fit_replicas(gated_trainer(&config));
+    same(&want, &have);
+    config.devices.spec = "2xcpu";
+    have = fit_replicas(gated_trainer(&config));
+    same(&want, &have);
+}
+
 /* One device merges eight shards of 69 or 70 samples three at a time. */
 static void large_batches_are_merged_in_runs(void **state)
 {
@@ -101,6 +140,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merging_changes_no_bits),
         cmocka_unit_test(merging_changes_no_bits_in_bf16),
+        cmocka_unit_test(layers_that_slice_have_equal_bits),
         cmocka_unit_test(large_batches_are_merged_in_runs),
         cmocka_unit_test(devices_with_one_shard_merge_nothing),
     };
