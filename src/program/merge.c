@@ -14,7 +14,7 @@
 typedef struct made {
     lk_storage *first; /* the one of the first pass; NULL: the passes do not make this storage */
     lk_storage *whole; /* the new storage, or `first` */
-    int part;          /* the pass that makes this storage */
+    int part;          /* the pass that writes this storage; -1: none does */
     int writers;       /* calls of the program that change its values */
 } made;
 
@@ -95,6 +95,47 @@ static void merge_find_passes(merging *m)
     }
 }
 
+/* --- who writes what ---------------------------------------------------------------------------------------------- */
+
+static void merge_find_writers(merging *m)
+{
+    int end = m->begin + m->n * m->length;
+    for (int i = 0; i < m->numbers.n; i++)
+        m->made[i].part = -1;
+    for (int i = 0; i < m->program->n_calls; i++) {
+        const lk_call *call = &m->program->calls[i];
+        for (int k = 0; k < call->n_out; k++) {
+            if (!call->out[k])
+                continue;
+            made *its = merge_made(m, call->out[k]);
+            its->writers += call->op != &lk__op_plain;
+            if (i >= m->begin && i < end)
+                its->part = (i - m->begin) / m->length;
+        }
+    }
+}
+
+static bool merge_tensors_are_own(const merging *m, int v, lk_tensor *const *tensors, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (tensors[i] && merge_made(m, tensors[i])->part >= 0 && merge_made(m, tensors[i])->part != v)
+            return false;
+    return true;
+}
+
+/* Returns whether no pass uses what another one writes, so that their calls may change places. */
+static bool merge_passes_are_independent(const merging *m)
+{
+    for (int v = 0; v < m->n; v++)
+        for (int j = 0; j < m->length; j++) {
+            const lk_call *call = merge_call(m, j, v);
+            if (!merge_tensors_are_own(m, v, call->in, call->n_in) ||
+                !merge_tensors_are_own(m, v, call->out, call->n_out))
+                return false;
+        }
+    return true;
+}
+
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
 static lk_tensor *merge_operand(const merging *m, int j, int v, bool out, int k)
@@ -161,16 +202,6 @@ static lk_status merge_operands(const merging *m, int j, bool out, lk_tensor **m
     return LK_OK;
 }
 
-static void merge_count_writers(merging *m)
-{
-    for (int i = 0; i < m->program->n_calls; i++) {
-        const lk_call *call = &m->program->calls[i];
-        for (int k = 0; k < call->n_out && call->op != &lk__op_plain; k++)
-            if (call->out[k])
-                merge_made(m, call->out[k])->writers++;
-    }
-}
-
 /* Returns whether the storage's values all come from one call of the program, so that it can be moved. A storage that
  * another call writes into has values from before, or ceases to be equal in all passes. */
 static bool merge_is_inside(const merging *m, const lk_tensor *t)
@@ -200,7 +231,7 @@ static void merge_forget(const merging *m, int j, unsigned noted)
             continue;
         const made its = *merge_made(m, merge_operand(m, j, 0, true, k));
         for (int v = 0; v < m->n; v++)
-            *merge_made(m, merge_operand(m, j, v, true, k)) = (made){.writers = 1};
+            *merge_made(m, merge_operand(m, j, v, true, k)) = (made){.part = v, .writers = 1};
         if (merge_is_apart(&its))
             lk__storage_release(its.whole);
     }
@@ -439,8 +470,10 @@ static lk_status merge_passes(merging *m, int *end)
     m->calls = lk__calloc((size_t)m->length * (size_t)m->n + (size_t)m->program->n_out, sizeof *m->calls);
     if (!m->made || !m->calls)
         status = LK_ERR_MEMORY;
-    if (status == LK_OK && fits)
-        merge_count_writers(m);
+    if (status == LK_OK && fits) {
+        merge_find_writers(m);
+        fits = merge_passes_are_independent(m);
+    }
     for (int j = 0; j < m->length && status == LK_OK && fits; j++)
         status = merge_calls(m, j, &fits);
     if (status == LK_OK && fits)

@@ -11,6 +11,7 @@
 /* Returns whether passes like this program's may be merged even if some of their calls stay apart. */
 bool lk__program_may_merge(const lk_program *program);
 
-/* Merges neighboring passes whose calls are alike, if the device's backend takes all of the merged calls, or lets those
- * that it does not take stay apart: then they follow each other. Merged calls of all branches are in none. */
+/* Merges neighboring passes whose calls are alike, if none uses what another one writes and the device's backend takes
+ * all of the merged calls, or lets those that it does not take stay apart: then they follow each other. Merged calls of
+ * all branches are in none. */
 lk_status lk__program_merge(lk_program *program);
