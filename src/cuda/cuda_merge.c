@@ -59,12 +59,15 @@ static bool cuda_merge_elements(const merging *m)
     return true;
 }
 
-/* Returns whether the inputs' shapes still broadcast to that of the result. */
+/* Returns whether the inputs' shapes still broadcast to that of the result. An input that differs between parts needs
+ * all axes: a scalar of each part is an array now, which would broadcast along the last axis. */
 static bool cuda_merge_broadcasts(const merging *m)
 {
     const lk_shape *y = &m->all->out[0]->shape;
     for (int i = 0; i < m->one->n_in; i++) {
         const lk_shape *x = &m->all->in[i]->shape;
+        if (!cuda_merge_is_shared(m->one->in[i], m->all->in[i]) && (x->ndim != y->ndim || !cuda_merge_in_grows(m, i)))
+            return false;
         for (int axis = 0; axis < x->ndim; axis++)
             if (x->ndim > y->ndim || (x->dim[axis] != 1 && x->dim[axis] != y->dim[y->ndim - x->ndim + axis]))
                 return false;

@@ -336,6 +336,17 @@ static lk_status read_the_pass_before(void *user, lk_tensor *const *in, lk_tenso
     return lk_error_status();
 }
 
+/* A merged scalar is an array that is as long as the last axis here. */
+static lk_status multiply_by_a_scalar(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user;
+    for (int v = 0; v < SHARDS; v++) {
+        lk_program_branch(v + 1);
+        out[v] = lk_mul(rows_of(in, v), lk_sum(rows_of(in, v), NULL));
+    }
+    return lk_error_status();
+}
+
 /* Returns the number of calls of the program, whose results had the bits of the operators. */
 static int count_calls_of(lk_device *device, lk_program_fn fn, bool merge)
 {
@@ -362,7 +373,7 @@ static int count_calls_of(lk_device *device, lk_program_fn fn, bool merge)
 static void expect_results_of_each_pass(lk_device *device)
 {
     static const lk_program_fn examples[] = {write_into_equal_results, write_into_equal_results_later,
-                                             write_into_earlier_results, read_the_pass_before};
+                                             write_into_earlier_results, read_the_pass_before, multiply_by_a_scalar};
     lk_scope_begin();
     for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
         count_calls_of(device, examples[i], true);
