@@ -120,11 +120,52 @@ static void processors_fuse_the_loss_with_casts(void **state)
     lk_device_release(device);
 }
 
+/* Two losses of the same logits, and the gradient of the second. */
+static lk_status watch_another_loss(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const double *smoothing = user;
+    lk_tensor *const weights = in[0];
+    lk_tape *tape = lk_tape_begin(&weights, 1);
+    if (!tape)
+        return lk_error_status();
+    lk_tensor *logits = lk_matmul(in[0], in[0]);
+    out[0] = lk_sparse_softmax_cross_entropy(logits, in[1], LK_REDUCTION_SUM);
+    out[1] = *smoothing > 0 ? lk_smoothed_cross_entropy(logits, in[1], *smoothing, LK_REDUCTION_SUM)
+                            : lk_sparse_softmax_cross_entropy(logits, in[1], LK_REDUCTION_MEAN);
+    lk_status status = lk_tape_gradient(tape, out[1], in[2], out + 2);
+    lk_tape_release(tape);
+    return status;
+}
+
+static void gradients_of_another_loss_are_left_alone(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    for (int i = 0; i < 2; i++) {
+        double smoothing = 0.1 * i;
+        lk_tensor *in[INPUTS], *have[3], *want[3];
+        make_inputs(device, LK_I32, i, in);
+        in[0] = numbers(device, LK_SHAPE(IMAGES, IMAGES), i);
+        in[1] = lk_full(device, LK_I32, LK_SHAPE(IMAGES), 2);
+        lk_program *program = lk_program_record(device, watch_another_loss, &smoothing, in, INPUTS, 3, NULL);
+        assert_non_null(program);
+        assert_ok(watch_another_loss(&smoothing, in, want));
+        assert_ok(lk_program_run(program, in, 0, have));
+        for (int j = 0; j < 3; j++)
+            expect_equal(have[j], want[j]);
+        lk_program_release(program);
+    }
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpus_fuse_both_ends),
         cmocka_unit_test(processors_fuse_the_loss_with_casts),
+        cmocka_unit_test(gradients_of_another_loss_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

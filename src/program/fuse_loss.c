@@ -13,8 +13,12 @@ typedef struct pattern {
 static bool fuse_loss_is_gradient(const lk_rewrite *r, int i, const lk_call *loss)
 {
     const lk_call *call = lk__rewrite_call(r, i);
-    return lk__rewrite_is(r, i, LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD) && call->in[1] == loss->in[0] &&
-           call->in[2] == loss->in[1];
+    if (!lk__rewrite_is(r, i, LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD))
+        return false;
+    const lk_cross_entropy_attrs *a = LK_ATTRS(call, lk_cross_entropy_attrs);
+    const lk_cross_entropy_attrs *b = LK_ATTRS(loss, lk_cross_entropy_attrs);
+    return call->in[1] == loss->in[0] && call->in[2] == loss->in[1] && a->reduction == b->reduction &&
+           a->smoothing == b->smoothing;
 }
 
 /* Returns the sum over all samples, if nothing else reads the result of `top_k`; else -1. */
