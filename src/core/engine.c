@@ -383,6 +383,14 @@ lk_status lk__engine_push_task(lk_task *task)
 
 /* --- conversions -------------------------------------------------------------------------------------------------- */
 
+/* Without a writer, `data` is the host's and does not change. */
+static bool engine_is_written(const lk_storage *storage)
+{
+    return storage->writer.queue || storage->data;
+}
+
+/* While a thread records, a tensor that was written before is converted at once: others may use it before the program
+ * runs, if it ever does. */
 static lk_status engine_push_plain(lk_tensor *tensor, bool only_if_open)
 {
     lk_status status = LK_OK;
@@ -391,7 +399,8 @@ static lk_status engine_push_plain(lk_tensor *tensor, bool only_if_open)
     pthread_mutex_lock(&engine_lock);
     if (tensor->storage->free_layout && (tensor->storage->device->queue || !only_if_open)) {
         lk_call call = {.op = &lk__op_plain, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
-        status = thread_capture.push ? thread_capture.push(thread_capture.self, &call) : engine_push_locked(&call);
+        bool captures = thread_capture.push && !engine_is_written(tensor->storage);
+        status = captures ? thread_capture.push(thread_capture.self, &call) : engine_push_locked(&call);
         if (status == LK_OK)
             tensor->storage->free_layout = tensor->storage->is_product = false;
     }
@@ -491,8 +500,7 @@ void lk__storage_note_write(lk_storage *storage)
 bool lk__storage_is_written(lk_storage *storage)
 {
     pthread_mutex_lock(&engine_lock);
-    /* Without a writer, `data` is the host's and does not change. */
-    bool written = storage->writer.queue || storage->data;
+    bool written = engine_is_written(storage);
     pthread_mutex_unlock(&engine_lock);
     return written;
 }

@@ -226,6 +226,33 @@ static void variables_are_updated_in_order(void **state)
     lk_device_release(device);
 }
 
+static lk_status take_rows(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)in;
+    out[0] = lk_relu(lk_reshape(user, LK_SHAPE(IMAGES, CHANNELS * 6 * 6)));
+    return lk_error_status();
+}
+
+/* Recording makes a variable plain that has a layout of the device's, for a view, and others may use it before the
+ * program runs. */
+static void variables_with_layouts_can_be_viewed(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *x = numbers(device, LK_SHAPE(IMAGES, CHANNELS, 8, 8), 1), *out[1];
+    lk_tensor *w = numbers(device, LK_SHAPE(CHANNELS, CHANNELS, 3, 3), 2);
+    lk_tensor *y = lk_conv2d(x, w, NULL, NULL), *like = lk_conv2d(x, w, NULL, NULL);
+    lk_program *program = lk_program_record(device, take_rows, y, NULL, 0, 1, NULL);
+    assert_non_null(program);
+    expect_equal(lk_slice(y, 1, 1, 2), lk_slice(like, 1, 1, 2));
+    assert_int_equal(lk_program_run(program, NULL, 0, out), LK_OK);
+    expect_equal(out[0], lk_relu(lk_reshape(like, LK_SHAPE(IMAGES, CHANNELS * 6 * 6))));
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static lk_status read_an_element(void *user, lk_tensor *const *in, lk_tensor **out)
@@ -401,7 +428,7 @@ int main(void)
         cmocka_unit_test(everything_may_go_while_replays_run), cmocka_unit_test(a_closed_device_is_refused),
         cmocka_unit_test(outputs_are_tensors_of_their_own),    cmocka_unit_test(variables_are_updated_in_order),
         cmocka_unit_test(variables_are_as_without_fusion),     cmocka_unit_test(wrong_use_is_refused),
-        cmocka_unit_test(a_failing_operator_is_named),
+        cmocka_unit_test(a_failing_operator_is_named),         cmocka_unit_test(variables_with_layouts_can_be_viewed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
