@@ -288,6 +288,38 @@ static void a_product_has_a_place_of_its_own(void **state)
     check(products, look_at_products);
 }
 
+/* Branch 2 makes the second relu while branch 1 reads the operand, and both results cross branches. */
+static lk_status cross_branches(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user;
+    lk_program_branch(1);
+    lk_tensor *a = lk_relu(in[0]);
+    lk_program_branch(0);
+    lk_tensor *t = lk_add(in[0], in[0]);
+    lk_program_branch(1);
+    lk_tensor *b = lk_sum(a, NULL);
+    lk_program_branch(2);
+    lk_tensor *c = lk_relu(a);
+    lk_program_branch(0);
+    out[1] = lk_add(t, t);
+    lk_program_branch(1);
+    lk_tensor *e = lk_sum(c, NULL);
+    lk_program_branch(0);
+    out[0] = lk_add(b, e);
+    return lk_error_status();
+}
+
+static void look_at_branches(const lk_program *program)
+{
+    expect(program, "relu", 1, 0, false);
+}
+
+static void what_another_branch_reads_stays(void **state)
+{
+    (void)state;
+    check(cross_branches, look_at_branches);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +330,7 @@ int main(void)
         cmocka_unit_test(another_shape_of_all_of_it_is_replaced),
         cmocka_unit_test(what_is_broadcast_is_not_replaced),
         cmocka_unit_test(a_product_has_a_place_of_its_own),
+        cmocka_unit_test(what_another_branch_reads_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

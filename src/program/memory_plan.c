@@ -39,14 +39,14 @@ static bool memory_plan_needs_slot(const lk_value *value)
 }
 
 /* Returns the slot that `value` may take over: that of an operand of the same size which is last needed by the call
- * that makes `value`. NULL: none. */
+ * that makes `value`, and at that time by no other branch. NULL: none. */
 static slot *memory_plan_slot_to_reuse(const lk_program *program, slot *slots, const lk_value *value)
 {
     int call = value->first;
     for (int d = program->first_dying[call]; d < program->first_dying[call + 1]; d++) {
         const lk_value *dying = &program->values[program->dying[d]];
         if (!memory_plan_needs_slot(dying) || dying->first >= call || dying->bytes != value->bytes ||
-            dying->branch != value->branch)
+            dying->branch != value->branch || dying->branch == LK_SEVERAL_BRANCHES)
             continue;
         slot *its = &slots[dying->slot];
         if (its->holds == dying && lk__call_may_replace(&program->calls[call], dying->storage, value->storage))
