@@ -69,9 +69,10 @@ LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *
 enum { LK_MAX_BRANCHES = 16 };
 LK_API void lk_program_branch(int branch);
 
-/* Replays the program. in[i]: of the recorded shape and dtype, without gaps. out[i]: new tensors, which belong to the
- * open scope, or NULL where absent. `step` replaces lk_random_key.epoch of dropout; lk_uniform and lk_normal keep
- * theirs. Asynchronous. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT, LK_ERR_DEVICE (inputs), LK_ERR_MEMORY. */
+/* Replays the program. in[i]: of the recorded shape and dtype, without gaps, and no variable that the program writes.
+ * out[i]: new tensors, which belong to the open scope, or NULL where absent. `step` replaces lk_random_key.epoch of
+ * dropout; lk_uniform and lk_normal keep theirs. Asynchronous. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT,
+ * LK_ERR_DEVICE (inputs), LK_ERR_MEMORY. */
 LK_API lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out);
 
 /* --- advanced: segments ------------------------------------------------------------------------------------------- */

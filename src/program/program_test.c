@@ -388,6 +388,11 @@ static void wrong_use_is_refused(void **state)
         expect_failure(lk_error_status(), errors[i], "");
     }
     lk_program_release(program);
+    program = lk_program_record(device, update, in[0], in, 1, 1, NULL);
+    assert_non_null(program);
+    expect_failure(lk_program_run(program, in, 0, out), LK_ERR_ARGUMENT,
+                   "program: input 0 is a variable that the program writes; give a copy of it");
+    lk_program_release(program);
     lk_scope_end();
     lk_device_release(device);
     lk_device_release(other);

@@ -11,6 +11,7 @@
 #include "program/launch.h"
 #include "program/memory_plan.h"
 #include "program/program.h"
+#include "program/values.h"
 
 #include <string.h>
 
@@ -252,6 +253,9 @@ static lk_status program_replay_check_input(const lk_program *program, int i, co
                 program->device->name);
     if (!lk__tensor_is_dense(tensor))
         LK_FAIL(LK_ERR_ARGUMENT, "program: input %d is a view with gaps; copy it with lk_copy first", i);
+    const lk_value *variable = lk__program_value(program, tensor);
+    if (variable && variable->written)
+        LK_FAIL(LK_ERR_ARGUMENT, "program: input %d is a variable that the program writes; give a copy of it", i);
     return LK_OK;
 }
 
