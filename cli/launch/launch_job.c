@@ -233,7 +233,7 @@ static void job_check_ranks(job *j)
         j->failed = j->failed ? j->failed : j->now;
         if (j->now - j->failed >= launch_job_patience_after(failure) && !job_waits_for_writers(j))
             job_end(j, FAILED);
-    } else if (cli_ranks_status(j->ranks) != 0) {
+    } else if (cli_ranks_status(j->ranks, j->opts->ranks) != 0) {
         j->left = j->left ? j->left : j->now;
         if (j->now - j->left >= AFTER_THE_FIRST)
             job_end(j, LEFT_BEHIND);
@@ -331,7 +331,7 @@ static void job_watch(job *j)
 /* Returns the exit status when mpirun has ended and no rank has failed. Prints why it is not 0. */
 static int job_status_without_failure(job *j, int status)
 {
-    int rank_status = cli_ranks_status(j->ranks);
+    int rank_status = cli_ranks_status(j->ranks, j->opts->ranks);
     if (j->interrupts > 0 || rank_status)
         return 130;
     if (status == 0 && cli_ranks_all_ended(j->ranks, 0))
@@ -351,16 +351,18 @@ static int job_status(job *j, int status)
     if (j->outcome == STALLED)
         return cli_ranks_print_stalled(j->ranks);
     if (j->opts->workers > 0 && j->outcome != FAILED)
-        return cli_ranks_status(j->ranks);
+        return cli_ranks_status(j->ranks, 1); /* the chief decides when training ends */
     if (cli_ranks_failure(j->ranks) != CLI_NO_FAILURE)
         return cli_ranks_print_failed(j->ranks);
     return job_status_without_failure(j, status);
 }
 
-/* Returns whether a restart may help. It cannot after an interrupt, or if the ranks' command line was wrong. */
+/* Returns whether a restart may help. It cannot after an interrupt, of the launcher or of a rank, or if the ranks'
+ * command line was wrong. */
 static bool job_may_restart(const job *j, int status)
 {
-    return status != 0 && status != 2 && j->interrupts == 0 && interrupts == 0 && j->outcome != ENDED_AT_ONCE;
+    return status != 0 && status != 2 && status != CLI_RANK_INTERRUPTED && j->interrupts == 0 && interrupts == 0 &&
+           j->outcome != ENDED_AT_ONCE;
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */

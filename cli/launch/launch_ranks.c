@@ -300,9 +300,9 @@ void cli_ranks_begin_again(cli_ranks *ranks, int i)
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
-int cli_ranks_status(const cli_ranks *ranks)
+int cli_ranks_status(const cli_ranks *ranks, int n)
 {
-    for (int i = 0; i < ranks->n; i++)
+    for (int i = 0; i < n; i++)
         if (ranks->ranks[i].has_ended &&
             (ranks->ranks[i].end.number == CLI_RANK_INTERRUPTED || cli_ranks_has_left(ranks, i)))
             return CLI_RANK_INTERRUPTED;

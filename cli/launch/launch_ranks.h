@@ -85,8 +85,8 @@ void cli_ranks_print_end(cli_ranks *ranks, int rank);
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
-/* Returns the exit status if no rank failed: 130 if one was interrupted, else 0. */
-int cli_ranks_status(const cli_ranks *ranks);
+/* Returns the exit status if no rank failed: 130 if one of the first n was interrupted, else 0. */
+int cli_ranks_status(const cli_ranks *ranks, int n);
 
 /* Prints which rank failed, in one line, and returns the job's exit status: the rank's own, or 1 if a signal ended
  * it. */

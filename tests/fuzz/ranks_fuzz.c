@@ -106,7 +106,7 @@ static void look(int n, bool are_started)
     FUZZ_CHECK(cli_ranks_count_present(ranks) <= n);
     cli_ranks_all_ended(ranks, 0);
     cli_ranks_begin_again(ranks, 0);
-    cli_ranks_status(ranks);
+    cli_ranks_status(ranks, n);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

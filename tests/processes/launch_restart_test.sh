@@ -52,3 +52,10 @@ begin_training 0
 kill_rank 7
 ended 1 .
 says 'rank 1'
+
+# A rank that is asked to end ends training, which does not restart.
+begin_training 1
+until_true 'a checkpoint after step 7' checkpoint_is_after 7
+kill -TERM "$(process_of_rank 1 'lockstep train')"
+ended 130 .
+! grep -qF 'starting all ranks again' "$work/stderr" || fail 'it starts again after an interrupt'

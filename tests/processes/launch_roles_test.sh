@@ -112,6 +112,12 @@ kill -KILL "$(role_process worker | head -n 1)" # this worker may not have train
 finished
 grep -qE '^worker-[01] on [^ ]+ killed by signal 9, step [0-9]+, in [a-z]' "$work/stderr" || fail "the worker is not named"
 
+# The chief decides when training ends, also if a worker is asked to leave.
+begin_roles --workers 2 --max-restarts 1 "${train[@]}" "${many[@]}" "${short[@]}" --checkpoint-dir "$work/kept"
+kill -TERM "$(role_process worker | head -n 1)"
+finished
+! grep -qF 'starting all ranks again' "$work/stderr" || fail 'it starts again'
+
 begin_roles --workers 1 --servers 2 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
 "$LOCKSTEP" launch --workers 1 "${train[@]}" "${short[@]}" --snapshot-dir "$work/snapshots" >"$work/second" 2>&1 </dev/null &&
     fail 'a second training uses the snapshots'
