@@ -326,6 +326,8 @@ static void launch_forget_caller(const launch_config *config)
 {
     unsetenv(LK_MEMORY_VARIABLE);
     unsetenv(LK_WORLD_VARIABLE);
+    unsetenv(LK_SHARED_MEMORY_VARIABLE);
+    unsetenv(LK_RANK_VARIABLE);
     unsetenv("PMIX_NAMESPACE");
     unsetenv("OMPI_COMM_WORLD_LOCAL_RANK");
     if (config->workers > 0 || config->elastic)

@@ -92,8 +92,6 @@ static void mpirun_set_environment(const cli_job_opts *opts)
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0); /* ranks have nothing to clean up by then */
     if (!getenv("OMPI_MCA_plm_rsh_agent"))
         setenv("OMPI_MCA_plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10", 0);
-    unsetenv(LK_SHARED_MEMORY_VARIABLE); /* it would belong to another job */
-    unsetenv(LK_RANK_VARIABLE);
 }
 
 /* Becomes mpirun. Errors before mpirun runs are written to `failed`, which is closed when it starts. */

@@ -125,7 +125,6 @@ static _Noreturn void launch_roles_become_supervisor(const cli_job_opts *opts, c
 {
     if (cli_prepare_child(parent, output)) {
         launch_roles_set_number(LK_RANK_VARIABLE, rank);
-        unsetenv(LK_SHARED_MEMORY_VARIABLE);
         if (memory >= 0) {
             launch_roles_set_number(LK_SHARED_MEMORY_VARIABLE, memory);
             fcntl(memory, F_SETFD, 0); /* the rank inherits it */

@@ -54,10 +54,14 @@ printf '#!/bin/sh\necho "$@" >"%s"\nexit 3\n' "$work/given" >"$work/instead/mpir
 chmod +x "$work/instead/mpirun"
 ip -n "$id-one" addr add 110.9.0.1/16 dev lo
 ip -n "$id-one" addr add 10.9.0.1/16 dev lo
-PATH=$work/instead:$PATH ip netns exec "$id-one" "$LOCKSTEP" launch --hosts 110.9.0.2,10.9.0.2 -- "${settings[@]}" \
+LOCKSTEP_RANK=1 LOCKSTEP_SHARED_MEMORY=7 LOCKSTEP_DATA=/none PATH=$work/instead:$PATH ip netns exec "$id-one" "$LOCKSTEP" launch --hosts 110.9.0.2,10.9.0.2 -- "${settings[@]}" \
     >"$work/stdout" 2>"$work/stderr" </dev/null || true
 holds "$work/given" '--mca btl_tcp_if_include 110.9.0.0/16,10.9.0.0/16 '
 ip -n "$id-one" addr flush dev lo
+
+# Ranks get the environment of the launcher without what its own job has left there.
+holds "$work/given" '-x LOCKSTEP_DATA=/none '
+! grep -qE 'LOCKSTEP_(RANK|SHARED_MEMORY)' "$work/given" || fail "ranks get variables of another job: $(<"$work/given")"
 
 launch_on_hosts -- "${settings[@]}" --devices 1 --json
 ended 0
