@@ -35,6 +35,7 @@ typedef struct world_host {
     int lost;                 /* ranks lost since it was listed */
     int going;                /* ranks that the last attempt has lost */
     int losses;               /* times that it joined and lost ranks */
+    bool is_local;            /* it is this machine */
     bool has_joined;          /* it was added while the job ran */
     bool is_new;              /* it has not trained a step since it was added */
     bool is_away;             /* it could not be reached */
@@ -79,35 +80,38 @@ static int elastic_count_ranks(const elastic *e)
     return n;
 }
 
-/* Writes the list of hosts that take ranks. */
-static void elastic_list_hosts(const elastic *e, char list[CLI_HOSTS_LIST])
+/* Sorts the hosts that take ranks as mpirun fills their slots: those of this machine come first, wherever they are in
+ * its list. Returns their number. */
+static int elastic_sort_hosts(elastic *e, world_host *sorted[MOST_HOSTS])
 {
+    int n = 0;
+    for (int others = 0; others < 2; others++)
+        for (int i = 0; i < e->n_hosts; i++)
+            if (host_ranks(&e->hosts[i]) > 0 && e->hosts[i].is_local == !others)
+                sorted[n++] = &e->hosts[i];
+    return n;
+}
+
+/* Writes the list of hosts that take ranks. */
+static void elastic_list_hosts(elastic *e, char list[CLI_HOSTS_LIST])
+{
+    world_host *sorted[MOST_HOSTS];
+    int n = elastic_sort_hosts(e, sorted);
     size_t used = 0;
     list[0] = '\0';
-    for (int i = 0; i < e->n_hosts && used < CLI_HOSTS_LIST; i++)
-        if (host_ranks(&e->hosts[i]) > 0)
-            used += (size_t)snprintf(list + used, CLI_HOSTS_LIST - used, "%s%s:%d", used ? "," : "", e->hosts[i].name,
-                                     host_ranks(&e->hosts[i]));
+    for (int i = 0; i < n && used < CLI_HOSTS_LIST; i++)
+        used += (size_t)snprintf(list + used, CLI_HOSTS_LIST - used, "%s%s:%d", used ? "," : "", sorted[i]->name,
+                                 host_ranks(sorted[i]));
 }
 
-/* mpirun fills the hosts' slots in the order of its list. */
-static world_host *elastic_host_of(elastic *e, int rank)
+/* Notes which host each rank of the next attempt is on. */
+static void elastic_place_ranks(elastic *e)
 {
-    for (int i = 0; i < e->n_hosts; i++) {
-        int ranks = host_ranks(&e->hosts[i]);
-        if (rank < ranks)
-            return &e->hosts[i];
-        rank -= ranks;
-    }
-    return &e->hosts[0];
-}
-
-static bool host_is_local(const world_host *h)
-{
-    char own[CLI_HOST_NAME] = "";
-    gethostname(own, sizeof own - 1);
-    return !*h->name || strcmp(h->name, "localhost") == 0 || strcmp(h->name, "127.0.0.1") == 0 ||
-           strcmp(h->name, own) == 0;
+    world_host *sorted[MOST_HOSTS];
+    int n = elastic_sort_hosts(e, sorted), rank = 0;
+    for (int i = 0; i < n; i++)
+        for (int slot = 0; slot < host_ranks(sorted[i]) && rank < MOST_HOSTS; slot++)
+            e->of_rank[rank++] = sorted[i];
 }
 
 /* Starts a command on a host as mpirun would start its daemon. */
@@ -133,7 +137,7 @@ static void elastic_run_on_hosts(const elastic *e, const char *command, bool *is
     pid_t processes[MOST_HOSTS] = {0};
     int running = 0, status;
     for (int i = 0; i < e->n_hosts; i++)
-        if (is_asked[i] && !host_is_local(&e->hosts[i])) {
+        if (is_asked[i] && !e->hosts[i].is_local) {
             processes[i] = host_start(&e->hosts[i], command);
             running += processes[i] > 0;
         }
@@ -202,6 +206,7 @@ static world_host *elastic_find(elastic *e, const char *name)
     world_host *h = &e->hosts[e->n_hosts++];
     *h = (world_host){.lost = 0};
     snprintf(h->name, sizeof h->name, "%s", name);
+    h->is_local = !*name || cli_host_is_local(name);
     return h;
 }
 
@@ -294,8 +299,7 @@ static bool elastic_prepare(elastic *e)
             e->job.interfaces = *e->networks ? e->networks : NULL;
         }
     }
-    for (int rank = 0; rank < e->job.ranks && rank < MOST_HOSTS; rank++)
-        e->of_rank[rank] = elastic_host_of(e, rank);
+    elastic_place_ranks(e);
     snprintf(text, sizeof text, "%d %s", e->ranks_before, e->reason);
     return *e->reason ? setenv(LK_WORLD_VARIABLE, text, 1) == 0 : unsetenv(LK_WORLD_VARIABLE) == 0;
 }

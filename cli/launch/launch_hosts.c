@@ -56,20 +56,51 @@ static bool host_read(const char **text, host *h)
 
 typedef struct host_answer {
     in_addr_t address; /* in network byte order; 0: it has no IPv4 address */
-    char reason[252];  /* why the name does not resolve; "": it does */
+    bool is_local;     /* it is a name of this machine */
+    char reason[251];  /* why the name does not resolve; "": it does */
 } host_answer;
+
+static in_addr_t launch_hosts_ipv4(const struct sockaddr *address)
+{
+    return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr;
+}
+
+static bool launch_hosts_are_same(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return launch_hosts_ipv4(a) == launch_hosts_ipv4(b);
+    return a->sa_family == AF_INET6 &&
+           memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                  &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
+static bool launch_hosts_is_own(const struct ifaddrs *interfaces, const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET && ntohl(launch_hosts_ipv4(address)) >> 24 == IN_LOOPBACKNET)
+        return true;
+    for (const struct ifaddrs *at = interfaces; at; at = at->ifa_next)
+        if (at->ifa_addr && launch_hosts_are_same(at->ifa_addr, address))
+            return true;
+    return false;
+}
 
 /* Runs in a child process. */
 static _Noreturn void launch_hosts_resolve_name(const char *name, int to)
 {
+    struct ifaddrs *interfaces = NULL;
     host_answer answer = {0};
     struct addrinfo *found = NULL;
     int failed = getaddrinfo(name, NULL, &(struct addrinfo){.ai_socktype = SOCK_STREAM}, &found);
     if (failed)
         snprintf(answer.reason, sizeof answer.reason, "%s", gai_strerror(failed));
-    for (struct addrinfo *at = found; at && !answer.address; at = at->ai_next)
-        if (at->ai_family == AF_INET)
-            answer.address = ((struct sockaddr_in *)(void *)at->ai_addr)->sin_addr.s_addr;
+    (void)!getifaddrs(&interfaces);
+    for (struct addrinfo *at = found; at; at = at->ai_next) {
+        answer.is_local |= launch_hosts_is_own(interfaces, at->ai_addr);
+        if (at->ai_family == AF_INET && !answer.address)
+            answer.address = launch_hosts_ipv4(at->ai_addr);
+    }
     (void)!write(to, &answer, sizeof answer);
     _exit(0);
 }
@@ -103,11 +134,6 @@ static void host_resolve(const char *name, host_answer *answer)
 }
 
 /* --- networks ----------------------------------------------------------------------------------------------------- */
-
-static in_addr_t launch_hosts_ipv4(const struct sockaddr *address)
-{
-    return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr;
-}
 
 /* Writes the network of this machine's interface that an address is in; "": there is none. */
 static void launch_hosts_find_network(const struct ifaddrs *interfaces, in_addr_t address, char network[32])
@@ -262,28 +288,43 @@ bool cli_hosts_count(const char *hosts, int *n, int *slots)
     return true;
 }
 
-int cli_hosts_check(const char *hosts, int *slots, char networks[CLI_NETWORKS])
+bool cli_host_is_local(const char *name)
+{
+    host_answer answer;
+    host_resolve(name, &answer);
+    return answer.is_local;
+}
+
+bool cli_hosts_find_networks(const char *hosts, char networks[CLI_NETWORKS], char error[CLI_HOSTS_ERROR])
 {
     host h;
     host_answer answer;
     in_addr_t addresses[MAX_SLOTS];
+    int known = 0;
+    for (; *hosts && known < MAX_SLOTS && host_read(&hosts, &h); known++) {
+        host_resolve(h.name, &answer);
+        if (*answer.reason) {
+            snprintf(error, CLI_HOSTS_ERROR, "there is no machine '%.200s': %.200s", h.name, answer.reason);
+            return false;
+        }
+        addresses[known] = answer.address;
+    }
+    launch_hosts_find_networks(addresses, known, networks);
+    return true;
+}
+
+int cli_hosts_check(const char *hosts, int *slots, char networks[CLI_NETWORKS])
+{
+    char error[CLI_HOSTS_ERROR];
     int n;
     networks[0] = '\0';
     if (!cli_hosts_count(hosts ? hosts : "", &n, slots))
         return cli_usage_error(
             "--hosts %s: has to be of the form a:2,b:2, machines with a number of places from 1 to %d", hosts,
             MAX_SLOTS);
-    const char *rest = hosts;
-    int known = 0;
-    for (; known < n && host_read(&rest, &h); known++) {
-        host_resolve(h.name, &answer);
-        if (*answer.reason)
-            return cli_usage_error("--hosts %s: there is no machine '%s': %s", hosts, h.name, answer.reason);
-        addresses[known] = answer.address;
-    }
     if (hosts && *slots == 0)
         return cli_usage_error("--hosts: no machine is named");
-    if (hosts)
-        launch_hosts_find_networks(addresses, known, networks);
+    if (hosts && !cli_hosts_find_networks(hosts, networks, error))
+        return cli_usage_error("--hosts %s: %s", hosts, error);
     return 0;
 }

@@ -23,8 +23,15 @@ bool cli_hosts_read(const char *path, char list[CLI_HOSTS_LIST], char error[CLI_
 /* Counts the names and the slots of a list. False: it has another form than "a:2,b". */
 bool cli_hosts_count(const char *hosts, int *n, int *slots);
 
+/* Returns whether a name resolves to an address of this machine, which may take some seconds. */
+bool cli_host_is_local(const char *name);
+
+/* Finds the networks of this machine's interfaces that all of the machines are in, as "10.1.0.0/16,10.2.0.0/16"; "":
+ * some are in none. False: a name does not resolve; `error` says which, and `networks` stays. Takes some seconds at
+ * worst for each name. */
+bool cli_hosts_find_networks(const char *hosts, char networks[CLI_NETWORKS], char error[CLI_HOSTS_ERROR]);
+
 /* Checks that `hosts` has the form "a:2,b" (a name alone has one slot) and that every name resolves, which may take
- * some seconds. Sets *slots to the sum of the slots, 0 for NULL, and `networks` to the networks of this machine's
- * interfaces that all of them are in, as "10.1.0.0/16,10.2.0.0/16"; "": some are in none. Returns 0, or 2 with the
+ * some seconds. Sets *slots to the sum of the slots, 0 for NULL, and `networks` as above. Returns 0, or 2 with the
  * error printed. */
 int cli_hosts_check(const char *hosts, int *slots, char networks[CLI_NETWORKS]);

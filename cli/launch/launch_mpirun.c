@@ -37,6 +37,23 @@ static void arguments_add_environment(argument_list *list)
     }
 }
 
+/* Returns the list for mpirun, which the caller frees. Whole names are looked for, and of this machine's own names Open
+ * MPI then knows for certain only this one. */
+static char *mpirun_hosts(const char *hosts)
+{
+    char *text = NULL, name[CLI_HOST_NAME];
+    size_t size;
+    int slots;
+    const char *between = "";
+    FILE *list = open_memstream(&text, &size);
+    for (; list && *hosts && cli_hosts_next(&hosts, name, &slots); between = ",")
+        fprintf(list, "%s%s:%d", between, cli_host_is_local(name) ? "localhost" : name, slots);
+    if (list && fclose(list) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 static int launch_mpirun_count_strings(char *const *strings)
 {
     int n = 0;
@@ -46,7 +63,7 @@ static int launch_mpirun_count_strings(char *const *strings)
 }
 
 /* Makes mpirun's arguments. Binds no rank to cores, because ranks choose their cores themselves. */
-static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
+static char **mpirun_arguments(const cli_job_opts *opts, const char *hosts, const char *program)
 {
     static char number[16];
     static const char *const first[] = {
@@ -62,9 +79,9 @@ static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
     snprintf(number, sizeof number, "%d", opts->ranks);
     arguments_add(&list, "-n");
     arguments_add(&list, number);
-    if (opts->hosts) {
+    if (hosts) {
         arguments_add(&list, "--host");
-        arguments_add(&list, opts->hosts);
+        arguments_add(&list, hosts);
     }
     static const char *const interfaces[] = {"oob_tcp_if_include", "btl_tcp_if_include"};
     for (size_t i = 0; i < sizeof interfaces / sizeof interfaces[0] && opts->interfaces; i++) {
@@ -87,6 +104,8 @@ static void mpirun_set_environment(const cli_job_opts *opts)
 {
     if (opts->interfaces && strcmp(opts->interfaces, CLI_LOOPBACK) == 0)
         setenv("OMPI_MCA_btl", "self,vader", 0);
+    if (opts->hosts)
+        setenv("OMPI_MCA_orte_keep_fqdn_hostnames", "1", 0); /* else a.x and b.x are looked for as a and b */
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0); /* ranks have nothing to clean up by then */
@@ -139,13 +158,17 @@ static pid_t mpirun_start(const cli_job_opts *opts, char **arguments, int output
 pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
 {
     static char program[PATH_MAX];
-    char **arguments = realpath("/proc/self/exe", program) ? mpirun_arguments(opts, program) : NULL;
-    if (!arguments) {
+    bool has_program = realpath("/proc/self/exe", program);
+    char *hosts = has_program && opts->hosts ? mpirun_hosts(opts->hosts) : NULL;
+    bool has_hosts = !opts->hosts || hosts;
+    char **arguments = has_program && has_hosts ? mpirun_arguments(opts, hosts, program) : NULL;
+    pid_t mpirun = -1;
+    if (arguments)
+        mpirun = mpirun_start(opts, arguments, output);
+    else
         cli_error("launch: %s", strerror(errno));
-        return -1;
-    }
-    pid_t mpirun = mpirun_start(opts, arguments, output);
     free(arguments);
+    free(hosts);
     return mpirun;
 }
 

@@ -8,6 +8,7 @@ source "$(dirname "$0")/../support/hosts_testing.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=$work/agent
+touch "$work/down-one" # launch's own host is reached without an agent
 
 training=(train --model lenet --data synthetic --limit-train 256 --limit-val 40 --batch-size 32 --epochs 10 --shards 6
     --devices cpu:0 --workers 1 --momentum 0.9 --base-lr 0.01)
@@ -31,19 +32,21 @@ list_hosts()
     mv "$work/hosts.new" "$work/hosts"
 }
 
+# newest_state: the number of the newest state in the memory of host one, twice the step; 0: there is none.
+newest_state()
+{
+    newest_checkpoint "$work/shm-one"
+}
+
 steps_are()
 {
-    local newest
-    newest=$(find "$work/shm-one" -name 'checkpoint-*' | sed 's/.*checkpoint-0*//' | sort -n | tail -n 1)
-    [[ -n $newest && $newest -gt $((2 * $1 + 1)) ]]
+    [[ $(newest_state) -gt $((2 * $1 + 1)) ]]
 }
 
 # trains_on: waits for three more steps.
 trains_on()
 {
-    local newest
-    newest=$(find "$work/shm-one" -name 'checkpoint-*' | sed 's/.*checkpoint-0*//' | sort -n | tail -n 1)
-    until_true 'three more steps' steps_are $((${newest:-0} / 2 + 3))
+    until_true 'three more steps' steps_are $(($(newest_state) / 2 + 3))
 }
 
 goes_on()
@@ -123,7 +126,7 @@ list_hosts "$one"
 begin_elastic
 trains_on
 for ((i = 1; i <= 3; i++)); do
-    list_hosts "$one" "$three" "# $i"
+    list_hosts "$three" "$one" "# $i"
     goes_on $((2 * i - 1))
     kill_on three 'lockstep train'
     goes_on $((2 * i))

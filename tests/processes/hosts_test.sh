@@ -63,6 +63,15 @@ ip -n "$id-one" addr flush dev lo
 holds "$work/given" '-x LOCKSTEP_DATA=/none '
 ! grep -qE 'LOCKSTEP_(RANK|SHARED_MEMORY)' "$work/given" || fail "ranks get variables of another job: $(<"$work/given")"
 
+# Names are looked for as they are written. This machine's own ones need no agent, also one that stands for loopback.
+printf '%s\n' '127.0.0.1 localhost' '127.0.1.1 host.1' '10.77.0.2 host.2' >"$work/names"
+touch "$work/down-one" "$work/down-three"
+arguments=("[two hosts]" launch --hosts 'host.2,host.1')
+(on_one timeout -k 5 200 "$LOCKSTEP" "${arguments[@]:1}" -- "${settings[@]}" --devices 1 --json) \
+    >"$work/stdout" 2>"$work/stderr" </dev/null || fail 'it does not train'
+prints "\"digest\":\"$wanted\""
+rm "$work"/down-* "$work/names"
+
 launch_on_hosts -- "${settings[@]}" --devices 1 --json
 ended 0
 prints "\"digest\":\"$wanted\""

@@ -1,7 +1,8 @@
 # Three hosts, which are network namespaces of this machine, each with memory for files of its own. Their links are slow
 # and, if the kernel has netem, have latency. Source cli_testing.sh first. A host NAME for which there is a file
 # $work/down-NAME starts no process; a file $work/host-NAME is read by its shell first, and may set before='COMMAND;',
-# which runs in front of every command that is started there.
+# which runs in front of every command that is started there. A file $work/names replaces /etc/hosts of on_one; "any.2" is
+# a name of the second host.
 # shellcheck shell=bash disable=SC2154 # $work is set there
 
 skip()
@@ -84,7 +85,8 @@ chmod +x "$work/agent"
 on_one()
 {
     exec ip netns exec "$id-one" unshare --uts --mount sh -c \
-        "mount --bind $work/shm-one /dev/shm; hostname one; exec \"\$@\"" sh "$@"
+        "mount --bind $work/shm-one /dev/shm; [ ! -e $work/names ] || mount --bind $work/names /etc/hosts; hostname one
+        exec \"\$@\"" sh "$@"
 }
 
 none_left()
