@@ -196,6 +196,15 @@ static void elastic_lose_unreachable(elastic *e, bool *is_asked)
     }
 }
 
+/* The same of all hosts with ranks. */
+static void elastic_lose_all_unreachable(elastic *e)
+{
+    bool is_asked[MOST_HOSTS];
+    for (int i = 0; i < e->n_hosts; i++)
+        is_asked[i] = host_ranks(&e->hosts[i]) > 0;
+    elastic_lose_unreachable(e, is_asked);
+}
+
 static world_host *elastic_find(elastic *e, const char *name)
 {
     for (int i = 0; i < e->n_hosts; i++)
@@ -288,16 +297,10 @@ static bool elastic_wants_stop(void *self)
 static bool elastic_prepare(elastic *e)
 {
     char text[2048];
-    int slots;
     e->job.ranks = elastic_count_ranks(e);
     if (e->job.hosts) {
         elastic_list_hosts(e, e->list);
         e->job.hosts = e->list;
-        if (e->opts->finds_interfaces) {
-            if (cli_hosts_check(e->list, &slots, e->networks) != 0)
-                return false;
-            e->job.interfaces = *e->networks ? e->networks : NULL;
-        }
     }
     elastic_place_ranks(e);
     snprintf(text, sizeof text, "%d %s", e->ranks_before, e->reason);
@@ -350,15 +353,30 @@ static bool elastic_refuse_new(elastic *e)
 static bool elastic_find_cause(elastic *e, const cli_job_end *end)
 {
     int before = elastic_count_ranks(e);
-    bool is_asked[MOST_HOSTS] = {false};
     if (end->step == 0 && elastic_refuse_new(e))
         return true;
-    for (int i = 0; i < e->n_hosts; i++)
-        is_asked[i] = host_ranks(&e->hosts[i]) > 0;
-    elastic_lose_unreachable(e, is_asked);
+    elastic_lose_all_unreachable(e);
     bool is_of_rank = *end->last && !end->has_stalled;
     return elastic_count_ranks(e) < before ||
            (e->job.on_several_machines && !is_of_rank && e->standstills < MOST_STANDSTILLS);
+}
+
+/* Finds the interfaces for the hosts that are left. A name that does not resolve any more may be that of a machine that
+ * is gone. If all machines are there, the name server is at fault, and the interfaces stay. */
+static void elastic_find_networks(elastic *e)
+{
+    char error[CLI_HOSTS_ERROR];
+    if (!e->job.hosts || !e->opts->finds_interfaces)
+        return;
+    elastic_list_hosts(e, e->list);
+    if (!cli_hosts_find_networks(e->list, e->networks, error)) {
+        fprintf(stderr, "lockstep: %s\n", error);
+        elastic_lose_all_unreachable(e);
+        elastic_list_hosts(e, e->list);
+        if (!cli_hosts_find_networks(e->list, e->networks, error))
+            return;
+    }
+    e->job.interfaces = *e->networks ? e->networks : NULL;
 }
 
 /* Decides after an attempt whether there is another. */
@@ -381,6 +399,7 @@ static bool elastic_goes_on(elastic *e, cli_job_end *end)
         elastic_take_out(e, end);
     else if (!end->was_stopped && !elastic_find_cause(e, end))
         return false;
+    elastic_find_networks(e);
     int left = elastic_count_ranks(e);
     if (left >= e->opts->min_ranks && left > 0) {
         fprintf(stderr, "lockstep: going on with %d rank%s\n", left, left == 1 ? "" : "s");

@@ -105,6 +105,17 @@ static _Noreturn void launch_hosts_resolve_name(const char *name, int to)
     _exit(0);
 }
 
+/* Returns whether there is an answer in time. */
+static bool launch_hosts_wait(int from)
+{
+    struct pollfd watched = {.fd = from, .events = POLLIN};
+    int ready;
+    do
+        ready = poll(&watched, 1, MOST_SECONDS * 1000);
+    while (ready < 0 && errno == EINTR); /* a signal says nothing about the name */
+    return ready > 0;
+}
+
 /* Resolves a name in a child process, because that can be killed if a name server does not answer. */
 static void host_resolve(const char *name, host_answer *answer)
 {
@@ -118,10 +129,9 @@ static void host_resolve(const char *name, host_answer *answer)
     if (process == 0)
         launch_hosts_resolve_name(name, pipes[1]);
     close(pipes[1]);
-    struct pollfd watched = {.fd = pipes[0], .events = POLLIN};
     if (process < 0)
         snprintf(answer->reason, sizeof answer->reason, "%s", strerror(errno));
-    else if (poll(&watched, 1, MOST_SECONDS * 1000) <= 0)
+    else if (!launch_hosts_wait(pipes[0]))
         snprintf(answer->reason, sizeof answer->reason, "no answer to the question for its address within %d s",
                  MOST_SECONDS);
     else if (read(pipes[0], answer, sizeof *answer) != (ssize_t)sizeof *answer)

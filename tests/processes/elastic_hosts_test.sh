@@ -149,6 +149,24 @@ ended 1
 says '1 rank is left, and --min-ranks is 2'
 nothing_left
 
+# A host is gone, and its name with it, when training goes on without another one.
+printf '%s\n' '127.0.0.1 localhost' "$one host.1" "$two host.2" "$three host.3" >"$work/names"
+list_hosts host.3 host.2 host.1
+begin_elastic
+trains_on
+grep -v host.3 "$work/names" >"$work/fewer"
+cat "$work/fewer" >"$work/names" # the same file, which is mounted
+touch "$work/down-three"
+kill_on two 'lockstep train'
+goes_on 1
+says "there is no machine 'host.3'"
+says 'host.3 cannot be reached'
+says 'going on with 1 rank'
+ended 0
+prints "\"digest\":\"$wanted\""
+rm -rf "$work/names" "$work/down-three" "$work"/shm-three/*
+nothing_left
+
 # A host that joins with another data set, another model file or another version of lockstep is refused in the same way.
 mkdir "$work/data" "$work/other"
 awk 'BEGIN { for (i = 0; i < 256; i++) {
