@@ -117,10 +117,12 @@ static void elastic_place_ranks(elastic *e)
 /* Starts a command on a host as mpirun would start its daemon. */
 static pid_t host_start(const world_host *h, const char *command)
 {
-    const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
-    char line[2048];
-    snprintf(line, sizeof line, "exec %s %s '%s' </dev/null >/dev/null 2>&1",
-             agent ? agent : "ssh -o BatchMode=yes -o ConnectTimeout=5", h->name, command);
+    const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *arguments = getenv("OMPI_MCA_plm_rsh_args");
+    char line[4096];
+    if (!arguments)
+        arguments = agent ? "" : "-o BatchMode=yes -o ConnectTimeout=5";
+    snprintf(line, sizeof line, "exec %s %s %s '%s' </dev/null >/dev/null 2>&1", agent ? agent : "ssh", arguments,
+             h->name, command);
     pid_t process = fork();
     if (process == 0) {
         setpgid(0, 0);

@@ -7,7 +7,7 @@ source "$(dirname "$0")/../support/cli_testing.sh"
 source "$(dirname "$0")/../support/hosts_testing.sh"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=$work/agent
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=$work/agent OMPI_MCA_plm_rsh_args='-p 2222'
 touch "$work/down-one" # launch's own host is reached without an agent
 
 training=(train --model lenet --data synthetic --limit-train 256 --limit-val 40 --batch-size 32 --epochs 10 --shards 6

@@ -68,9 +68,13 @@ make_hosts 2>"$work/stderr" || skip "no network namespaces here: $(tail -n 1 "$w
 slow_links
 echo "links: $links"
 
-# mpirun calls this instead of ssh: agent HOST COMMAND…
+# mpirun calls this instead of ssh: agent ARGUMENT… HOST COMMAND…
 cat >"$work/agent" <<EOF
 #!/usr/bin/env bash
+for argument in \$OMPI_MCA_plm_rsh_args; do
+    [[ \$1 == "\$argument" ]] || exit 255
+    shift
+done
 names=(${hosts[*]})
 name=\${names[\${1##*.} - 1]}
 shift
