@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MAX_RANKS = 4096, MAX_SERVERS = 256, LEAST_TIMEOUT = 2 }; /* seconds: ranks report every half second */
 
@@ -24,7 +25,8 @@ typedef struct launch_config {
     bool elastic;
     int64_t min_ranks;
     const char *hosts_file;
-    bool finds_interfaces; /* the default of `interfaces` */
+    struct timespec file_time; /* of hosts_file, before it was read */
+    bool finds_interfaces;     /* the default of `interfaces` */
 } launch_config;
 
 #define AT(field) .offset = offsetof(launch_config, field)
@@ -185,6 +187,7 @@ static long launch_hosts_length(const char *hosts)
 static int launch_check_elastic(launch_config *config, char list[CLI_HOSTS_LIST])
 {
     char error[CLI_HOSTS_ERROR];
+    struct stat about;
     if (!config->elastic && config->hosts_file)
         return cli_usage_error("launch: --hosts-file: must be with --elastic; --hosts names machines that stay");
     if (!config->elastic && config->min_ranks > 1)
@@ -204,6 +207,8 @@ static int launch_check_elastic(launch_config *config, char list[CLI_HOSTS_LIST]
         return cli_usage_error(
             "launch: --elastic: --hosts with the places of each machine has %ld bytes; must be at most %d",
             launch_hosts_length(config->hosts), CLI_HOSTS_LIST - 1);
+    if (config->hosts_file && stat(config->hosts_file, &about) == 0)
+        config->file_time = about.st_mtim;
     if (config->hosts_file && !cli_hosts_read(config->hosts_file, list, error))
         return cli_usage_error("launch: --hosts-file %s", error);
     if (config->hosts_file)
@@ -390,6 +395,7 @@ static int launch_start(const launch_config *config, int argc, char **argv)
                               .again = again};
     const cli_elastic_opts elastic = {.min_ranks = (int)config->min_ranks,
                                       .hosts_file = config->hosts_file,
+                                      .file_time = config->file_time,
                                       .finds_interfaces = config->finds_interfaces};
     launch_forget_caller(config);
     status = config->elastic ? cli_elastic_run(&job, &elastic) : cli_job_run(&job);

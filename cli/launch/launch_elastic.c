@@ -454,7 +454,7 @@ int cli_elastic_run(const cli_job_opts *job, const cli_elastic_opts *opts)
     e->job.wants_stop = elastic_wants_stop;
     e->job.is_writing = elastic_is_writing;
     e->job.elastic = e;
-    elastic_file_has_changed(e);
+    e->file_time = opts->file_time;
     if (job->hosts)
         elastic_take_list(e, job->hosts, false);
     else

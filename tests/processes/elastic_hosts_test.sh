@@ -149,6 +149,20 @@ ended 1
 says '1 rank is left, and --min-ranks is 2'
 nothing_left
 
+# The hosts file changes while launch reads it.
+mkfifo "$work/hosts.new"
+mv "$work/hosts.new" "$work/hosts"
+begin_elastic
+exec 3>"$work/hosts" # once launch has opened it
+list_hosts "$one" "$two"
+echo "$one" >&3
+exec 3>&-
+goes_on 1
+says 'going on with 2 ranks'
+ended 0
+prints "\"digest\":\"$wanted\""
+nothing_left
+
 # A host is gone, and its name with it, when training goes on without another one.
 printf '%s\n' '127.0.0.1 localhost' "$one host.1" "$two host.2" "$three host.3" >"$work/names"
 list_hosts host.3 host.2 host.1
