@@ -263,6 +263,14 @@ static cli_rank_end rank_end_of(const supervised *s, int status)
     return (cli_rank_end){.by_signal = by_signal, .number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status)};
 }
 
+/* Returns whether the launcher is gone, so that nobody goes on from the states in memory. On another machine the daemon
+ * of mpirun tells, which ends with the launcher. On the launcher's own one mpirun may have ended alone. */
+static bool rank_has_lost_launcher(const char *memory)
+{
+    bool is_told_by_starter = !cli_mpi_job() || !cli_memory_is_of_this_machine(memory);
+    return cli_memory_is_orphan(memory) || (is_told_by_starter && getppid() != starter);
+}
+
 /* Ends the rank before its time. The starter asks for that after another rank has failed, and needs no report. Only a
  * signal from another process is reported. */
 static int rank_end_early(supervised *s)
@@ -272,8 +280,8 @@ static int rank_end_early(supervised *s)
     if (cli_mpi_job())
         cli_remove_mpi_memory(cli_mpi_job(), "*"); /* this supervisor may be the last one alive on its machine */
     const char *memory = getenv(LK_MEMORY_VARIABLE);
-    if (memory && (getppid() != starter || cli_memory_is_orphan(memory)))
-        cli_remove_tree(memory); /* the launcher was killed, and nobody goes on */
+    if (memory && rank_has_lost_launcher(memory))
+        cli_remove_tree(memory);
     if (!ended_by)
         return 1;
     rank_tell_end(s, (cli_rank_end){.of_supervisor = true, .by_signal = true, .number = ended_by});

@@ -57,14 +57,27 @@ bool cli_memory_is_written(const char *path)
     return memory_has(path, ".unfinished-", true);
 }
 
-bool cli_memory_is_orphan(const char *path)
+/* Returns what follows the name of this machine; NULL: the path has that of another one. */
+static const char *memory_behind_host(const char *path)
 {
-    char launcher[64], stat_path[64], text[256] = "";
+    char launcher[64];
     memory_launcher(launcher);
     const char *found = strstr(path, launcher);
-    if (!found)
+    return found ? found + strlen(launcher) : NULL;
+}
+
+bool cli_memory_is_of_this_machine(const char *path)
+{
+    return memory_behind_host(path) != NULL;
+}
+
+bool cli_memory_is_orphan(const char *path)
+{
+    char stat_path[64], text[256] = "";
+    const char *number = memory_behind_host(path);
+    if (!number)
         return false;
-    snprintf(stat_path, sizeof stat_path, "/proc/%ld/stat", strtol(found + strlen(launcher), NULL, 10));
+    snprintf(stat_path, sizeof stat_path, "/proc/%ld/stat", strtol(number, NULL, 10));
     FILE *file = fopen(stat_path, "re");
     size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
     if (file)

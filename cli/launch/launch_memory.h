@@ -12,5 +12,8 @@ bool cli_memory_make(char path[CLI_MEMORY_PATH]);
 /* Returns whether a rank is writing its state there, on this machine. */
 bool cli_memory_is_written(const char *path);
 
+/* Returns whether the launcher that made the folder runs, or ran, on this machine. */
+bool cli_memory_is_of_this_machine(const char *path);
+
 /* Returns whether the process that made the folder, on this machine, has ended without removing it. */
 bool cli_memory_is_orphan(const char *path);

@@ -138,12 +138,17 @@ prints "\"digest\":\"$wanted\""
 [[ $(grep -c '^lockstep: going on with' "$work/stderr") -eq 6 ]] || fail 'other than six changes'
 nothing_left
 
-# --min-ranks counts all hosts; a killed daemon of mpirun is no lost host.
+# --min-ranks counts all hosts; a killed daemon of mpirun is no lost host. If mpirun itself is killed, the states stay.
 list_hosts "$one" "$two"
 begin_elastic --min-ranks 2
 trains_on
 kill_on two orted
 goes_on 1
+before=$(newest_state)
+kill_on one mpirun
+until_true 'change 2' has_gone_on 2
+[[ $(newest_state) -ge $before ]] || fail "of state $before only $(newest_state) is left"
+trains_on
 kill_on two 'lockstep rank'
 ended 1
 says '1 rank is left, and --min-ranks is 2'
