@@ -252,15 +252,18 @@ static void rank_tell_end(supervised *s, cli_rank_end end)
 }
 
 /* An interrupt that comes before the rank can catch it kills the rank. That counts as an interrupted rank, not as a
- * failed one. */
+ * failed one. An interrupted rank leaves if a notice came too. */
 static cli_rank_end rank_end_of(const supervised *s, int status)
 {
     bool by_signal = WIFSIGNALED(status);
-    if (s->is_interrupted && by_signal && WTERMSIG(status) == SIGINT)
-        return (cli_rank_end){.number = CLI_RANK_INTERRUPTED};
-    if (s->leaves && by_signal && WTERMSIG(status) == SIGTERM)
+    int number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status);
+    bool is_interrupted = by_signal ? s->is_interrupted && number == SIGINT : number == CLI_RANK_INTERRUPTED;
+    bool has_left = by_signal && s->leaves && number == SIGTERM;
+    if (has_left || (is_interrupted && wants_to_leave))
         return (cli_rank_end){.number = CLI_RANK_LEFT};
-    return (cli_rank_end){.by_signal = by_signal, .number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status)};
+    if (is_interrupted)
+        return (cli_rank_end){.number = CLI_RANK_INTERRUPTED};
+    return (cli_rank_end){.by_signal = by_signal, .number = number};
 }
 
 /* Returns whether the launcher is gone, so that nobody goes on from the states in memory. On another machine the daemon
@@ -303,7 +306,7 @@ static int rank_watch(supervised *s)
         }
         if (wants_end || !s->is_heard)
             break;
-        if (wants_interrupt && !s->is_interrupted) { /* a second one would end the rank at once */
+        if (wants_interrupt && !s->is_interrupted && !s->leaves) { /* a second one would end the rank at once */
             s->is_interrupted = true;
             kill(s->process, SIGINT);
         }

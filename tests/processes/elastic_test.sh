@@ -254,6 +254,30 @@ for pause in 0.05 0.2; do
     says 'going on with 2 ranks'
 done
 
+# So it does if all are asked to end just before, as after a change of the machines.
+begin_elastic -n 3
+until_true 'step 5' state_is_after 5
+supervisor=$(process_of_rank 2 'lockstep rank')
+kill -USR1 "$supervisor"
+kill -TERM "$supervisor"
+goes_on 1
+ends_alike 1
+went_on_after "$finished"
+says '1 rank was asked to leave'
+
+# If they are asked afterwards, it still ends after its step, which is long here, as do the others.
+LOCKSTEP_CHECKPOINT_SLOW=20 begin_elastic -n 3
+until_true 'step 2' state_is_after 2
+supervisor=$(process_of_rank 2 'lockstep rank')
+kill -TERM "$supervisor"
+sleep 0.3 # what comes sooner is the same request
+kill -USR1 "$supervisor"
+goes_on 1
+says '[0] lockstep: training: interrupted in epoch'
+says '1 rank was asked to leave'
+kill -TERM "$process"
+ended 130 .
+
 # If memory is full, training goes on from the last state that fitted.
 if unshare -m mount -t tmpfs none /dev/shm 2>/dev/null; then
     cat >"$work/small" <<END
