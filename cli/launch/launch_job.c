@@ -247,16 +247,18 @@ static void job_check_ranks(job *j)
 /* A server that ended with an error of its own, such as a full disk, would end with the same error again. */
 static bool job_restart_server(job *j, int rank)
 {
-    if (!j->opts->restarts_servers || j->restarts == MOST_RESTARTS || !cli_ranks_was_killed(j->ranks, rank))
+    bool may_start = cli_ranks_was_killed(j->ranks, rank) || cli_ranks_was_interrupted(j->ranks, rank);
+    if (!j->opts->restarts_servers || j->restarts == MOST_RESTARTS || !may_start)
         return false;
     j->restarts++;
     return cli_starters_start_again(j->starters, rank);
 }
 
 /* Decides what the end of a rank means: the job ends with the chief, the last worker, or a server that cannot be
- * started again. */
+ * started again. A server or worker that is interrupted alone is lost to the others. */
 static void job_check_ended(job *j, int rank)
 {
+    bool is_lost = cli_ranks_has_failed(j->ranks, rank) || cli_ranks_was_interrupted(j->ranks, rank);
     bool is_server = cli_role_is_server(j->opts, rank);
     if (rank == 0) {
         j->left = j->now;
@@ -264,7 +266,7 @@ static void job_check_ended(job *j, int rank)
             cli_ranks_blame(j->ranks, 0);
             job_end(j, FAILED);
         }
-    } else if (cli_ranks_has_failed(j->ranks, rank) && !j->left && !j->interrupts) {
+    } else if (is_lost && !j->left && !j->interrupts) {
         bool starts = is_server && job_restart_server(j, rank);
         bool is_last = is_server ? !starts : cli_ranks_all_ended(j->ranks, 1 + j->opts->servers);
         if (is_last) {
@@ -350,8 +352,8 @@ static int job_status(job *j, int status)
         return 130;
     if (j->outcome == STALLED)
         return cli_ranks_print_stalled(j->ranks);
-    if (j->opts->workers > 0 && j->outcome != FAILED)
-        return cli_ranks_status(j->ranks, 1); /* the chief decides when training ends */
+    if (j->opts->workers > 0) /* the chief decides when training ends */
+        return j->outcome == FAILED ? cli_ranks_print_failed(j->ranks) : cli_ranks_status(j->ranks, 1);
     if (cli_ranks_failure(j->ranks) != CLI_NO_FAILURE)
         return cli_ranks_print_failed(j->ranks);
     return job_status_without_failure(j, status);

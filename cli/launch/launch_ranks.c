@@ -212,7 +212,7 @@ int cli_ranks_next_ended(cli_ranks *ranks, double patience)
 {
     for (int i = 0; i < ranks->n; i++) {
         rank *r = &ranks->ranks[i];
-        bool may_be_echo = i > 0 && end_is_failure(&r->end) && !r->end.by_signal && r->unheard < patience;
+        bool may_be_echo = i > 0 && r->end.number != 0 && !r->end.by_signal && r->unheard < patience;
         if (!r->has_ended || r->is_given || may_be_echo)
             continue;
         r->is_given = true;
@@ -224,6 +224,12 @@ int cli_ranks_next_ended(cli_ranks *ranks, double patience)
 bool cli_ranks_has_failed(const cli_ranks *ranks, int i)
 {
     return ranks->ranks[i].has_ended && end_is_failure(&ranks->ranks[i].end);
+}
+
+bool cli_ranks_was_interrupted(const cli_ranks *ranks, int i)
+{
+    const rank *r = &ranks->ranks[i];
+    return r->has_ended && !r->end.by_signal && r->end.number == CLI_RANK_INTERRUPTED;
 }
 
 bool cli_ranks_was_killed(const cli_ranks *ranks, int i)

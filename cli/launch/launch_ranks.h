@@ -45,11 +45,14 @@ bool cli_ranks_all_ended(const cli_ranks *ranks, int first); /* ranks first, fir
 
 /* --- ranks that may come and go ----------------------------------------------------------------------------------- */
 
-/* Returns the next rank that has ended and was not returned before, or -1. A rank other than 0 that exited with an
- * error is returned only after `patience` seconds, because its error may be a consequence of rank 0's end. */
+/* Returns the next rank that has ended and was not returned before, or -1. A rank other than 0 that exited with another
+ * status than 0 is returned only after `patience` seconds, because that may be a consequence of rank 0's end. */
 int cli_ranks_next_ended(cli_ranks *ranks, double patience);
 
 bool cli_ranks_has_failed(const cli_ranks *ranks, int rank);
+
+/* Returns whether the rank was interrupted, and ended properly. */
+bool cli_ranks_was_interrupted(const cli_ranks *ranks, int rank);
 
 /* Returns whether the rank ended without a decision of its own: by a signal, or with its supervisor. */
 bool cli_ranks_was_killed(const cli_ranks *ranks, int rank);

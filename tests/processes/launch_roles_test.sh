@@ -129,6 +129,14 @@ finished
 grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
 says '1 server restart,'
 
+# A server that is asked to end, as by a program that frees memory, is started again too.
+begin_roles --workers 1 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
+kill -TERM "$(role_process ps)"
+finished
+[[ -z $(ls "$work/snapshots") ]] || fail "left behind: $(ls "$work/snapshots")"
+grep -qE '^ps-0 on [^ ]+ exited with status 130' "$work/stderr" || fail "the server is not named"
+says '1 server restart,'
+
 # A server that cannot write its snapshot is not started again: it would end with the same error.
 (
     ulimit -f 100
@@ -158,6 +166,14 @@ long=(--limit-train 1024 --epochs 1000000)
 begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
 kill -KILL "$(role_process ps)"
 ended 1 '^ps-0 on [^ ]+ killed by signal 9'
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -TERM "$(role_process ps)"
+ended 130 '^ps-0 on [^ ]+ exited with status 130'
+
+begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -TERM "$(role_process worker)"
+ended 130 '^worker-0 on [^ ]+ exited with status 130'
 
 begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
 kill -KILL "$(role_process chief)"
