@@ -209,7 +209,8 @@ static void a_refused_peer_is_told(void **state)
     lk__post_release(here);
 }
 
-/* As if a process ended while somebody connects to it, and another one replaced it. */
+/* As if a process ended while somebody connects to it, and another one replaced it; or as a tunnel does while there is
+ * no process behind it. */
 static void a_connection_that_breaks_off_is_no_refusal(void **state)
 {
     (void)state;
@@ -228,10 +229,12 @@ static void a_connection_that_breaks_off_is_no_refusal(void **state)
     lk_address address = loopback(ntohs(where.sin_port));
     ok(lk__post_open(NULL, &post));
     ok(lk__peer_open(post, &address, NULL, &peer));
-    int connection = accept(listener, NULL, NULL);
-    assert_true(connection >= 0);
+    for (int tries = 0; tries < 4; tries++) {
+        int connection = accept(listener, NULL, NULL);
+        assert_true(connection >= 0);
+        close(connection);
+    }
     close(listener);
-    close(connection);
     ok(lk__service_open(post, &address, &service));
     ask(peer, "anybody there");
     ok(lk__service_receive(service, SOON, &mail));

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <zmq.h>
 
-/* LINGER: milliseconds. MOST_BROKEN_OFF: when this many connections ended during the handshake the keys are to blame;
- * fewer may have ended because the service's process exits. */
+/* LINGER: milliseconds. MOST_BROKEN_OFF: when this many connections of a peer with keys ended during the handshake the
+ * keys are to blame; fewer may have ended because the service's process exits. */
 enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64, MOST_BROKEN_OFF = 3 };
 
 /* A longer frame is no request of this project. CurveZMQ adds some bytes. */
@@ -41,7 +41,8 @@ struct lk_service {
 struct lk_peer {
     void *socket, *monitor;
     const char *refusal; /* NULL: none known */
-    int broken_off;      /* connections that ended during the handshake */
+    bool has_keys;
+    int broken_off; /* connections that ended during the handshake */
     bool is_connected;
     int losses;
 };
@@ -426,6 +427,7 @@ lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *ke
     lk_peer *made = lk__calloc(1, sizeof *made);
     if (!made)
         return LK_ERR_MEMORY;
+    made->has_keys = post->has_keys;
     lk_status status = zmq_peer_connect(post, address, key, made);
     if (status == LK_OK)
         *peer = made;
@@ -463,7 +465,8 @@ static void zmq_peer_take_event(lk_peer *peer, uint16_t event)
     peer->losses += event == ZMQ_EVENT_DISCONNECTED && peer->is_connected;
     if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED || event == ZMQ_EVENT_DISCONNECTED)
         peer->is_connected = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
-    peer->broken_off += event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    /* A service with keys tells a peer without them. One that only breaks off may be a tunnel without a service yet. */
+    peer->broken_off += event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && peer->has_keys;
     if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         peer->refusal = "it does not allow this process's key";
     else if (!peer->refusal && (is_final || peer->broken_off >= MOST_BROKEN_OFF))
