@@ -80,6 +80,14 @@ void cli_stop_asking(void)
         _exit(cli_interrupted_status());
 }
 
+void cli_ignore_interrupts(void)
+{
+    if (!is_supervised)
+        return;
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+}
+
 int cli_interrupted_status(void)
 {
     return is_elastic && atomic_load(&is_terminated) ? CLI_RANK_LEFT : CLI_RANK_INTERRUPTED;

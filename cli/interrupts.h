@@ -22,6 +22,10 @@ bool cli_is_interrupted(void);
  * now, and a later one ends it when it comes. */
 void cli_stop_asking(void);
 
+/* Ignores interrupts from now on if a supervisor can still end the process. For the end of work that others wait for.
+ */
+void cli_ignore_interrupts(void);
+
 /* Returns the exit status of a process that was interrupted: 130. But if SIGTERM has asked a rank of an elastic
  * training to leave, it is CLI_RANK_LEFT, and the others go on. */
 int cli_interrupted_status(void);

@@ -114,6 +114,8 @@ static lk_status train_or_work(training *t, lk_train_role role, bool *was_made)
     else if (trainer)
         status = role == LK_TRAIN_WORKER ? cli_run_worker(trainer) : train_fit(t, trainer);
     *was_made = trainer != NULL;
+    if (status == LK_OK)
+        cli_ignore_interrupts();
     cli_set_work(NULL);
     lk_trainer_release(trainer);
     return status;
