@@ -129,6 +129,18 @@ finished
 grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
 says '1 server restart,'
 
+# A server waits for one that was killed and still holds the lock.
+(
+    flock 4
+    touch "$work/is-locked"
+    sleep 2
+) 4>"$work/snapshots/server-0.snapshot.lock" &
+until [[ -e $work/is-locked ]]; do
+    sleep 0.05
+done
+launch 0 --workers 1 "${train[@]}" "${short[@]}" --limit-train 64 --epochs 1 --snapshot-dir "$work/snapshots"
+wait
+
 # A server that is asked to end, as by a program that frees memory, is started again too.
 begin_roles --workers 1 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
 kill -TERM "$(role_process ps)"

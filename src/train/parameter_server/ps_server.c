@@ -2,6 +2,7 @@
  * until the chief says that training has ended. */
 #include "lockstep/parameter_server.h"
 
+#include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 struct lk_parameter_server {
@@ -40,12 +42,19 @@ struct lk_parameter_server {
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-/* The system ends the lock with the process. Succeeds without a lock if the file system has no locks. */
+/* The system ends the lock with the process. A server that was killed may be busy with its end while launch starts it
+ * again, so the lock is waited for. Succeeds without a lock if the file system has no locks. */
 static lk_status ps_server_lock_snapshot(lk_parameter_server *server)
 {
+    static const struct timespec look = {.tv_nsec = 10 * 1000000L};
+    double end = lk__seconds() + 5;
     server->lock = open(server->snapshot_lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (server->lock >= 0 && flock(server->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        LK_FAIL(LK_ERR_STATE, "--snapshot-dir: a server of another training writes %s", server->snapshot);
+    while (server->lock >= 0 && flock(server->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        if (lk__seconds() >= end)
+            LK_FAIL(LK_ERR_STATE, "--snapshot-dir: a server of another training writes %s", server->snapshot);
+        lk__activity_set(LK_ACTIVITY_WORK, "wait for the snapshot's lock");
+        nanosleep(&look, NULL);
+    }
     return LK_OK;
 }
 
