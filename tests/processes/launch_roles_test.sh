@@ -141,8 +141,10 @@ done
 launch 0 --workers 1 "${train[@]}" "${short[@]}" --limit-train 64 --epochs 1 --snapshot-dir "$work/snapshots"
 wait
 
-# A server that is asked to end, as by a program that frees memory, is started again too.
-begin_roles --workers 1 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
+# A server that is asked to end, as by a program that frees memory, is started again too. Nothing of one that was killed
+# while it wrote stays.
+begin_roles --workers 1 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots" --snapshot-every 1000000
+touch "$work/snapshots/server-0.snapshot.tmp"
 kill -TERM "$(role_process ps)"
 finished
 [[ -z $(ls "$work/snapshots") ]] || fail "left behind: $(ls "$work/snapshots")"

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/topology.h"
+#include "io/durable.h"
 #include "train/parameter_server/ps_apply.h"
 #include "train/parameter_server/ps_chief_call.h"
 #include "train/parameter_server/ps_pulse.h"
@@ -342,7 +343,11 @@ lk_status lk_parameter_server_run(lk_parameter_server *server)
     }
     LK_TRY(status);
     status = ps_server_serve(server);
-    if (status == LK_OK && *server->snapshot) { /* a training that has ended is not resumed */
+    char unfinished[PATH_MAX];
+    /* A training that has ended is not resumed. A server that was killed while it wrote has left an unfinished file. */
+    if (status == LK_OK && *server->snapshot) {
+        if (lk__durable_temporary(server->snapshot, unfinished) == LK_OK)
+            unlink(unfinished);
         unlink(server->snapshot);
         unlink(server->snapshot_lock);
     }
