@@ -72,17 +72,21 @@ static lk_status ps_coordinator_step(lk_ps_coordinator *c, double *last)
     return status;
 }
 
+/* Answers also after an error, because the others ask for the reason of the end. */
 static void *ps_coordinator_run(void *argument)
 {
+    static const struct timespec after_error = {.tv_nsec = 20 * 1000000L};
     lk_ps_coordinator *c = argument;
     double last = lk__seconds();
-    lk_status status = LK_OK;
-    while (status == LK_OK && !atomic_load(&c->stop))
-        status = ps_coordinator_step(c, &last);
-    if (status != LK_OK) {
+    while (!atomic_load(&c->stop)) {
+        lk_status status = ps_coordinator_step(c, &last);
+        if (status == LK_OK)
+            continue;
         pthread_mutex_lock(&c->mutex);
         lk__ps_fail(c, status, "%s", lk_error_message());
         pthread_mutex_unlock(&c->mutex);
+        lk_error_clear();
+        nanosleep(&after_error, NULL);
     }
     return NULL;
 }

@@ -196,6 +196,32 @@ static void who_comes_after_a_failure_is_refused(void **state)
     assert_string_equal(worker.message, "the chief refuses: training has failed: a full disk");
 }
 
+static void a_chief_without_memory_still_answers(void **state)
+{
+    (void)state;
+    process worker;
+    lk_peer *peer;
+    lk_wire_first first;
+    lk_ps_join join = {.role = LK_PS_WORKER, .devices = 1, .nonce = 1, .host = "elsewhere"};
+    lk_frame frame = lk__wire_first(&first, LK_PS_SEAT, 1, &join, sizeof join);
+    lk_ps_finished one;
+    bool any;
+    lk_status status = LK_OK;
+    ok(lk__peer_open(c.post, &c.identity.chief, NULL, &peer));
+    lk__mem_fail_at(0);
+    ok(lk__peer_send(peer, &frame, 1));
+    for (int looks = 0; looks < SOON && status == LK_OK; looks++)
+        status = lk__ps_coordinator_next(c.coordinator, 100, &one, &any);
+    lk__mem_fail_at(-1);
+    lk_error_clear();
+    lk__peer_release(peer);
+    assert_int_equal(status, LK_ERR_MEMORY);
+    lk__ps_coordinator_end(c.coordinator, LK_PS_FAILED, "out of memory");
+    begin(&worker, LK_TRAIN_WORKER);
+    pthread_join(worker.thread, NULL);
+    assert_string_equal(worker.message, "the chief refuses: training has failed: out of memory");
+}
+
 static void interrupt_who_joins(void *user, lk_log_level level, const char *message)
 {
     process *worker = user;
@@ -250,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_end_is_heard_of_by_whoever_waits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_comes_after_the_end_has_nothing_to_do, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_comes_after_a_failure_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_chief_without_memory_still_answers, set_up, tear_down),
     };
     if (!has_zmq())
         return 77;
