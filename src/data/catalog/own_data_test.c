@@ -290,6 +290,28 @@ static void reads_csv_with_a_header(void **state)
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "4 pixels a row", "(1x2x2 would fit)");
 }
 
+/* A file without a header would be read with its first pixel for the label. */
+static void only_one_of_two_csv_with_a_header_is_refused(void **state)
+{
+    (void)state;
+    lk_dataset_opts opts = {.shape = "2x2"};
+    write_text("train.csv", "a,b,c,d,label\n0,9,9,9,1\n0,1,1,1,0\n");
+    write_text("val.csv", "0,9,9,9,1\n");
+    refuse("", LK_SPLIT_TEST, &opts, LK_ERR_FORMAT, "val.csv: has no header, but that of",
+           "train.csv says that column 5 is the label");
+    write_text("val.csv", "label,a,b,c,d\n1,0,9,9,9\n");
+    lk_dataset *dataset = open_path("", LK_SPLIT_TEST, &opts);
+    expect_rows(dataset, 1, (int32_t[]){1}, (uint8_t[]){0, 9, 9, 9});
+    lk_dataset_release(dataset);
+    write_text("train.csv", "1,0,9,9,9\n0,0,1,1,1\n");
+    dataset = open_path("", LK_SPLIT_TEST, &opts);
+    expect_rows(dataset, 1, (int32_t[]){1}, (uint8_t[]){0, 9, 9, 9});
+    lk_dataset_release(dataset);
+    write_text("val.csv", "a,b,c,d,label\n0,9,9,9,1\n");
+    refuse("", LK_SPLIT_TEST, &opts, LK_ERR_FORMAT, "train.csv: has no header, but that of",
+           "val.csv says that column 5 is the label");
+}
+
 static void a_label_that_no_column_is_called_is_guessed_aloud(void **state)
 {
     (void)state;
@@ -499,6 +521,7 @@ int main(void)
         FOLDER_TEST(idx_with_channels_last_is_warned_of),
         FOLDER_TEST(reads_csv_with_a_flag),
         FOLDER_TEST(reads_csv_with_a_header),
+        FOLDER_TEST(only_one_of_two_csv_with_a_header_is_refused),
         FOLDER_TEST(a_label_that_no_column_is_called_is_guessed_aloud),
         FOLDER_TEST(numbers_of_columns_are_no_row),
         FOLDER_TEST(reads_csv_as_others_write_it),

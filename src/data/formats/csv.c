@@ -26,12 +26,14 @@ typedef struct csv {
     char *line; /* [length + 1], without the newline */
     size_t length;
     int64_t line_capacity;
-    int64_t number;    /* of the line, from 1 */
-    int64_t columns;   /* of each row */
-    int64_t label;     /* the column with the label */
-    int64_t bad;       /* rows left out */
-    bool is_counted;   /* only the classes are wanted: whoever reads the rows hears of the bad ones */
-    char problem[192]; /* of the last bad row */
+    int64_t number;             /* of the line, from 1 */
+    int64_t columns;            /* of each row */
+    int64_t label;              /* the column with the label */
+    int64_t bad;                /* rows left out */
+    bool has_header;            /* the first line names the columns */
+    bool is_counted;            /* only the classes are wanted: whoever reads the rows hears of the bad ones */
+    char problem[192];          /* of the last bad row */
+    const struct csv *training; /* the training set's file, already read; NULL: this is it */
 } csv;
 
 /* --- lines -------------------------------------------------------------------------------------------------------- */
@@ -277,9 +279,22 @@ static bool csv_is_numbered_header(const csv *c)
     return c->columns >= MIN_NUMBERED_COLUMNS;
 }
 
+/* Without a header nothing says where the label is: the first column is taken for it. That is wrong if the header of
+ * the other file names another column. */
+static lk_status csv_check_label(const csv *c)
+{
+    const csv *t = c->training;
+    if (!t || c->label == t->label || (c->has_header && t->has_header))
+        return LK_OK;
+    const csv *with = c->has_header ? c : t, *without = c->has_header ? t : c;
+    LK_FAIL(LK_ERR_FORMAT,
+            "%s: has no header, but that of %s says that column %" PRId64 " is the label: write that header into both",
+            without->path, with->path, with->label + 1);
+}
+
 /* The first line that is not blank is a header if its first field is not a number, if a field is the label's name, or
  * if it numbers the columns. */
-static lk_status csv_read_first_line(csv *c, bool *is_row)
+static lk_status csv_read_first_line(csv *c)
 {
     lk_samples *s = c->samples;
     char first[64];
@@ -289,8 +304,8 @@ static lk_status csv_read_first_line(csv *c, bool *is_row)
     csv_copy_field(c->line, first, sizeof first);
     bool is_number = strpbrk(first, "0123456789") && first[strspn(first, "+-.0123456789eE")] == '\0';
     bool is_named = csv_find_label(c);
-    *is_row = is_number && !is_named && !csv_is_numbered_header(c);
-    if (!*is_row && c->columns > 1) {
+    c->has_header = !is_number || is_named || csv_is_numbered_header(c);
+    if (c->has_header && c->columns > 1) {
         if (!is_named)
             LK_TRY(csv_take_first_for_label(c));
         csv_find_shape(c);
@@ -300,6 +315,7 @@ static lk_status csv_read_first_line(csv *c, bool *is_row)
     }
     if (c->opts->shape && *c->opts->shape)
         LK_TRY(lk__parse_shape(c->opts->shape, &s->channels, &s->height, &s->width));
+    LK_TRY(csv_check_label(c));
     return csv_check_shape(c);
 }
 
@@ -360,14 +376,14 @@ static lk_status csv_add_row(csv *c)
 
 static lk_status csv_read_rows(csv *c)
 {
-    bool ended, is_row;
+    bool ended;
     do
         LK_TRY(csv_read_line(c, &ended));
     while (!ended && csv_is_blank(c));
     if (ended)
         LK_FAIL(LK_ERR_FORMAT, "%s: is empty, expected rows of a label and pixels", c->path);
-    LK_TRY(csv_read_first_line(c, &is_row));
-    if (is_row)
+    LK_TRY(csv_read_first_line(c));
+    if (!c->has_header)
         LK_TRY(csv_add_row(c));
     for (;;) {
         LK_TRY(csv_read_line(c, &ended));
@@ -382,38 +398,30 @@ static lk_status csv_read_rows(csv *c)
     return LK_OK;
 }
 
-static lk_status csv_read_file(const char *path, const lk_dataset_opts *opts, bool is_counted, lk_samples *samples)
+static lk_status csv_read_file(csv *c)
 {
-    csv c = {.path = path, .opts = opts, .samples = samples, .is_counted = is_counted};
-    lk_status status = lk__byte_source_open(path, &c.source);
+    lk_status status = lk__byte_source_open(c->path, &c->source);
     if (status != LK_OK)
-        LK_FAIL(status, "%s: %s", path, c.source.problem);
-    c.chunk = lk__calloc(CHUNK, 1);
-    status = c.chunk ? csv_read_rows(&c) : LK_ERR_MEMORY;
-    lk__byte_source_close(&c.source);
-    lk__free(c.chunk);
-    lk__free(c.line);
-    return status;
-}
-
-/* --- the split ---------------------------------------------------------------------------------------------------- */
-
-static lk_status csv_count_training_classes(const char *training, const lk_dataset_opts *opts, int64_t *classes)
-{
-    lk_samples samples = {0};
-    lk_status status = csv_read_file(training, opts, true, &samples);
-    *classes = samples.classes;
-    lk__samples_free(&samples);
+        LK_FAIL(status, "%s: %s", c->path, c->source.problem);
+    c->chunk = lk__calloc(CHUNK, 1);
+    status = c->chunk ? csv_read_rows(c) : LK_ERR_MEMORY;
+    lk__byte_source_close(&c->source);
+    lk__free(c->chunk);
+    lk__free(c->line);
     return status;
 }
 
 lk_status lk__csv_read(const char *path, const char *training, const lk_dataset_opts *opts, lk_samples *samples)
 {
-    int64_t classes = 0;
+    lk_samples counted = {0};
+    csv train = {.path = training, .opts = opts, .samples = &counted, .is_counted = true};
+    csv own = {.path = path, .opts = opts, .samples = samples, .training = training ? &train : NULL};
     *samples = (lk_samples){0};
-    lk_status status = training ? csv_count_training_classes(training, opts, &classes) : LK_OK;
+    lk_status status = training ? csv_read_file(&train) : LK_OK;
+    const int64_t classes = counted.classes;
+    lk__samples_free(&counted);
     if (status == LK_OK)
-        status = csv_read_file(path, opts, false, samples);
+        status = csv_read_file(&own);
     if (status == LK_OK && training) {
         samples->classes = classes;
         status = lk__samples_check_labels(samples, path);
