@@ -54,7 +54,7 @@ static lk_status fetch_name_paths(const lk_fetch_job *job, paths *p, lk_fetch_re
         return fetch_problem(reason, LK_ERR_IO, "the path %s/%s is too long", job->dir, job->file->name);
     snprintf(p->final, sizeof p->final, "%s/%s", job->dir, job->file->name);
     snprintf(p->decoded, sizeof p->decoded, "%s/%s.tmp", job->dir, job->file->name);
-    snprintf(p->lock, sizeof p->lock, "%s/.lock", job->dir);
+    snprintf(p->lock, sizeof p->lock, "%s/.%s.lock", job->dir, job->file->name);
     return LK_OK;
 }
 
@@ -78,9 +78,9 @@ static lk_data_reporter fetch_reporter(const lk_fetch_job *job)
     return (lk_data_reporter){job->progress, job->progress_user, job->file->name};
 }
 
-/* Takes the folder's lock, and waits while another process downloads. The system releases a flock when its process
+/* Takes the file's lock, and waits while another process downloads it. The system releases a flock when its process
  * ends, so no lock is ever left behind. A process whose download stands still is given up on after a while. */
-static lk_status fetch_lock_folder(const lk_fetch_job *job, const paths *p, int *fd, lk_fetch_reason *reason)
+static lk_status fetch_lock_file(const lk_fetch_job *job, const paths *p, int *fd, lk_fetch_reason *reason)
 {
     *fd = open(p->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0)
@@ -335,7 +335,7 @@ lk_status lk__fetch_file(const lk_fetch_job *job, lk_fetch_reason *reason)
     if (status == LK_OK)
         status = fetch_make_folder(job->dir, reason);
     if (status == LK_OK)
-        status = fetch_lock_folder(job, &p, &fd, reason);
+        status = fetch_lock_file(job, &p, &fd, reason);
     if (status != LK_OK)
         return status;
     status = fetch_locked(job, &p, reason);

@@ -502,6 +502,38 @@ static void test_downloads_once_for_all(void **state)
     assert_int_equal(server.requests, 1);
 }
 
+static bool never_wait(void *user, const lk_data_progress *progress)
+{
+    (void)user;
+    return progress->work != LK_DATA_WAITING;
+}
+
+/* Takes a file that is already there, in the folder of a download that goes on. */
+static bool fetch_another(void *user, const lk_data_progress *progress)
+{
+    (void)progress;
+    lk_fetch_reason ignored;
+    const lk_remote_file other = {.name = "other"};
+    const lk_fetch_job job = {.file = &other, .dir = in_dir("some/where"), .progress = never_wait};
+    *(lk_status *)user = lk__fetch_file(&job, &ignored);
+    return true;
+}
+
+/* Whoever waits watches the part of its own file, which does not move while another file is downloaded. */
+static void test_does_not_wait_for_another_file(void **state)
+{
+    (void)state;
+    lk_status other = LK_ERR_STATE;
+    mkdir(in_dir("some"), 0777);
+    mkdir(in_dir("some/where"), 0777);
+    write_file(in_dir("some/where/other"), &content);
+    start_server();
+    lk_status status = fetch_with(fetch_another, &other);
+    stop_server();
+    expect_installed(status, 1);
+    assert_int_equal(other, LK_OK);
+}
+
 static void test_says_where_it_cannot_write(void **state)
 {
     (void)state;
@@ -662,6 +694,7 @@ int main(void)
         WITH_CONTENT(test_a_full_disk_is_no_matter_of_addresses),
         WITH_CONTENT(test_stops_on_request),
         WITH_CONTENT(test_downloads_once_for_all),
+        WITH_CONTENT(test_does_not_wait_for_another_file),
         WITH_CONTENT(test_says_where_it_cannot_write),
         WITH_CONTENT(test_opens_what_it_downloads),
         WITH_CONTENT(test_verifies_what_is_there),
