@@ -74,6 +74,11 @@ lk_status lk__list_folders(const char *path, lk_names *names)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
+static int64_t picture_folder_nanoseconds(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
 static lk_status picture_folder_add_file(lk_picture_folder *folder, const char *path, const struct stat *status,
                                          int label)
 {
@@ -84,7 +89,8 @@ static lk_status picture_folder_add_file(lk_picture_folder *folder, const char *
     folder->files[folder->count++] = (lk_picture_file){
         .path = copy,
         .bytes = status->st_size,
-        .modified = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec,
+        .modified = picture_folder_nanoseconds(&status->st_mtim),
+        .changed = picture_folder_nanoseconds(&status->st_ctim),
         .label = label,
     };
     return LK_OK;

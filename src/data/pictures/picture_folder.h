@@ -9,6 +9,7 @@ typedef struct lk_picture_file {
     char *path;
     int64_t bytes;
     int64_t modified; /* nanoseconds */
+    int64_t changed;  /* the same of the file's status, which no program can set back */
     int32_t label;
 } lk_picture_file;
 

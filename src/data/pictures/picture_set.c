@@ -41,7 +41,7 @@ typedef struct build {
 
 /* Increase this when decoding changes. The key contains it, and the versions of the libraries: of libpng the
  * loaded one's, of libjpeg-turbo, which has no function that tells, the one that this library was built with. */
-static const int64_t format_version = 3;
+static const int64_t format_version = 4;
 
 static void picture_set_hash_string(XXH3_state_t *state, const char *text)
 {
@@ -69,7 +69,7 @@ static void picture_set_hash_key(build *b, XXH3_state_t *state)
         picture_set_hash_string(state, b->folder->classes.at[i]);
     for (int64_t i = 0; i < b->folder->count + (b->job.wanted.channels ? 0 : b->folder->further); i++) {
         const lk_picture_file *file = &b->folder->files[i];
-        const int64_t numbers[] = {file->bytes, file->modified, file->label};
+        const int64_t numbers[] = {file->bytes, file->modified, file->changed, file->label};
         picture_set_hash_string(state, file->path + strlen(b->root));
         XXH3_128bits_update(state, numbers, sizeof numbers);
     }
