@@ -87,6 +87,19 @@ static void the_cache_is_used(void **state)
     expect_decoding(&opts);
 }
 
+/* Some file systems refuse a name with half a character. */
+static void a_long_name_is_cut_between_characters(void **state)
+{
+    (void)state;
+    make_set();
+    lk_dataset_opts opts = settings();
+    lk_dataset *dataset;
+    assert_int_equal(rename(in_dir("set"), in_dir("Фотографии грибов наших лесов")), 0);
+    assert_ok(lk_dataset_open(in_dir("Фотографии грибов наших лесов"), LK_SPLIT_TRAIN, &opts, &dataset));
+    lk_dataset_release(dataset);
+    assert_int_equal(count_files("cache/Фотографии грибо-????????????????.pack"), 1);
+}
+
 static void a_stale_cache_is_made_anew(void **state)
 {
     (void)state;
@@ -372,6 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(the_cache_is_used),
+        FOLDER_TEST(a_long_name_is_cut_between_characters),
         FOLDER_TEST(a_stale_cache_is_made_anew),
         FOLDER_TEST(another_libpng_decodes_anew),
         FOLDER_TEST(a_damaged_cache_is_made_anew),

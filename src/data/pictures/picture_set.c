@@ -82,13 +82,16 @@ static void picture_set_name_cache(const build *b, XXH3_state_t *state, char nam
 {
     char *found = realpath(b->root, NULL);
     const char *whole = found ? found : b->root, *slash = strrchr(whole, '/');
+    const char *last = slash && slash[1] ? slash + 1 : "pictures";
+    int kept = (int)strnlen(last, 32);
+    while (kept > 0 && (last[kept] & 0xC0) == 0x80) /* within a character of UTF-8 */
+        kept--;
     XXH3_128bits_reset(state);
     picture_set_hash_settings(state, b);
     picture_set_hash_string(state, whole);
     XXH3_128bits_update(state, &b->split, sizeof b->split);
     XXH3_128bits_update(state, &b->opts->val_split, sizeof b->opts->val_split);
-    snprintf(name, 64, "%.32s-%016" PRIx64, slash && slash[1] ? slash + 1 : "pictures",
-             XXH3_128bits_digest(state).high64);
+    snprintf(name, 64, "%.*s-%016" PRIx64, kept, last, XXH3_128bits_digest(state).high64);
     free(found);
 }
 
