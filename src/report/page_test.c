@@ -78,13 +78,12 @@ static int count_of(const char *page, const char *text)
     return n;
 }
 
-/* Writes a recording of two threads, each with 4000 operators of 1 microsecond, and of pushes of steps at these times.
- */
-static void put_long_trace(double first, double second, double third)
+/* Writes a recording of threads, each with 4000 operators of 1 microsecond, and of pushes of steps at these times. */
+static void put_long_trace(int threads, double first, double second, double third)
 {
     FILE *file = fopen(in_dir("trace.json"), "w");
     fputs("{\"traceEvents\":[{\"ph\":\"M\",\"tid\":0,\"name\":\"process_name\"}", file);
-    for (int thread = 1; thread <= 2; thread++) {
+    for (int thread = 1; thread <= threads; thread++) {
         fprintf(file, ",{\"ph\":\"M\",\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":\"cpu\"}}", thread);
         for (int i = 0; i < 4000; i++)
             fprintf(file, ",{\"ph\":\"X\",\"tid\":%d,\"ts\":%d,\"dur\":1,\"name\":\"add\",\"cat\":\"operator\"}",
@@ -92,7 +91,7 @@ static void put_long_trace(double first, double second, double third)
     }
     const double pushes[] = {first, second, third};
     for (int i = 0; i < 3; i++)
-        fprintf(file, ",{\"ph\":\"X\",\"tid\":3,\"ts\":%g,\"dur\":1,\"name\":\"push a step\",\"cat\":\"host\"}",
+        fprintf(file, ",{\"ph\":\"X\",\"tid\":0,\"ts\":%g,\"dur\":1,\"name\":\"push a step\",\"cat\":\"host\"}",
                 pushes[i]);
     fputs("]}", file);
     fclose(file);
@@ -110,11 +109,11 @@ static void draws_all_events_of_a_step(void **state)
     (void)state;
     lk_run *run = made_up_run();
     const lk_page_run one = {run, "run", NULL};
-    put_long_trace(3890, 3990, 4000);
+    put_long_trace(2, 3890, 3990, 4000);
     char *page = page_of(&one, 1);
     assert_int_equal(count_of(page, "<rect class=\"k-compute\""), 200);
     free(page);
-    put_long_trace(0, 0, 0);
+    put_long_trace(2, 0, 0, 0);
     page = page_of(&one, 1);
     holds(page, "trace.json: holds no two steps");
     free(page);
@@ -122,6 +121,26 @@ static void draws_all_events_of_a_step(void **state)
     put_file(in_dir("trace.json"), "{\"traceEvents\":[{\"ph\":\"M\",\"tid\":0,\"name\":\"process_name\"}]}");
     page = page_of(&one, 1);
     assert_int_equal(count_of(page, "Left out") + count_of(page, "A step over time"), 0);
+    free(page);
+    lk_run_release(run);
+}
+
+/* Rows are not cut one after another, so that no device seems to wait, and the page says what it leaves out. */
+static void leaves_out_the_shortest_events(void **state)
+{
+    (void)state;
+    lk_run *run = made_up_run();
+    const lk_page_run one = {run, "run", NULL};
+    put_long_trace(2, 0, 3990, 4000);
+    char *page = page_of(&one, 1);
+    holds(page, "The 4980 shortest of 7980 events are left out.");
+    assert_int_equal(count_of(page, "<rect class=\"k-compute\""), 3000);
+    assert_int_equal(count_of(page, "\" y=\"29\" height=\"20\""), 1500);
+    free(page);
+    put_long_trace(26, 3890, 3990, 4000);
+    page = page_of(&one, 1);
+    holds(page, "Devices and threads after the first 24 are left out: 2.");
+    assert_int_equal(count_of(page, "<rect class=\"k-compute\""), 2400);
     free(page);
     lk_run_release(run);
 }
@@ -261,15 +280,11 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(shows_what_files_hold),
-        FOLDER_TEST(draws_all_events_of_a_step),
-        FOLDER_TEST(counts_epochs_of_other_folders),
-        FOLDER_TEST(compares_like_with_like),
-        FOLDER_TEST(uses_the_words_of_parameter_servers),
-        FOLDER_TEST(refuses_wrong_numbers_of_runs),
-        FOLDER_TEST(replaces_nothing_but_pages),
-        FOLDER_TEST(refuses_damaged_steps),
-        FOLDER_TEST(every_allocation_may_fail),
+        FOLDER_TEST(shows_what_files_hold),          FOLDER_TEST(draws_all_events_of_a_step),
+        FOLDER_TEST(leaves_out_the_shortest_events), FOLDER_TEST(counts_epochs_of_other_folders),
+        FOLDER_TEST(compares_like_with_like),        FOLDER_TEST(uses_the_words_of_parameter_servers),
+        FOLDER_TEST(refuses_wrong_numbers_of_runs),  FOLDER_TEST(replaces_nothing_but_pages),
+        FOLDER_TEST(refuses_damaged_steps),          FOLDER_TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

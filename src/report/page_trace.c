@@ -7,6 +7,7 @@
 #include "report/record_file.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { MOST_ROWS = 24, MOST_BARS = 3000 };
 enum { WIDTH = 1000, ROW = 26, BAR = 20 };
@@ -34,12 +35,12 @@ typedef struct timeline {
     const json_t *events;
     double begin, end; /* of the step, in microseconds */
     bar *bars;
-    int n_bars;
+    int64_t n_bars, capacity;
     struct {
         json_int_t thread;
         const char *name;
     } rows[MOST_ROWS];
-    int n_rows;
+    int n_rows, further_rows; /* those have no place */
 } timeline;
 
 static double page_trace_number(const json_t *event, const char *name)
@@ -91,8 +92,12 @@ static void page_trace_find_rows(timeline *t)
     json_array_foreach(t->events, i, event)
     {
         const char *name = json_string_value(json_object_get(json_object_get(event, "args"), "name"));
-        if (t->n_rows == MOST_ROWS || !name || !page_trace_is(event, "name", "thread_name"))
+        if (!name || !page_trace_is(event, "name", "thread_name"))
             continue;
+        if (t->n_rows == MOST_ROWS) {
+            t->further_rows++;
+            continue;
+        }
         t->rows[t->n_rows].thread = json_integer_value(json_object_get(event, "tid"));
         t->rows[t->n_rows++].name = name;
     }
@@ -115,24 +120,36 @@ static int page_trace_find_kind(const json_t *event)
     return -1;
 }
 
-/* Collects the step's events, in one pass over a recording that may have a million. */
+/* Longer ones come first, then earlier ones. */
+static int page_trace_compare_bars(const void *left, const void *right)
+{
+    const bar *a = left, *b = right;
+    if (a->length != b->length)
+        return a->length < b->length ? 1 : -1;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    return a->row - b->row;
+}
+
+/* Collects the step's events, the longest first, in one pass over a recording that may have a million. */
 static lk_status page_trace_find_bars(timeline *t)
 {
     size_t i;
     json_t *event;
-    t->bars = lk__calloc(MOST_BARS, sizeof *t->bars);
-    if (!t->bars)
-        return LK_ERR_MEMORY;
     json_array_foreach(t->events, i, event)
     {
         double begin = page_trace_number(event, "ts"), length = page_trace_number(event, "dur");
-        if (!(begin < t->end && begin + length > t->begin && length >= 0) || t->n_bars == MOST_BARS)
+        if (!(begin < t->end && begin + length > t->begin && length >= 0))
             continue;
         int row = page_trace_find_row(t, event), kind = page_trace_find_kind(event);
         const char *name = json_string_value(json_object_get(event, "name"));
-        if (row >= 0 && kind >= 0)
-            t->bars[t->n_bars++] = (bar){name ? name : "", begin, length, row, kind};
+        if (row < 0 || kind < 0)
+            continue;
+        LK_TRY(LK_GROW(t->bars, &t->capacity, t->n_bars + 1));
+        t->bars[t->n_bars++] = (bar){name ? name : "", begin, length, row, kind};
     }
+    if (t->n_bars)
+        qsort(t->bars, (size_t)t->n_bars, sizeof *t->bars, page_trace_compare_bars);
     return LK_OK;
 }
 
@@ -158,7 +175,13 @@ static void page_trace_put_step(lk_bytes *out, const timeline *t)
                    "<section><h2>A step over time</h2>\n<p>From one step's start to the next, in the middle of the "
                    "recording: ");
     lk__html_number(out, (t->end - t->begin) / 1000);
-    lk__bytes_text(out, " ms. Empty parts are waits.</p>\n<ul class=\"legend\">");
+    lk__bytes_text(out, " ms. Empty parts are waits.");
+    if (t->n_bars > MOST_BARS)
+        lk__bytes_format(out, " The %lld shortest of %lld events are left out.", (long long)(t->n_bars - MOST_BARS),
+                         (long long)t->n_bars);
+    if (t->further_rows)
+        lk__bytes_format(out, " Devices and threads after the first %d are left out: %d.", MOST_ROWS, t->further_rows);
+    lk__bytes_text(out, "</p>\n<ul class=\"legend\">");
     for (int k = 0; k < KINDS; k++)
         if (kinds[k].shown)
             lk__bytes_format(out, "<li><i class=\"%s\"></i>%s</li>", kinds[k].class, kinds[k].shown);
@@ -173,7 +196,7 @@ static void page_trace_put_step(lk_bytes *out, const timeline *t)
                      "%d\" preserveAspectRatio=\"none\" style=\"height:%dpx\">\n",
                      WIDTH, t->n_rows * ROW, t->n_rows * ROW);
     for (int k = 0; k < KINDS; k++)
-        for (int i = 0; i < t->n_bars; i++)
+        for (int64_t i = 0; i < t->n_bars && i < MOST_BARS; i++)
             if (t->bars[i].kind == k)
                 page_trace_put_bar(out, t, &t->bars[i]);
     lk__bytes_text(out, "</svg></div>\n</section>\n");
