@@ -291,7 +291,8 @@ static void onnx_put_metadata(onnx *o)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-/* Returns "PATH.data"; the caller frees it. *name: the part without folders. */
+/* Returns "PATH.data"; the caller frees it. `path` is no link: a reader looks for the data beside the model itself.
+ * *name: the part without folders. */
 static char *onnx_data_path(const char *path, const char **name)
 {
     size_t size = strlen(path) + sizeof ".data";
@@ -335,11 +336,13 @@ static lk_status onnx_write(const lk_network *network, const char *path, const l
     /* protobuf reads at most 2 GiB at once; 64 MiB of it are left for everything but weights. */
     const int64_t most = INT32_MAX - (64 << 20);
     onnx o = {.network = network};
+    char target[PATH_MAX];
+    LK_TRY(lk__durable_target(path, target));
     o.graph.external = opts->external_data || network->elements * (int64_t)sizeof(float) > most;
-    char *data = onnx_data_path(path, &o.graph.data_name);
+    char *data = onnx_data_path(target, &o.graph.data_name);
     if (!data)
         return LK_ERR_MEMORY;
-    lk_status status = onnx_write_files(&o, path, data);
+    lk_status status = onnx_write_files(&o, target, data);
     lk__bytes_free(&o.graph.model);
     lk__free(data);
     return status;

@@ -341,6 +341,27 @@ static void other_files_stay(void **state)
     lk_scope_end();
 }
 
+/* The data lie beside the model, not beside the link, or readers of the model would not find them. */
+static void external_data_follow_a_link(void **state)
+{
+    (void)state;
+    static const lk_export_opts external = {.external_data = true};
+    struct stat about;
+    lk_scope_begin();
+    exported e = open_exported(export_case_of("every-kind"));
+    assert_int_equal(mkdir(path_of("store"), 0777), 0);
+    put_text("store/v3.onnx", "old");
+    assert_int_equal(symlink("store/v3.onnx", path_of("now.onnx")), 0);
+    assert_no_error(lk_export(&e.source, LK_EXPORT_ONNX, path_of("now.onnx"), &external) == LK_OK);
+    contents model = whole_file(path_of("store/v3.onnx"));
+    assert_non_null(memmem(model.data, model.size, "v3.onnx.data", strlen("v3.onnx.data")));
+    free(model.data);
+    assert_int_equal(stat(path_of("store/v3.onnx.data"), &about), 0);
+    assert_int_equal(entries(), 2);
+    close_exported(&e);
+    lk_scope_end();
+}
+
 /* If one of several files cannot be written, the others stay as they were. */
 static void files_are_replaced_together(void **state)
 {
@@ -431,6 +452,7 @@ int main(void)
         FOLDER_TEST(layers_with_a_wrong_description_are_refused),
         FOLDER_TEST(unwritable_paths_are_refused),
         FOLDER_TEST(other_files_stay),
+        FOLDER_TEST(external_data_follow_a_link),
         FOLDER_TEST(files_are_replaced_together),
         FOLDER_TEST(full_disks_leave_the_old_files),
         FOLDER_TEST(every_allocation_may_fail),
