@@ -60,7 +60,7 @@ void lk__html_percent(lk_bytes *out, double share, int decimals)
         lk__bytes_text(out, "–");
         return;
     }
-    lk__bytes_fixed(out, 100 * share, decimals);
+    lk__bytes_fixed(out, share < 1 ? fmin(100 * share, 100 - pow(10, -decimals)) : 100 * share, decimals);
     lk__bytes_text(out, " %");
 }
 

@@ -13,7 +13,7 @@ void lk__html_short(lk_bytes *out, const char *text, int most);
 /* Appends a number with four significant digits, or a dash if it is not finite. */
 void lk__html_number(lk_bytes *out, double value);
 
-/* Appends a share as "91.25 %", or a dash. */
+/* Appends a share as "91.25 %", or a dash. A share below 1 is not rounded up to 100 %. */
 void lk__html_percent(lk_bytes *out, double share, int decimals);
 
 /* Appends "4.2 s", "3 min 20 s" or "2 h 5 min", or a dash. */

@@ -145,6 +145,28 @@ static void leaves_out_the_shortest_events(void **state)
     lk_run_release(run);
 }
 
+static void is_exact_about_evaluations(void **state)
+{
+    (void)state;
+    lk_run *run = made_up_run();
+    const lk_page_run one = {run, "run", NULL};
+    put_file(in_dir("evaluation.json"), "{\"count\":60000,\"accuracy\":0.99996666,\"classes\":[{},{}],"
+                                        "\"confusion\":[[30000,1],[1,29998]]}");
+    char *page = page_of(&one, 1);
+    holds(page, "60000 samples were evaluated, 99.99 % of them");
+    free(page);
+    FILE *file = fopen(in_dir("evaluation.json"), "w");
+    fputs("{\"confusion\":[0", file);
+    for (int i = 1; i < 4097; i++)
+        fputs(",0", file);
+    fputs("]}", file);
+    fclose(file);
+    page = page_of(&one, 1);
+    holds(page, "evaluation.json: has 4097 classes; a page shows an evaluation of at most 4096");
+    free(page);
+    lk_run_release(run);
+}
+
 static void lacks(const char *page, const char *text)
 {
     if (strstr(page, text))
@@ -280,11 +302,17 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(shows_what_files_hold),          FOLDER_TEST(draws_all_events_of_a_step),
-        FOLDER_TEST(leaves_out_the_shortest_events), FOLDER_TEST(counts_epochs_of_other_folders),
-        FOLDER_TEST(compares_like_with_like),        FOLDER_TEST(uses_the_words_of_parameter_servers),
-        FOLDER_TEST(refuses_wrong_numbers_of_runs),  FOLDER_TEST(replaces_nothing_but_pages),
-        FOLDER_TEST(refuses_damaged_steps),          FOLDER_TEST(every_allocation_may_fail),
+        FOLDER_TEST(shows_what_files_hold),
+        FOLDER_TEST(draws_all_events_of_a_step),
+        FOLDER_TEST(leaves_out_the_shortest_events),
+        FOLDER_TEST(is_exact_about_evaluations),
+        FOLDER_TEST(counts_epochs_of_other_folders),
+        FOLDER_TEST(compares_like_with_like),
+        FOLDER_TEST(uses_the_words_of_parameter_servers),
+        FOLDER_TEST(refuses_wrong_numbers_of_runs),
+        FOLDER_TEST(replaces_nothing_but_pages),
+        FOLDER_TEST(refuses_damaged_steps),
+        FOLDER_TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
