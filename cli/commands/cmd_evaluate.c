@@ -143,19 +143,22 @@ static lk_status evaluate_write_json(const cli_evaluation *e, const char *out)
 
 static lk_status evaluate_draw_files(const cli_evaluation *e, const char *out)
 {
+    static const char *const matrices[] = {"confusion.svg", "confusion.png"};
     char path[PATH_MAX], title[256];
     snprintf(title, sizeof title, "%.80s on %.80s: accuracy %.4f", e->info->model, lk_dataset_name(e->dataset),
              lk_mean_value(e->found.accuracy));
     bool has_png = lk_build_has("libcairo");
-    lk_status status = evaluate_path_in(out, "confusion.svg", path);
-    if (status == LK_OK)
-        status = lk_evaluation_draw(&e->found, e->names, title, path);
-    if (status == LK_OK)
-        status = evaluate_path_in(out, "confusion.png", path);
-    if (status == LK_OK && !has_png)
-        remove(path); /* an earlier evaluation may have left one */
-    else if (status == LK_OK)
-        status = lk_evaluation_draw(&e->found, e->names, title, path);
+    lk_status status = LK_OK;
+    for (int i = 0; i < 2 && status == LK_OK; i++) {
+        status = evaluate_path_in(out, matrices[i], path);
+        if (status == LK_OK && (!e->found.confusion || (i == 1 && !has_png)))
+            remove(path); /* an earlier evaluation may have left one */
+        else if (status == LK_OK)
+            status = lk_evaluation_draw(&e->found, e->names, title, path);
+    }
+    if (status == LK_OK && !e->found.confusion)
+        fprintf(stderr, "lockstep: no confusion matrix is written: there are more than %d classes\n",
+                LK_CONFUSION_MOST);
     bool has_sheet = has_png && e->found.n_mistakes > 0 &&
                      (lk_dataset_channels(e->dataset) == 1 || lk_dataset_channels(e->dataset) == 3);
     if (status == LK_OK)

@@ -43,11 +43,8 @@ static void evaluation_print_classes(const cli_evaluation *e, int width)
     const lk_evaluation *f = &e->found;
     printf("%-*s   images  precision     recall         F1\n", width, "class");
     for (int64_t c = 0; c < f->classes; c++) {
-        int64_t count = 0;
-        for (int64_t k = 0; k < f->classes; k++)
-            count += f->confusion[c * f->classes + k];
         evaluation_text_class_name_print(e, c, width);
-        printf("  %7" PRId64, count);
+        printf("  %7" PRId64, f->labeled[c]);
         evaluation_print_share(f->precision[c]);
         evaluation_print_share(f->recall[c]);
         evaluation_print_share(f->f1[c]);
@@ -92,7 +89,7 @@ static void evaluation_print_confused(const cli_evaluation *e)
         int64_t most = 0, pair = -1;
         for (int64_t i = 0; i < f->classes * f->classes; i++) {
             bool comes_later = f->confusion[i] < below || (f->confusion[i] == below && i > at);
-            if (i / f->classes != i % f->classes && comes_later && f->confusion[i] > most) {
+            if (f->confusion[i] > most && comes_later && i / f->classes != i % f->classes) {
                 most = f->confusion[i];
                 pair = i;
             }
@@ -137,7 +134,7 @@ void cli_print_evaluation(const cli_evaluation *e)
     evaluation_print_classes(e, width);
     if (f->classes <= MOST_COLUMNS)
         evaluation_print_matrix(e, width);
-    if (f->wrong > 0)
+    if (f->wrong > 0 && f->confusion)
         evaluation_print_confused(e);
     evaluation_print_mistakes(e);
 }

@@ -75,10 +75,14 @@ typedef struct lk_mistake {
     float label_probability, predicted_probability;
 } lk_mistake;
 
+/* A confusion matrix has at most so many classes: its memory grows with their square. */
+enum { LK_CONFUSION_MOST = 4096 };
+
 typedef struct lk_evaluation {
     int64_t count, classes;
     lk_mean loss, accuracy;
-    int64_t *confusion; /* [label][predicted]: number of samples */
+    int64_t *confusion; /* [label][predicted]: number of samples; NULL: more than LK_CONFUSION_MOST classes */
+    int64_t *labeled;   /* [classes]: number of samples with that label */
     /* [classes]; NaN: no sample to divide by. precision: share of the samples predicted as a class that are of it.
      * recall: share of the samples of a class that are predicted as it. f1: their harmonic mean. */
     double *precision, *recall, *f1;
@@ -97,7 +101,7 @@ LK_API void lk_evaluation_free(lk_evaluation *evaluation);
 
 /* Draws the confusion matrix, as SVG or PNG by the ending of `path`. names [classes]: NULL entries, or NULL, stand for
  * the numbers of classes. title NULL: none. With more than LK_MATRIX_CHART_MOST classes neighbors share a square, and
- * the title says so. Errors: those of lk_matrix_chart_write, LK_ERR_MEMORY. */
+ * the title says so. Errors: LK_ERR_ARGUMENT (there is no matrix), those of lk_matrix_chart_write, LK_ERR_MEMORY. */
 LK_API lk_status lk_evaluation_draw(const lk_evaluation *evaluation, const char *const *names, const char *title,
                                     const char *path);
 

@@ -16,6 +16,8 @@ typedef struct counting {
     lk_evaluation *evaluation;
     const int32_t *labels; /* of the data set */
     int64_t *class_of;     /* [classes of the data set]: the network's class; -1: it has no such class */
+    int64_t *right;        /* [classes]: number of samples whose label is predicted */
+    int64_t *predicted;    /* [classes]: number of samples that are predicted as the class */
     int64_t most;          /* mistakes to keep */
     double *losses;        /* [most]: the losses of the kept mistakes, the greatest first */
     double *row;           /* [classes]: probabilities of a sample */
@@ -51,7 +53,11 @@ static lk_status evaluation_count_batch(void *user, int64_t first, int64_t count
         for (int64_t k = 1; k < e->classes; k++)
             if (row[k] > row[likeliest])
                 likeliest = k;
-        e->confusion[label * e->classes + likeliest]++;
+        if (e->confusion)
+            e->confusion[label * e->classes + likeliest]++;
+        e->labeled[label]++;
+        c->predicted[likeliest]++;
+        c->right[label] += likeliest == label;
         e->loss.sum += loss;
         e->loss.count++;
         e->accuracy.sum += likeliest == label;
@@ -75,17 +81,13 @@ static double evaluation_ratio(int64_t part, int64_t whole)
     return whole > 0 ? (double)part / (double)whole : NAN;
 }
 
-static void evaluation_rate_classes(lk_evaluation *e)
+static void evaluation_rate_classes(const counting *c)
 {
-    for (int64_t c = 0; c < e->classes; c++) {
-        int64_t right = e->confusion[c * e->classes + c], labeled = 0, predicted = 0;
-        for (int64_t k = 0; k < e->classes; k++) {
-            labeled += e->confusion[c * e->classes + k];
-            predicted += e->confusion[k * e->classes + c];
-        }
-        e->precision[c] = evaluation_ratio(right, predicted);
-        e->recall[c] = evaluation_ratio(right, labeled);
-        e->f1[c] = evaluation_ratio(2 * right, labeled + predicted);
+    lk_evaluation *e = c->evaluation;
+    for (int64_t k = 0; k < e->classes; k++) {
+        e->precision[k] = evaluation_ratio(c->right[k], c->predicted[k]);
+        e->recall[k] = evaluation_ratio(c->right[k], e->labeled[k]);
+        e->f1[k] = evaluation_ratio(2 * c->right[k], e->labeled[k] + c->predicted[k]);
     }
 }
 
@@ -152,13 +154,18 @@ static lk_status evaluation_allocate(counting *c)
 {
     lk_evaluation *e = c->evaluation;
     size_t classes = (size_t)e->classes, most = (size_t)c->most;
-    e->confusion = lk__calloc(classes * classes, sizeof *e->confusion);
+    bool has_matrix = e->classes <= LK_CONFUSION_MOST;
+    e->confusion = has_matrix ? lk__calloc(classes * classes, sizeof *e->confusion) : NULL;
+    e->labeled = lk__calloc(classes, sizeof *e->labeled);
     e->precision = lk__calloc(classes, 3 * sizeof *e->precision);
     e->mistakes = lk__calloc(most + 1, sizeof *e->mistakes);
     c->losses = lk__calloc(most + 1, sizeof *c->losses);
     c->row = lk__calloc(classes, sizeof *c->row);
-    if (!e->confusion || !e->precision || !e->mistakes || !c->losses || !c->row)
+    c->right = lk__calloc(classes, 2 * sizeof *c->right);
+    if ((has_matrix && !e->confusion) || !e->labeled || !e->precision || !e->mistakes || !c->losses || !c->row ||
+        !c->right)
         return LK_ERR_MEMORY;
+    c->predicted = c->right + classes;
     e->recall = e->precision + classes;
     e->f1 = e->recall + classes;
     return LK_OK;
@@ -178,19 +185,17 @@ lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_
         status = lk__predict_logits(predictor, &images, evaluation_count_batch, &c);
     fenv_t callers = lk__float_begin();
     if (status == LK_OK)
-        evaluation_rate_classes(evaluation);
+        evaluation_rate_classes(&c);
     else
         lk_evaluation_free(evaluation);
     lk__float_end(&callers);
-    LK_FREE_ALL(c.class_of, c.losses, c.row);
+    LK_FREE_ALL(c.class_of, c.losses, c.row, c.right);
     return status;
 }
 
 void lk_evaluation_free(lk_evaluation *evaluation)
 {
-    lk__free(evaluation->confusion);
-    lk__free(evaluation->precision);
-    lk__free(evaluation->mistakes);
+    LK_FREE_ALL(evaluation->confusion, evaluation->labeled, evaluation->precision, evaluation->mistakes);
     *evaluation = (lk_evaluation){0};
 }
 
@@ -217,6 +222,8 @@ static lk_status evaluation_draw_joined(const lk_evaluation *e, int64_t side, co
 
 lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, const char *title, const char *path)
 {
+    if (!e->confusion)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: there is no confusion matrix of more than %d classes", path, LK_CONFUSION_MOST);
     if (e->classes > LK_MATRIX_CHART_MOST)
         return evaluation_draw_joined(e, (e->classes + LK_MATRIX_CHART_MOST - 1) / LK_MATRIX_CHART_MOST, title, path);
     lk_matrix_chart chart = {.title = title,

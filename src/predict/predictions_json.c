@@ -35,17 +35,30 @@ static void predictions_json_put_classes(const lk_evaluation *e, const char *con
 {
     lk__json_open(out, "classes", '[');
     for (int64_t c = 0; c < e->classes; c++) {
-        int64_t count = 0;
-        for (int64_t k = 0; k < e->classes; k++)
-            count += e->confusion[c * e->classes + k];
         lk__json_open(out, NULL, '{');
         lk__json_field(out, LK_INT("class", c));
         lk__json_field(out, LK_TEXT("name", names ? names[c] : NULL));
-        lk__json_field(out, LK_INT("count", count));
+        lk__json_field(out, LK_INT("count", e->labeled[c]));
         lk__json_field(out, lk__real_or_null("precision", e->precision[c]));
         lk__json_field(out, lk__real_or_null("recall", e->recall[c]));
         lk__json_field(out, lk__real_or_null("f1", e->f1[c]));
         lk__json_close(out, '}');
+    }
+    lk__json_close(out, ']');
+}
+
+static void predictions_json_put_confusion(const lk_evaluation *e, lk_bytes *out)
+{
+    if (!e->confusion) {
+        lk__json_field(out, LK_TEXT("confusion", NULL));
+        return;
+    }
+    lk__json_open(out, "confusion", '[');
+    for (int64_t c = 0; c < e->classes; c++) {
+        lk__json_open(out, NULL, '[');
+        for (int64_t k = 0; k < e->classes; k++)
+            lk__json_field(out, LK_INT(NULL, e->confusion[c * e->classes + k]));
+        lk__json_close(out, ']');
     }
     lk__json_close(out, ']');
 }
@@ -59,14 +72,7 @@ char *lk_evaluation_json(const lk_evaluation *e, const lk_dataset *dataset, cons
     lk__json_field(&out, LK_REAL("loss", e->loss.sum / (double)e->loss.count));
     lk__json_field(&out, LK_REAL("accuracy", e->accuracy.sum / (double)e->accuracy.count));
     predictions_json_put_classes(e, names, &out);
-    lk__json_open(&out, "confusion", '[');
-    for (int64_t c = 0; c < e->classes; c++) {
-        lk__json_open(&out, NULL, '[');
-        for (int64_t k = 0; k < e->classes; k++)
-            lk__json_field(&out, LK_INT(NULL, e->confusion[c * e->classes + k]));
-        lk__json_close(&out, ']');
-    }
-    lk__json_close(&out, ']');
+    predictions_json_put_confusion(e, &out);
     lk__json_open(&out, "mistakes", '[');
     for (int64_t i = 0; i < e->n_mistakes; i++) {
         const lk_mistake *m = &e->mistakes[i];

@@ -24,11 +24,11 @@ static lk_status page_evaluation_load(const char *path, const json_t *object, ev
 {
     const json_t *rows = json_object_get(object, "confusion");
     e->about = json_object_get(object, "classes");
-    e->classes = (int64_t)json_array_size(rows);
+    e->classes = (int64_t)json_array_size(e->about);
     if (e->classes > MOST_CLASSES)
         LK_FAIL(LK_ERR_FORMAT, "%s: has %lld classes; a page shows an evaluation of at most %d", path,
                 (long long)e->classes, MOST_CLASSES);
-    if (e->classes < 1 || (int64_t)json_array_size(e->about) != e->classes)
+    if (e->classes < 1 || (int64_t)json_array_size(rows) != e->classes)
         LK_FAIL(LK_ERR_FORMAT, "%s: must have classes, and as many rows of a confusion matrix", path);
     e->counts = lk__calloc((size_t)(e->classes * e->classes), sizeof *e->counts);
     if (!e->counts)

@@ -156,7 +156,7 @@ static void is_exact_about_evaluations(void **state)
     holds(page, "60000 samples were evaluated, 99.99 % of them");
     free(page);
     FILE *file = fopen(in_dir("evaluation.json"), "w");
-    fputs("{\"confusion\":[0", file);
+    fputs("{\"confusion\":null,\"classes\":[0", file);
     for (int i = 1; i < 4097; i++)
         fputs(",0", file);
     fputs("]}", file);

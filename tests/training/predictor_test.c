@@ -164,6 +164,62 @@ static void rates_classes(void **state)
     lk_predictor_release(predictor);
 }
 
+/* A matrix of 65,536 classes would take 34 GB. */
+static void rates_many_classes_without_a_matrix(void **state)
+{
+    (void)state;
+    enum { MANY = LK_CONFUSION_MOST + 1 };
+    static uint8_t pixels[MANY];
+    static int32_t labels[MANY];
+    double right = 0;
+    int predicted = 0;
+    char path[128], runs[128];
+    lk_checkpoint *saved;
+    lk_dataset *many;
+    lk_evaluation e;
+    for (int i = 0; i < MANY; i++) {
+        pixels[i] = (uint8_t)(i / 17);
+        labels[i] = i;
+    }
+    assert_ok(lk_dataset_from_arrays(
+        "many",
+        &(lk_dataset_arrays){
+            .images = pixels, .labels = labels, .count = MANY, .channels = 1, .height = 1, .width = 1, .classes = MANY},
+        &many));
+    snprintf(path, sizeof path, "%s/many.lk", test_dir);
+    snprintf(runs, sizeof runs, "%s/many", test_dir);
+    put_file(path, "flatten\ndense classes\n");
+    lk_train_config config;
+    assert_ok(lk_train_defaults(NULL, &config));
+    config.model = path;
+    config.data.train_set = config.data.val_set = many;
+    config.batch_size = 1024;
+    lk_trainer *owner = new_trainer(&config);
+    assert_ok(lk_trainer_run(owner, 2));
+    assert_ok(lk_trainer_save(owner, runs));
+    lk_trainer_release(owner);
+    assert_ok(lk_checkpoint_open_model(runs, LK_CHECKPOINT_LAST, &saved));
+    lk_predictor *predictor = lk_predictor_new(saved, NULL);
+    assert_non_null(predictor);
+    assert_ok(lk_evaluate(predictor, many, 0, &e));
+    assert_null(e.confusion);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(e.labeled[i], 1);
+        right += e.recall[i];
+        predicted += !isnan(e.precision[i]);
+    }
+    assert_true(predicted > 0 && right == e.accuracy.sum);
+    char *text = lk_evaluation_json(&e, many, NULL);
+    assert_non_null(strstr(text, "\"confusion\":null"));
+    lk_free(text);
+    assert_int_equal(lk_evaluation_draw(&e, NULL, NULL, path), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    lk_evaluation_free(&e);
+    lk_predictor_release(predictor);
+    lk_checkpoint_release(saved);
+    lk_dataset_release(many);
+}
+
 static void keeps_the_worst_mistakes(void **state)
 {
     (void)state;
@@ -400,12 +456,19 @@ static void survives_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predicts_as_its_trainer),     cmocka_unit_test(outlives_its_checkpoint),
-        cmocka_unit_test(evaluates_as_its_trainer),    cmocka_unit_test(rates_classes),
-        cmocka_unit_test(keeps_the_worst_mistakes),    cmocka_unit_test(cuts_names_between_characters),
-        cmocka_unit_test(draws_mistakes_that_fit),     cmocka_unit_test(orders_classes),
-        cmocka_unit_test(refuses_what_does_not_fit),   cmocka_unit_test(predicts_with_networks_built_in_c),
-        cmocka_unit_test(refuses_other_channels),      cmocka_unit_test(predicts_in_any_rounding_mode),
+        cmocka_unit_test(predicts_as_its_trainer),
+        cmocka_unit_test(outlives_its_checkpoint),
+        cmocka_unit_test(evaluates_as_its_trainer),
+        cmocka_unit_test(rates_classes),
+        cmocka_unit_test(rates_many_classes_without_a_matrix),
+        cmocka_unit_test(keeps_the_worst_mistakes),
+        cmocka_unit_test(cuts_names_between_characters),
+        cmocka_unit_test(draws_mistakes_that_fit),
+        cmocka_unit_test(orders_classes),
+        cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(predicts_with_networks_built_in_c),
+        cmocka_unit_test(refuses_other_channels),
+        cmocka_unit_test(predicts_in_any_rounding_mode),
         cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, train_and_save, remove_all);
