@@ -380,6 +380,9 @@ static lk_status resume_check_position(const lk_trainer *trainer)
     if (info->batch > plan->steps_per_epoch || !is_update)
         LK_FAIL(LK_ERR_FORMAT, "%s: says that %lld batches of an epoch are over, which is no end of an update",
                 info->folder, (long long)info->batch);
+    if (info->batch > 0 && info->epoch >= plan->epochs)
+        LK_FAIL(LK_ERR_ARGUMENT, "--epochs %lld: must be at least %lld, the epoch that %s is in",
+                (long long)plan->epochs, (long long)info->epoch + 1, info->folder);
     return LK_OK;
 }
 
@@ -404,7 +407,7 @@ lk_status lk__resume_restore(lk_trainer *trainer)
                       .samples = lk__min(info->batch * trainer->plan.batch_size, trainer->plan.train_samples)};
     lk_state totals = {.in = lk__checkpoint_member(trainer->resumed, "fit")};
     lk__fit_resume_epoch(&trainer->progress.position, &totals);
-    if (info->epoch > trainer->plan.epochs && trainer->plan.process == 0)
+    if (info->epoch + !info->finished > trainer->plan.epochs && trainer->plan.process == 0)
         lk__log(LK_LOG_INFO, "%s has %lld epochs already, and --epochs %lld leaves nothing to train", info->folder,
                 (long long)info->epoch, (long long)trainer->plan.epochs);
     else if (!info->finished && trainer->plan.process == 0)

@@ -96,12 +96,26 @@ static void a_fit_without_epochs_left_writes_no_checkpoint(void **state)
     lk_trainer_release(trainer);
 }
 
+/* The metrics would be those of another epoch than the weights. */
+static void fewer_epochs_than_begun_are_refused(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    train_a_part(&config, (lk_callback){.name = "interrupting", .step_end = interrupt_in_second_epoch});
+    config.epochs = 1;
+    assert_null(lk_trainer_new(&config));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "--epochs 1: must be at least 2, the epoch that "));
+    lk_error_clear();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(steps_go_on_in_the_next_epoch),
         FOLDER_TEST(a_save_keeps_what_was_resumed),
         FOLDER_TEST(a_fit_without_epochs_left_writes_no_checkpoint),
+        FOLDER_TEST(fewer_epochs_than_begun_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
