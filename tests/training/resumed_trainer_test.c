@@ -2,6 +2,7 @@
  * first, with a second fit. */
 #include "training.h"
 #include "base/folder_testing.h"
+#include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
 
 static lk_status interrupt_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
@@ -109,6 +110,36 @@ static void fewer_epochs_than_begun_are_refused(void **state)
     lk_error_clear();
 }
 
+/* The stop of an earlier run says nothing about one that --override lets go on. */
+static void an_earlier_stop_is_not_reported_again(void **state)
+{
+    (void)state;
+    lk_train_result result;
+    char *printed;
+    size_t size;
+    lk_train_config config = small_training();
+    config.epochs = 3;
+    config.optimizer.base_lr = 1e-6;
+    config.checkpoints.dir = test_dir;
+    for (int i = 0; i < 2; i++) {
+        FILE *stream = open_memstream(&printed, &size);
+        assert_non_null(stream);
+        config.checkpoints.resume = config.checkpoints.override = i > 0;
+        config.stop.early_stop = 1000 + i; /* not reached: that the option differs is enough */
+        lk_trainer *trainer = new_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, lk_callback_stop_at_accuracy(0, 1, stream)));
+        assert_ok(lk_trainer_add(trainer, lk_callback_stop_on_plateau(1, 100, stream)));
+        if (i > 0)
+            lk_trainer_interrupt(trainer);
+        assert_int_equal(lk_trainer_fit(trainer, &result), i > 0 ? LK_ERR_INTERRUPTED : LK_OK);
+        lk_error_clear();
+        lk_trainer_release(trainer);
+        fclose(stream);
+        assert_int_equal(strstr(printed, "Early stopping") != NULL, i == 0);
+        free(printed);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +147,7 @@ int main(void)
         FOLDER_TEST(a_save_keeps_what_was_resumed),
         FOLDER_TEST(a_fit_without_epochs_left_writes_no_checkpoint),
         FOLDER_TEST(fewer_epochs_than_begun_are_refused),
+        FOLDER_TEST(an_earlier_stop_is_not_reported_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "train/checkpoint/callback_state.h"
+#include "train/fit.h"
 #include "lockstep/callbacks.h"
 
 typedef struct stopper {
@@ -19,6 +20,8 @@ static lk_status stop_at_accuracy_train_begin(void *self, lk_trainer *trainer)
     if (!s->resumed)
         s->met = s->stopped_epoch = 0;
     s->resumed = false;
+    if (!trainer->fit->result->stopped_by) /* --override may have dropped the reason to stop */
+        s->stopped_epoch = 0;
     if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
         LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy %g: there is no evaluation (limit-val 0) to measure it", s->target);
     return LK_OK;

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "train/checkpoint/callback_state.h"
+#include "train/fit.h"
 #include "lockstep/callbacks.h"
 
 #include <math.h>
@@ -23,6 +24,8 @@ static lk_status plateau_train_begin(void *self, lk_trainer *trainer)
         p->best_epoch = p->waited = p->stopped_epoch = 0;
     }
     p->resumed = false;
+    if (!trainer->fit->result->stopped_by) /* --override may have dropped the reason to stop */
+        p->stopped_epoch = 0;
     if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
         LK_FAIL(LK_ERR_ARGUMENT, "stop on plateau: there is no evaluation (limit-val 0) that gives a validation loss");
     return LK_OK;
