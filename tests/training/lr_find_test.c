@@ -78,6 +78,7 @@ static void refuses_bad_ranges(void **state)
             "--low 1 --high 1: rates must be above 0, and the highest above the lowest");
     refused((lk_lr_find_opts){.low = 0, .high = 1, .steps = 20},
             "--low 0 --high 1: rates must be above 0, and the highest above the lowest");
+    refused((lk_lr_find_opts){.low = 1, .high = 1e39, .steps = 20}, "--high 1e+39: must be finite in f32");
     refused((lk_lr_find_opts){.low = 0.1, .high = 1, .steps = 9}, "--steps 9: must be from 10 to 1000000");
 }
 

@@ -150,6 +150,10 @@ lk_status lk__plan_schedule(const lk_train_config *asked, const char *model, lk_
         factor = (double)samples / (double)recipe->batch_size;
     plan->base_lr = config->optimizer.base_lr != 0 ? config->optimizer.base_lr : recipe->optimizer.base_lr;
     plan->schedule.base = factor * plan->base_lr;
+    for (int i = 0; i < plan->schedule.n_steps; i++)
+        if (!isfinite((float)(plan->schedule.base * plan->schedule.factor[i])))
+            LK_FAIL(LK_ERR_ARGUMENT, "--lr-steps: factor %g makes a rate of %g; it must be finite in f32",
+                    plan->schedule.factor[i], plan->schedule.base * plan->schedule.factor[i]);
     plan->schedule.epochs = (double)plan->epochs;
     plan_warmup(config, factor, &plan->schedule);
     if (plan->schedule.kind == LK_SCHEDULE_COSINE && plan->schedule.minimum > plan->schedule.base)

@@ -386,6 +386,11 @@ static void bad_combinations(void **state)
     assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "15;0.1"));
     lk_error_clear();
+    config.optimizer.base_lr = 0.5;
+    config.optimizer.lr_steps = "15:0.1,60:1e40";
+    assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
+    assert_string_equal(lk_error_message(), "--lr-steps: factor 1e+40 makes a rate of 5e+39; it must be finite in f32");
+    lk_error_clear();
 }
 
 static void what_the_data_say_no_to(void **state)

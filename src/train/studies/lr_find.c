@@ -127,9 +127,11 @@ lk_status lk_lr_find(const lk_train_config *config, const lk_lr_find_opts *opts,
 {
     enum { MOST = 1000000 };
     *result = (lk_lr_find_result){.suggestion = NAN};
-    if (!(opts->low > 0 && opts->high > opts->low && isfinite(opts->high)))
+    if (!(opts->low > 0 && opts->high > opts->low))
         LK_FAIL(LK_ERR_ARGUMENT, "--low %g --high %g: rates must be above 0, and the highest above the lowest",
                 opts->low, opts->high);
+    if (!isfinite((float)opts->high))
+        LK_FAIL(LK_ERR_ARGUMENT, "--high %g: must be finite in f32", opts->high);
     if (opts->steps < 10 || opts->steps > MOST)
         LK_FAIL(LK_ERR_ARGUMENT, "--steps %lld: must be from 10 to %d", (long long)opts->steps, MOST);
     result->points = lk__calloc((size_t)opts->steps, sizeof *result->points);
