@@ -233,13 +233,12 @@ lk_status lk__plan_audit(const lk_trainer *trainer)
 lk_status lk__audit(lk_trainer *trainer, bool at_end)
 {
     int64_t every = trainer->config.checks.audit_every, steps = trainer->progress.steps;
-    bool is_due = every > 0 && (at_end ? steps > trainer->progress.audited : steps % every == 0);
+    bool is_due = every > 0 && (at_end || steps % every == 0);
     if (!is_due || !audit_has_copies(trainer))
         return LK_OK;
     lk_activity before = lk__activity_begin(LK_ACTIVITY_WORK, "audit");
     lk_status status = audit_run(trainer);
     lk__activity_end(before);
-    trainer->progress.audited = steps;
     trainer->progress.audits += status == LK_OK;
     return status;
 }

@@ -396,7 +396,7 @@ lk_status lk__resume_restore(lk_trainer *trainer)
     LK_TRY(lk__replicas_restore(trainer->replicas, trainer->resumed, !trainer->config.checkpoints.override));
     lk__checkpoint_drop_tensors(trainer->resumed);
     trainer->progress.epoch = info->epoch;
-    trainer->progress.steps = trainer->progress.audited = info->steps;
+    trainer->progress.steps = info->steps;
     trainer->progress.updates = info->updates;
     trainer->progress.position =
         (lk_position){.epoch = info->epoch,

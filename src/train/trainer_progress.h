@@ -65,7 +65,6 @@ typedef struct lk_trainer_progress {
     lk_update update;       /* the update in progress */
     int64_t steps, updates; /* pushed since the beginning of training */
     int64_t audits;         /* audits that found no difference */
-    int64_t audited;        /* the step of the last one */
     int64_t epoch;          /* the epoch of the next batch, from 0 */
     lk_position position;
     lk_epoch_totals totals;  /* with the steps of an update that is still open */

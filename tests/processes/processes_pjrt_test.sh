@@ -45,7 +45,7 @@ lars=(--bn shard --optimizer lars --accumulate 2 --audit-every 2)
 one "${lars[@]}"
 several 2 1 "${lars[@]}"
 several 2 2 "${lars[@]}" --optimizer-state sharded
-says 'audit: replicas compared 3 times, no difference'
+says 'audit: replicas compared 4 times, no difference'
 
 # An update is skipped.
 skip=(--bn shard --nan-guard skip --base-lr 1e6 --momentum 0.9)

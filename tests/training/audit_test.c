@@ -101,10 +101,10 @@ static void equal_replicas_pass(void **state)
     config.optimizer.momentum = -1;
     config.checks.audit_every = 5;
     assert_ok(fit_damaged(&config, NULL, &audits));
-    assert_int_equal(audits, 2);
+    assert_int_equal(audits, 3);
     config.devices.strategy = "central-storage";
     assert_ok(fit_damaged(&config, NULL, &audits));
-    assert_int_equal(audits, 2);
+    assert_int_equal(audits, 3);
     config.devices.strategy = NULL;
     config.devices.spec = "1xcpu";
     assert_ok(fit_damaged(&config, NULL, &audits));
@@ -151,13 +151,28 @@ static void buffers_and_state_are_compared(void **state)
           "momentum of dense.weight of replica 1 (cpu:1) differs from that of replica 0 (cpu:0); after ");
 }
 
-/* The last steps come after the last audit that is due. */
+static lk_status damage_epoch(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)stop;
+    return report->epoch == 2 ? change_it(trainer, self) : LK_OK;
+}
+
+/* The last steps, or changes behind the last step, come after the last audit that is due. */
 static void the_end_is_audited(void **state)
 {
     (void)state;
     lk_train_config config = settings("2xcpu");
     config.checks.audit_every = 1000;
     finds(config, (damage){.step = 5, .replica = 1, .variable = "dense.bias"}, "audit after step 10: ");
+    damage d = {.replica = 1, .variable = "dense.bias"};
+    lk_train_result result;
+    config.checks.audit_every = 10;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "damage", .epoch_end = damage_epoch, .self = &d}));
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_STATE);
+    assert_int_equal(result.audits, 1);
+    lk_trainer_release(trainer);
+    lk_error_clear();
 }
 
 static void steps_alone_are_audited(void **state)
