@@ -43,7 +43,8 @@ typedef struct lk_metrics {
 } lk_metrics;
 
 /* Describes the whole training, including the part before a checkpoint that it resumed from. images_per_second and
- * flops_per_second are of this run alone; seconds and total_seconds leave out earlier calls of this process. */
+ * flops_per_second are of this run alone; seconds and total_seconds leave out earlier calls of this process, but for an
+ * epoch that this one goes on with. */
 typedef struct lk_train_result {
     int64_t epochs, steps, samples_seen;
     int64_t resumed_steps;    /* those of `steps` before the checkpoint that this run resumed from */
@@ -89,10 +90,11 @@ LK_API lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics);
 LK_API lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *probabilities);
 
 /* Ends lk_trainer_fit after the steps in flight and those that an update in progress still needs: it calls train_end
- * and gives LK_ERR_INTERRUPTED. lk_trainer_run, lk_trainer_evaluate and fit's evaluation end likewise. If none of them
- * is running, the next one ends at once. If an evaluation that an epoch_end hook asked for ends so and the hook gives
- * LK_OK, fit still reports and saves the epoch, then ends too. An LK_ERR_INTERRUPTED that a hook or a data set gives is
- * an error like any other: fit writes no checkpoint after it. Async-signal-safe, any thread. */
+ * and gives LK_ERR_INTERRUPTED. The next lk_trainer_fit or lk_trainer_run goes on from there, except with strategy
+ * parameter-server. lk_trainer_run, lk_trainer_evaluate and fit's evaluation end likewise. If none of them is running,
+ * the next one ends at once. If an evaluation that an epoch_end hook asked for ends so and the hook gives LK_OK, fit
+ * still reports and saves the epoch, then ends too. An LK_ERR_INTERRUPTED that a hook or a data set gives is an error
+ * like any other: fit writes no checkpoint after it. Async-signal-safe, any thread. */
 LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */

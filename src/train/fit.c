@@ -251,9 +251,9 @@ static lk_status fit_run_epoch(lk_fit *fit)
     return complete ? fit_end_epoch(fit, &report) : fit_rest(fit, NULL, false);
 }
 
-/* After an interrupt the callbacks may save a checkpoint, from which training can resume. Not after an
- * LK_ERR_INTERRUPTED that a hook or the data gave: steps may have been in flight, or some callbacks may have seen the
- * end of an epoch that others have not. */
+/* After an interrupt the callbacks may save a checkpoint, from which training can resume, as the next call of fit or
+ * lk_trainer_run does from the position. Not after an LK_ERR_INTERRUPTED that a hook or the data gave: steps may have
+ * been in flight, or some callbacks may have seen the end of an epoch that others have not. */
 static lk_status fit_run_epochs(lk_fit *fit)
 {
     lk_trainer *trainer = fit->trainer;
@@ -261,6 +261,8 @@ static lk_status fit_run_epochs(lk_fit *fit)
         lk_status status = fit_run_epoch(fit);
         lk__pending_drop(trainer);
         if (fit->is_interrupted) {
+            trainer->progress.epoch = trainer->progress.position.epoch;
+            trainer->progress.epoch_open = trainer->server.chief != NULL; /* its workers are about to be dismissed */
             lk_error_state kept;
             lk__error_save(&kept);
             lk_error_clear();
@@ -334,7 +336,13 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     LK_TRY(lk__check_no_pass(trainer, "training"));
     if (trainer->server.role == LK_TRAIN_WORKER)
         LK_FAIL(LK_ERR_STATE, "training: a worker of strategy parameter-server works for its chief: lk_trainer_work");
-    lk_fit fit = {.trainer = trainer, .result = result, .began = lk__seconds(), .first_epoch = trainer->progress.epoch};
+    double began = lk__seconds() - trainer->progress.position.seconds;
+    lk_fit fit = {.trainer = trainer,
+                  .result = result,
+                  .began = began,
+                  .epoch_began = began,
+                  .first_epoch = trainer->progress.epoch,
+                  .first_samples = trainer->progress.position.samples};
     lk__activity_set(LK_ACTIVITY_WORK, "records");
     trainer->fit = &fit;
     lk_status status = lk__or_give_up(trainer, fit_configure(&fit));

@@ -60,11 +60,10 @@ lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
         !lk__state_get_metrics(state, "so_far", &so_far) || !lk__state_get_metrics(state, "val", &result->val))
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
     result->seconds = whole[3];
-    fit->began -= whole[4];
+    fit->began = lk__seconds() - whole[4];
     result->images_per_second = whole[5];
     if (!fit->trainer->stops_otherwise)
         result->stopped_by = lk_state_get_text(state, "stopped_by");
-    fit->first_samples = fit->trainer->progress.position.samples;
     fit->epoch_began = lk__seconds() - epoch[4];
     if (fit->trainer->server.chief)
         lk__ps_resume_report(fit->trainer, state);

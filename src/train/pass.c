@@ -82,7 +82,7 @@ static void pass_advance_position(lk_trainer *trainer, const lk_pass *p, const l
                         .so_far = p->totals.so_far,
                         .skipped = p->totals.skipped,
                         .rate = p->totals.rate,
-                        .seconds = lk__seconds() - p->began};
+                        .seconds = rolls_over ? 0 : lk__seconds() - p->began};
 }
 
 static lk_status pass_account(lk_trainer *trainer, lk_pass *p, bool training, const lk_pending_step *step,

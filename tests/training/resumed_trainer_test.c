@@ -44,6 +44,14 @@ static void steps_go_on_in_the_next_epoch(void **state)
     lk_trainer_release(trainer);
 }
 
+static lk_status interrupt_second_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    int *evaluations = self;
+    if (report->epoch == 2 && report->step == 1 && (*evaluations)++ == 0)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
 static lk_status keep_second_epoch(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
@@ -110,6 +118,43 @@ static void fewer_epochs_than_begun_are_refused(void **state)
     lk_error_clear();
 }
 
+/* lk_trainer_fit goes on from where it was interrupted: in an epoch, in its evaluation, and before the first step. */
+static void an_interrupted_fit_goes_on(void **state)
+{
+    (void)state;
+    static const lk_callback interrupting[] = {{.name = "interrupting", .step_end = interrupt_in_second_epoch},
+                                               {.name = "interrupting", .eval_step = interrupt_second_evaluation},
+                                               {.name = "idle"}};
+    lk_train_config config = small_training();
+    config.val_batch_size = 10;
+    config.optimizer.momentum = 0.9;
+    outcome whole = train(&config);
+    for (int i = 0; i < 3; i++) {
+        lk_epoch_report second = {0};
+        lk_train_result result;
+        int evaluations = 0;
+        lk_callback own = interrupting[i];
+        own.self = &evaluations;
+        lk_trainer *trainer = new_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, own));
+        assert_ok(
+            lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_second_epoch, .self = &second}));
+        if (i == 2)
+            lk_trainer_interrupt(trainer);
+        do {
+            lk_error_clear();
+        } while (lk_trainer_fit(trainer, &result) == LK_ERR_INTERRUPTED);
+        assert_int_equal(second.samples, 67);
+        assert_int_equal(second.train_ledger.used_once, 67);
+        same_metrics(&second.train, &whole.epochs[1].train);
+        same_metrics(&second.val, &whole.epochs[1].val);
+        assert_true(second.epoch_seconds <= second.total_seconds);
+        assert_int_equal(result.steps, 6);
+        assert_string_equal(result.state_digest, whole.result.state_digest);
+        lk_trainer_release(trainer);
+    }
+}
+
 /* The stop of an earlier run says nothing about one that --override lets go on. */
 static void an_earlier_stop_is_not_reported_again(void **state)
 {
@@ -147,6 +192,7 @@ int main(void)
         FOLDER_TEST(a_save_keeps_what_was_resumed),
         FOLDER_TEST(a_fit_without_epochs_left_writes_no_checkpoint),
         FOLDER_TEST(fewer_epochs_than_begun_are_refused),
+        FOLDER_TEST(an_interrupted_fit_goes_on),
         FOLDER_TEST(an_earlier_stop_is_not_reported_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
