@@ -68,5 +68,7 @@ lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
     if (fit->trainer->server.chief)
         lk__ps_resume_report(fit->trainer, state);
     fit->whole = *result;
+    if (result->stopped_by) /* no other pass over the epoch that it is in adds that epoch's seconds */
+        result->seconds += epoch[3];
     return LK_OK;
 }

@@ -155,6 +155,31 @@ static void an_interrupted_fit_goes_on(void **state)
     }
 }
 
+static lk_status stop_at_once(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)self, (void)trainer, (void)report;
+    *stop = true;
+    return LK_OK;
+}
+
+/* No pass over the epoch in which it stopped would count them again. */
+static void a_stopped_training_keeps_its_seconds(void **state)
+{
+    (void)state;
+    lk_train_result result;
+    lk_train_config config = small_training();
+    config.checkpoints.dir = test_dir;
+    for (int i = 0; i < 2; i++) {
+        config.checkpoints.resume = i > 0;
+        lk_trainer *trainer = new_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "stopping", .step_end = stop_at_once}));
+        assert_ok(lk_trainer_fit(trainer, &result));
+        assert_int_equal(result.steps, 2);
+        assert_true(result.seconds > 0);
+        lk_trainer_release(trainer);
+    }
+}
+
 /* The stop of an earlier run says nothing about one that --override lets go on. */
 static void an_earlier_stop_is_not_reported_again(void **state)
 {
@@ -193,6 +218,7 @@ int main(void)
         FOLDER_TEST(a_fit_without_epochs_left_writes_no_checkpoint),
         FOLDER_TEST(fewer_epochs_than_begun_are_refused),
         FOLDER_TEST(an_interrupted_fit_goes_on),
+        FOLDER_TEST(a_stopped_training_keeps_its_seconds),
         FOLDER_TEST(an_earlier_stop_is_not_reported_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
