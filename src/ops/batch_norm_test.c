@@ -95,6 +95,12 @@ static void test_update(void **state)
     assert_int_equal(lk_batch_norm_update(mean, variance, sums, 1, 1, NULL), LK_OK);
     check_values(mean, LK_SHAPE(2), VALUES(3, 1));
     check_values(variance, LK_SHAPE(2), VALUES(0, 0));
+    /* A momentum of 1 keeps nothing of what was there. */
+    mean = vector(2, VALUES(NAN, INFINITY));
+    variance = vector(2, VALUES(INFINITY, NAN));
+    assert_int_equal(lk_batch_norm_update(mean, variance, sums, 1, 1, NULL), LK_OK);
+    check_values(mean, LK_SHAPE(2), VALUES(3, 1));
+    check_values(variance, LK_SHAPE(2), VALUES(0, 0));
 }
 
 static void test_update_of_views(void **state)

@@ -296,9 +296,11 @@ void lk__lower_batch_norm_inference_grad(lk_lowering *l, const lk_call *call)
 
 /* --- running statistics ------------------------------------------------------------------------------------------- */
 
-/* keep a + momentum b */
+/* keep a + momentum b; with nothing to keep b, also where a is not finite */
 static lk_hlo lower_moving_average(lk_lowering *l, lk_hlo a, lk_hlo b, double momentum)
 {
+    if (momentum == 1)
+        return b;
     lk_hlo kept = lk__hlo_rounded_mul(l, lk__hlo_number(l, LK_F64, 1 - momentum), a);
     return lk__hlo_add(l, kept, lk__hlo_rounded_mul(l, lk__hlo_number(l, LK_F64, momentum), b));
 }

@@ -446,8 +446,9 @@ lk_status lk__ref_batch_norm_update(lk_call *call)
         double unbiased = attrs->count > 1 ? (double)attrs->count / (double)(attrs->count - 1) : 1;
         for (int64_t c = 0; c < channels; c++) {
             moments m = ref_bn_moments_of_sums(sums, channels, c, attrs);
-            new_mean[c] = keep * mean[c] + momentum * m.mean;
-            new_variance[c] = keep * variance[c] + momentum * (m.variance * unbiased);
+            /* With nothing to keep, statistics that are not finite are replaced too: 0 * NaN would be NaN. */
+            new_mean[c] = (keep == 0 ? 0 : keep * mean[c]) + momentum * m.mean;
+            new_variance[c] = (keep == 0 ? 0 : keep * variance[c]) + momentum * (m.variance * unbiased);
         }
         lk__ref_store(new_mean, lk__ref_view(call->out[0]));
         lk__ref_store(new_variance, lk__ref_view(call->out[1]));

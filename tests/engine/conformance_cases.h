@@ -564,6 +564,10 @@ static const conformance_case conformance_cases[] = {
      P(norm_update_parameters, 0, 288, 0.1, -1)},
     {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "NaN and infinity", batch_norm_update_specials_case,
      P(norm_update_parameters, 37, 3, 0.1, -1)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "of NaN and infinity", batch_norm_update_of_specials_case,
+     P(norm_update_parameters, 37, 3, 0.1, -1)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "instead of NaN and infinity", batch_norm_update_of_specials_case,
+     P(norm_update_parameters, 37, 3, 1, -1)},
 
     GROUP_NORM_CASES(LK_OP_GROUP_NORM, group_norm_case),
     {LK_OP_GROUP_NORM, 0, "between convolutions", group_norm_conv_case,

@@ -377,11 +377,11 @@ typedef struct norm_update_parameters {
     double skip; /* negative: none */
 } norm_update_parameters;
 
-static inline lk_tensor *updated(trial *t, const norm_update_parameters *p, lk_tensor *sums)
+static inline lk_tensor *updated(trial *t, const norm_update_parameters *p, lk_tensor *before, lk_tensor *sums)
 {
     t->scale = SCALE_ONE;
     t->terms = 2;
-    lk_tensor *mean = lk_copy(floats(t, LK_SHAPE(p->channels)), t->device);
+    lk_tensor *mean = lk_copy(before, t->device);
     lk_tensor *variance = lk_copy(floats_between(t, LK_SHAPE(p->channels), 0.1, 2), t->device);
     lk_tensor *skip = p->skip < 0 ? NULL : lk_full(t->device, LK_F32, LK_SCALAR, p->skip);
     if (lk_batch_norm_update(mean, variance, sums, p->count, p->momentum, skip) != LK_OK)
@@ -392,11 +392,17 @@ static inline lk_tensor *updated(trial *t, const norm_update_parameters *p, lk_t
 static inline lk_tensor *batch_norm_update_case(trial *t, const void *parameters)
 {
     const norm_update_parameters *p = parameters;
-    return updated(t, p, given_sums(t, p->channels, p->count));
+    return updated(t, p, floats(t, LK_SHAPE(p->channels)), given_sums(t, p->channels, p->count));
 }
 
 static inline lk_tensor *batch_norm_update_specials_case(trial *t, const void *parameters)
 {
     const norm_update_parameters *p = parameters;
-    return updated(t, p, lk_cast(specials(t, LK_SHAPE(2, p->channels)), LK_F64));
+    return updated(t, p, floats(t, LK_SHAPE(p->channels)), lk_cast(specials(t, LK_SHAPE(2, p->channels)), LK_F64));
+}
+
+static inline lk_tensor *batch_norm_update_of_specials_case(trial *t, const void *parameters)
+{
+    const norm_update_parameters *p = parameters;
+    return updated(t, p, specials(t, LK_SHAPE(p->channels)), given_sums(t, p->channels, p->count));
 }

@@ -14,8 +14,10 @@ static __global__ void running_statistics(const lk_gpu_running_statistics all)
     EACH(c, a.channels)
     {
         moments m = channel_moments(a.statistics, a.channels, c, 0);
-        a.mean[c] = (float)(keep * (double)a.mean[c] + a.momentum * m.mean);
-        a.variance[c] = (float)(keep * (double)a.variance[c] + a.momentum * (m.variance * unbiased));
+        double mean = keep == 0 ? 0 : keep * (double)a.mean[c]; /* 0 * NaN would be NaN */
+        double variance = keep == 0 ? 0 : keep * (double)a.variance[c];
+        a.mean[c] = (float)(mean + a.momentum * m.mean);
+        a.variance[c] = (float)(variance + a.momentum * (m.variance * unbiased));
     }
 }
 
