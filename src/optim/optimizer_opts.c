@@ -59,6 +59,8 @@ lk_status lk__optimizer_check(lk_optimizer_opts *opts)
     optimizer_set_default(&opts->epsilon, 1e-7);
     optimizer_set_default(&opts->trust, 0.001);
     LK_TRY(optimizer_check_share("momentum", opts->momentum));
+    if ((float)opts->momentum == 1) /* kernels compute with it in f32 */
+        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: momentum is %.10g, which is 1 in f32; it must be less", opts->momentum);
     if (opts->nesterov && (opts->kind != LK_SGD || opts->momentum == 0))
         LK_FAIL(LK_ERR_ARGUMENT,
                 "optimizer: nesterov goes with sgd and a momentum above 0, not with %s and momentum %g",

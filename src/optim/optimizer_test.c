@@ -363,6 +363,8 @@ static void test_refused_options(void **state)
     refuse(&f, (lk_optimizer_opts){.kind = LK_OPTIMIZER_COUNT},
            "optimizer: there is no kind 4; sgd, adam, adamw and lars are 0 to 3");
     refuse(&f, (lk_optimizer_opts){.momentum = 1}, "optimizer: momentum is 1; it must be at least 0 and below 1");
+    refuse(&f, (lk_optimizer_opts){.momentum = 0.99999999},
+           "optimizer: momentum is 0.99999999, which is 1 in f32; it must be less");
     refuse(&f, (lk_optimizer_opts){.nesterov = true},
            "optimizer: nesterov goes with sgd and a momentum above 0, not with sgd and momentum 0");
     refuse(&f, (lk_optimizer_opts){.kind = LK_LARS, .momentum = 0.5, .nesterov = true},
