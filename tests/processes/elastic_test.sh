@@ -325,3 +325,12 @@ kill -KILL "$(process_of_rank 0 'lockstep train')"
 ended 0 .
 says "digest $wanted"
 [[ $(newest_checkpoint "$work/checkpoints") -eq 96 ]] || fail 'the last checkpoint is not that of the end'
+
+# Where it goes on it writes one: the first and the last are too far apart.
+rm -rf "$work/checkpoints"
+begin_job -n 3 -- "${training[@]}" --checkpoint-dir "$work/checkpoints" --checkpoint-every 100000 --checkpoint-best none
+until_true 'step 9' state_is_after 9
+kill -KILL "$(process_of_rank 0 'lockstep train')"
+ended 0 .
+says "digest $wanted"
+[[ $(find "$work/checkpoints" -name 'checkpoint-*' | wc -l) -eq 3 ]] || fail 'there is no checkpoint from where it went on'

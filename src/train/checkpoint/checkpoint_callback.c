@@ -224,9 +224,9 @@ static lk_status checkpoint_callback_train_begin(void *self, lk_trainer *trainer
                                          &s->writer));
     LK_TRY(checkpoint_callback_find_best(s, trainer, is_there));
     /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
-     * on, unless it has nothing left to train and wrote its last one before. An elastic training that goes on from the
-     * end of an epoch may have been killed before it wrote that one. */
-    bool queues = resumes ? !is_there && s->last.batch == 0 : !is_there || !is_written;
+     * on, unless it has nothing left to train and wrote its last one before. So does an elastic training that goes on
+     * from memory: its interval begins anew here, and it may be killed again before the next checkpoint is due. */
+    bool queues = !is_there || (!resumes && !is_written);
     LK_TRY(checkpoint_callback_follow_first(trainer, &queues));
     return queues ? checkpoint_callback_queue(s, trainer, ends, strcmp(s->best.name, name) == 0) : LK_OK;
 }
