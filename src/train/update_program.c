@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/tensor.h"
 #include "ops/update.h"
 #include "optim/optimizer.h"
 #include "optim/optimizer_step.h"
@@ -72,19 +73,25 @@ static lk_status update_program_get(lk_update_programs **programs, recording *r,
     return LK_OK;
 }
 
-/* The same values of a bucket are present in every step. The loss, sums[loss], may lie past the sums
- * that are applied; then it is one more of them. */
+/* The same values of a bucket are present in every step. Gradients that the optimizer has kept from the last step are
+ * copied, because the program writes their memory. The loss, sums[loss], may lie past the sums that are applied; then
+ * it is one more of them. */
 static lk_status update_program_run(lk_update_programs **programs, recording *r, lk_tensor *const *sums, double rate,
                                     lk_tensor **in, bool *present, lk_tensor **skipped)
 {
     lk_optimizer *optimizer = lk_replicas_optimizer(r->replicas, r->owner);
+    lk_tensor *const *kept = lk_optimizer_gradients(optimizer);
     double rates[LK_OPTIMIZER_RATES];
     lk_program *program;
     int n_in = 0;
     for (int i = 0; i < r->n; i++) {
         present[i] = sums[i] != NULL;
-        if (present[i])
-            in[n_in++] = sums[i];
+        if (!present[i])
+            continue;
+        bool is_kept = kept && sums[i]->storage == kept[0]->storage;
+        in[n_in] = is_kept ? lk_copy(sums[i], lk_tensor_device(sums[i])) : sums[i];
+        if (!in[n_in++])
+            return lk_error_status();
     }
     LK_TRY(lk__optimizer_rates(optimizer, rate, rates));
     in[n_in] = lk_tensor_from(lk_tensor_device(lk__replicas_owned(r->replicas, r->owner)[0]), LK_F64,

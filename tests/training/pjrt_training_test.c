@@ -334,6 +334,42 @@ static void checkpoints_go_to_other_devices(void **state)
     }
 }
 
+/* Applies gradients of 1 twice; the second time those that the optimizer has kept, if `keeps`. */
+static void apply_twice(bool keeps, char digest[33])
+{
+    lk_device *device = lk_device_open("pjrt:0");
+    lk_strategy *strategy = lk_strategy_new("one-device", &device, 1);
+    lk_model *model = lk_model_build("dense", LK_SEQUENTIAL(lk_layer_flatten(), lk_layer_dense(3, NULL)),
+                                     (lk_model_input){1, 4, 4, 3});
+    lk_optimizer_opts opts = {.momentum = 0.9};
+    lk_replicas *replicas = lk_replicas_new(strategy, model, &opts, 1);
+    assert_non_null(replicas);
+    lk_scope_begin();
+    lk_tensor *const *variables = lk_replicas_variables(replicas, 0);
+    lk_tensor *sums[2], *const *kept;
+    for (int i = 0; i < 2; i++)
+        sums[i] = lk_ones(device, LK_F32, lk_tensor_shape(variables[i]));
+    assert_ok(lk_replicas_apply(replicas, sums, 2, 8, 0.1));
+    kept = lk_optimizer_gradients(lk_replicas_optimizer(replicas, 0));
+    assert_non_null(kept);
+    assert_ok(lk_replicas_apply(replicas, keeps ? kept : sums, 2, 8, 0.1));
+    assert_ok(lk_replicas_digest(replicas, 0, digest));
+    lk_scope_end();
+    lk_replicas_release(replicas);
+    lk_model_release(model);
+    lk_strategy_release(strategy);
+    lk_device_release(device);
+}
+
+static void gradients_that_the_optimizer_keeps_can_be_applied(void **state)
+{
+    (void)state;
+    char want[33], have[33];
+    apply_twice(false, want);
+    apply_twice(true, have);
+    assert_string_equal(have, want);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +384,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(devices_share_the_state_of_the_optimizer),
         cmocka_unit_test(recordings_show_modules_and_no_wait),
         cmocka_unit_test(parts_go_from_device_to_device),
+        cmocka_unit_test(gradients_that_the_optimizer_keeps_can_be_applied),
         cmocka_unit_test_setup_teardown(checkpoints_go_to_other_devices, make_test_dir, remove_test_dir),
     };
     const char *plugin = getenv("LOCKSTEP_PJRT_TEST_PLUGIN");
