@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "cli/cli.h"
+#include "cli/launch/launch_hosts.h"
 #include "cli/launch/launch_mpirun.h"
 #include "cli/launch/launch_ranks.h"
 #include "cli/text/progress.h"
@@ -33,6 +34,19 @@ bool cli_can_redraw(void)
 
 void cli_clear_line(void)
 {
+}
+
+/* No mpirun is started. */
+bool cli_hosts_next(const char **text, char name[CLI_HOST_NAME], int *slots)
+{
+    (void)text, (void)name, (void)slots;
+    return false;
+}
+
+bool cli_host_is_local(const char *name)
+{
+    (void)name;
+    return false;
 }
 
 static void on_record(void *user, const cli_record *record)
