@@ -92,13 +92,3 @@ void cli_leave_out_records(lk_train_config *config)
     config->records.throughput = config->records.total_time = config->records.plot = config->records.ledger =
         config->records.json = false;
 }
-
-void cli_leave_out_evaluation(lk_train_config *config)
-{
-    config->data.limit_val = 0;
-    config->stop.target_accuracy = config->stop.patience = -1;
-    config->stop.early_stop = 0;
-    config->stop.restore_best = false;
-    config->optimizer.lr_plateau = NULL;
-    config->batch_norm.precise = 0;
-}

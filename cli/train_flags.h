@@ -36,6 +36,3 @@ void cli_interrupt_trainer(void *trainer);
 
 /* Switches off records, printing and checkpoints that a recipe may ask for. */
 void cli_leave_out_records(lk_train_config *config);
-
-/* Switches off the evaluation and everything that needs one. */
-void cli_leave_out_evaluation(lk_train_config *config);

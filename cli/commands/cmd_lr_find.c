@@ -66,8 +66,6 @@ static void find_amend(void *config)
 {
     lk_train_config *train = &((find_config *)config)->train;
     cli_leave_out_records(train);
-    cli_leave_out_evaluation(train);
-    train->optimizer.lr_steps = NULL;
     train->checks.top_k = 0;
 }
 

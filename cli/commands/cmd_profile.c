@@ -55,7 +55,10 @@ static void profile_amend(void *config)
 {
     lk_train_config *train = &((profile_config *)config)->train;
     cli_leave_out_records(train);
-    cli_leave_out_evaluation(train);
+    train->data.limit_val = 0; /* no evaluation, and nothing that needs one, which a recipe may ask for */
+    train->stop = (lk_stop_config){.target_accuracy = -1, .patience = -1};
+    train->optimizer.lr_plateau = NULL;
+    train->batch_norm.precise = 0;
 }
 
 /* --- measuring ---------------------------------------------------------------------------------------------------- */

@@ -49,7 +49,6 @@ static void verify_amend(void *config)
 {
     lk_train_config *train = &((verify_config *)config)->train;
     cli_leave_out_records(train);
-    cli_leave_out_evaluation(train);
     train->checks.top_k = 0;
     if (!train->recipe)
         train->data.name = any_data;
