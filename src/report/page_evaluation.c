@@ -3,11 +3,12 @@
 #include "report/page_html.h"
 #include "report/page_parts.h"
 #include "report/record_file.h"
+#include "lockstep/predict.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_CLASSES = 4096, MOST_SQUARES = 24, MOST_PAIRS = 12, NAME = 20 };
+enum { MOST_SQUARES = 24, MOST_PAIRS = 12, NAME = 20 };
 
 /* Counts are taken from the file by [label][predicted]. */
 typedef struct evaluation {
@@ -25,9 +26,9 @@ static lk_status page_evaluation_load(const char *path, const json_t *object, ev
     const json_t *rows = json_object_get(object, "confusion");
     e->about = json_object_get(object, "classes");
     e->classes = (int64_t)json_array_size(e->about);
-    if (e->classes > MOST_CLASSES)
+    if (e->classes > LK_CONFUSION_MOST)
         LK_FAIL(LK_ERR_FORMAT, "%s: has %lld classes; a page shows an evaluation of at most %d", path,
-                (long long)e->classes, MOST_CLASSES);
+                (long long)e->classes, LK_CONFUSION_MOST);
     if (e->classes < 1 || (int64_t)json_array_size(rows) != e->classes)
         LK_FAIL(LK_ERR_FORMAT, "%s: must have classes, and as many rows of a confusion matrix", path);
     e->counts = lk__calloc((size_t)(e->classes * e->classes), sizeof *e->counts);
