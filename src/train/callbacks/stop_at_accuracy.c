@@ -18,9 +18,9 @@ static lk_status stop_at_accuracy_train_begin(void *self, lk_trainer *trainer)
 {
     stopper *s = self;
     if (!s->resumed)
-        s->met = s->stopped_epoch = 0;
+        s->met = 0;
     s->resumed = false;
-    if (!trainer->fit->result->stopped_by) /* --override may have dropped the reason to stop */
+    if (!trainer->fit->result->stopped_by) /* a new training, or --override dropped the reason to stop */
         s->stopped_epoch = 0;
     if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
         LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy %g: there is no evaluation (limit-val 0) to measure it", s->target);

@@ -21,10 +21,10 @@ static lk_status plateau_train_begin(void *self, lk_trainer *trainer)
     plateau *p = self;
     if (!p->resumed) {
         p->best = INFINITY;
-        p->best_epoch = p->waited = p->stopped_epoch = 0;
+        p->best_epoch = p->waited = 0;
     }
     p->resumed = false;
-    if (!trainer->fit->result->stopped_by) /* --override may have dropped the reason to stop */
+    if (!trainer->fit->result->stopped_by) /* a new training, or --override dropped the reason to stop */
         p->stopped_epoch = 0;
     if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
         LK_FAIL(LK_ERR_ARGUMENT, "stop on plateau: there is no evaluation (limit-val 0) that gives a validation loss");
