@@ -78,7 +78,8 @@ LK_API void lk_trainer_release(lk_trainer *trainer);
  * samples); LK_ERR_STATE (a sample was not used exactly once in an epoch; an audit found replicas that differ;
  * lk_trainer_run, or a fit that step_end ended, stopped in the middle of an epoch; a callback calls it).
  * When it first trains, it adds the callbacks that the configuration asks for (lockstep/callbacks.h): lk_stop_config,
- * lk_checkpoint_config and lk_record_config. */
+ * lk_checkpoint_config and lk_record_config. A later call trains the epochs that are left. Callbacks begin anew with
+ * each call: early stopping, lr_plateau and restore_best keep what they have counted only in a checkpoint. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
 /* Evaluates every validation sample once, and calls eval_step of the callbacks. Blocks. Errors: those of operators and
