@@ -388,7 +388,7 @@ static void passes_keep_their_own_results(void **state)
     lk_device_release(device);
 }
 
-/* What writes into equal results stays apart, and the layers before it are merged. */
+/* Calls that write into equal results stay apart, and the layers before them are merged. */
 static void passes_keep_their_own_results_on_a_processor(void **state)
 {
     (void)state;
